@@ -6,10 +6,10 @@ of partitions either, and its last room is the reserve, which a full disk makes 
 end when an eighth more than the watermark is free: appends do not come and go with each file.
 
 One full disk is one lost node, not the end of writes. Heartbeats tell each node how full the disks of the others are. A
-leader takes appends while its own disk and those of a majority of its voters have room; entries go to a full disk only
-where a majority needs it, and then they are small; and a node with little room hands what it leads over to voters that
-have more. Why not refuse as soon as one replica's disk is low? One disk that something else fills would stop the writes
-of half a cluster, which can lose that node altogether and write on.
+leader takes appends while its own disk and those of a majority of its voters have room, each not far behind; entries go
+to a full disk only where a majority needs it, and then they are small; and a node with little room hands what it leads
+over to voters that have more. Why not refuse as soon as one replica's disk is low? One disk that something else fills
+would stop the writes of half a cluster, which can lose that node altogether and write on.
 
 Free is what the file system gives to a process without privileges; a node with them stops at the same place.
 """
@@ -103,8 +103,9 @@ class DiskWatch:
         return others[group.group_id % len(others)]
 
     def _others_with_room(self, group: Group) -> list[str]:
+        """The other voters that can take entries now. One that is far behind is as one that is away."""
         assert self.host is not None, "it has none yet"
-        able = self.host.connected - {self._node_id, *self.host.disks}
+        able = self.host.connected - {self._node_id, *self.host.disks, *group.out_of_sync}
         return [voter for voter in group.voters if voter in able]
 
     @property

@@ -26,7 +26,7 @@ from ...partition.log.modes import FOLDER_MODE
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
 from ..net.rpc import CallFailed, CallRefused, CallUnknown
-from .group_storage import GroupStorage, OpenGroup
+from .group_storage import GroupStorage, OpenGroup, to_its_end
 from .store import Checkpoint, decode, remove
 
 FOR_COPIES = b"\1"
@@ -288,9 +288,12 @@ class CheckpointReceiver:
             await self.cancel(group_id)
 
     def give_up(self) -> None:
-        """Let the copies under way end and leave nothing behind, soon: the disk has no room for them."""
+        """Let the copies under way end and leave nothing behind, soon: the disk has no room for them. One that is being
+        installed takes no more room, and sets the files before it free: it goes on. May be called again and again.
+        """
         for task in self._tasks.values():
-            task.cancel()
+            if not task.cancelling():  # what it cleans up must not be cancelled, too
+                task.cancel()
 
     async def _fetch(self, group_id: int, node_id: str, index: int) -> None:
         try:
@@ -347,9 +350,10 @@ class CheckpointCopy:
         """Copy the checkpoint's files, verify and install it: on disk first, then in the group."""
         group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
         open_group.newest_generation = generation = max(open_group.newest_generation, open_group.generation) + 1
-        directory = await storage.run(partial(storage.store.begin, group_id, generation))
+        directory = storage.store.files(group_id, generation)
         is_written = False  # from then on the checkpoint on disk may name this copy's files, so they must stay
         try:
+            await storage.run(partial(storage.store.begin, group_id, generation))
             for extent in checkpoint.files:
                 await self._fetch_file(checkpoint, extent, directory)
             await storage.run(partial(self._verify, checkpoint, directory))
@@ -360,19 +364,30 @@ class CheckpointCopy:
                     raise CopyFailed("the group went on without it")
                 checkpoint = msgspec.structs.replace(checkpoint, generation=generation)
                 is_written = True
-                await storage.run(partial(storage.store.write, checkpoint))
-                if self._group.install(checkpoint, directory):
-                    open_group.stale.append(storage.store.files(group_id, open_group.generation))
-                    storage.in_force(group_id, checkpoint)
-                else:
-                    # The group has applied as much by itself meanwhile. It works on other files than those that the
-                    # checkpoint on disk names now, so a new checkpoint of the group has to follow.
-                    open_group.stale.append(directory)
-                    open_group.make_due()
+                await to_its_end(asyncio.ensure_future(self._install(checkpoint, directory)))
         finally:
             if not is_written:  # the next attempt has a folder of its own
                 await storage.run(partial(shutil.rmtree, directory, ignore_errors=True))
         _log.info("group %d: installed a checkpoint at %d", group_id, checkpoint.index)
+
+    async def _install(self, checkpoint: Checkpoint, directory: Path) -> None:
+        """Install the checkpoint, on disk first, then in the group: both, also if the copy is given up meanwhile. With
+        the checkpoint on disk alone, its files would stay beside those that the group works on.
+        """
+        group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
+        is_installed = False
+        try:
+            await storage.run(partial(storage.store.write, checkpoint))
+            is_installed = self._group.install(checkpoint, directory)
+        finally:
+            if not is_installed:
+                # The write failed, or the group has applied as much by itself meanwhile. It works on other files than
+                # those that the checkpoint on disk may name now, so a new checkpoint of the group has to follow.
+                open_group.stale.append(directory)
+                open_group.make_due()
+        if is_installed:
+            open_group.stale.append(storage.store.files(group_id, open_group.generation))
+            storage.in_force(group_id, checkpoint)
 
     async def _fetch_checkpoint(self, offered: Offered) -> Checkpoint:
         group_id = self._group.group_id

@@ -115,7 +115,7 @@ class GroupStorage:
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
         """Do blocking work in a thread. A cancelled caller waits until it is done."""
-        return await _to_its_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
+        return await to_its_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
 
     def discard(self, path: Path) -> None:
         """Remove an unused folder in a thread. If the node dies first, opening the group removes it."""
@@ -185,7 +185,7 @@ class GroupStorage:
 
     async def release(self) -> None:
         """Remove files of the log that no group needs. A cancelled caller waits until that is done."""
-        await _to_its_end(asyncio.ensure_future(self.log.release(self._forget)))
+        await to_its_end(asyncio.ensure_future(self.log.release(self._forget)))
 
     def _remember(self, group_id: int, opened: GroupLog | None, recovered: RecoveredGroup | None) -> None:
         if opened is not None:
@@ -353,9 +353,14 @@ class CheckpointScheduler:
         return group.capture() if is_new else None
 
 
-async def _to_its_end(work: asyncio.Future[_Result]) -> _Result:
+async def to_its_end(work: asyncio.Future[_Result]) -> _Result:
+    """The result of ``work``. A cancelled caller waits until the work is done, however often it is cancelled: it holds
+    what the work needs, such as a lock.
+    """
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        await asyncio.wait([work])
+        while not work.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
         raise

@@ -207,11 +207,21 @@ class LeaderState:
     def _with_room(self, followers: list[Progress]) -> list[Progress]:
         """Those that are sent entries: all but those with full disks, if a majority is left without them. If none is,
         nodes take no more appends, and what is still proposed is small or, as a trim, makes room.
+
+        One that is far behind, or needs a checkpoint, is no part of that majority: it may take minutes to be filled,
+        and until then nothing would be committed. The heir of a transfer is sent entries whatever its disk: it cannot
+        take over without them, and while it is near all proposals wait for that.
         """
-        full = self._membership.full_disks
+        full, end = self._membership.full_disks - {self.heir}, self._log.last_index
         able = [follower for follower in followers if follower.node_id not in full]
-        votes = self._is_voter + sum(follower.counts for follower in able)
+        votes = self._is_voter + sum(follower.counts and self._is_sent_nearly_all(follower, end) for follower in able)
         return able if votes > self._majority_others else followers
+
+    def _is_sent_nearly_all(self, follower: Progress, index: int) -> bool:
+        """Whether a follower needs no checkpoint, and IN_SYNC_ENTRIES_MAX entries up to ``index`` at most that it was
+        not sent. What matched so far does not tell: in a new term nothing did.
+        """
+        return follower.next_index > max(self._log.base_index, index - IN_SYNC_ENTRIES_MAX)
 
     def look_at_clock(self, now: float) -> bool:
         """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period.
@@ -281,13 +291,16 @@ class LeaderState:
 
     def out_of_sync(self, commit_index: int) -> list[str]:
         """The members that could not take over now without a loss, or only after a while: away, with another disk than
-        they joined with, no voters yet, or more than IN_SYNC_ENTRIES_MAX committed entries behind.
+        they joined with, no voters yet, more than IN_SYNC_ENTRIES_MAX committed entries behind, or without entries that
+        only a checkpoint has.
         """
         lags = self.lags(commit_index)
         return [
             name
             for name, each in self.followers.items()
-            if not (each.connected and each.counts) or lags[name] > IN_SYNC_ENTRIES_MAX
+            if not (each.connected and each.counts)
+            or lags[name] > IN_SYNC_ENTRIES_MAX
+            or not self._is_sent_nearly_all(each, commit_index)
         ]
 
     def answered(self, node_id: str, ack: AppendAck, now: float) -> None:
@@ -362,8 +375,7 @@ class LeaderState:
             return False
         if follower.match_index < max(self.no_op_index, log.base_index, log.configuration_index):
             return False
-        missing = log.read(follower.match_index + 1, self._settings.message_bytes_max)
-        return not missing or missing[-1][0] == log.last_index
+        return log.fits(follower.match_index + 1, self._settings.message_bytes_max)
 
     def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
         """Begin to transfer the leadership to one of the ``others``, or to the one that is furthest.

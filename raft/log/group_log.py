@@ -98,8 +98,10 @@ NO_OP = b"\x01"
 """pysyncobj's no-op, as its constructor would write it at index 1."""
 FORGOTTEN = "?"
 """In place of the id voted for: an erased replica may have voted in this term, so this one must not."""
-ENTRIES_MAX = 8192
-"""The most entries in one message."""
+ENTRIES_MAX = 1024
+"""The most entries in one message. To read them from disk, and to append them on the follower, each holds up the event
+loop for 4 ms; eight times as many small ones, which are still no mebibyte, held it up for 30.
+"""
 
 
 class GroupLog:
@@ -280,6 +282,16 @@ class GroupLog:
                 break
             entries.append((index, self._terms.at(index), payload))
         return entries
+
+    def fits(self, from_index: int, bytes_max: int) -> bool:
+        """Whether ``read`` would return all entries from ``from_index`` on. Reads no payload."""
+        assert from_index > self.base_index, from_index
+        count = self.last_index + 1 - from_index
+        if count <= 1:
+            return True
+        if count > ENTRIES_MAX:
+            return False
+        return sum(map(self._log.size, self._locations[-count:])) <= bytes_max
 
     def payload_at(self, index: int) -> bytes:
         """The payload of the entry at ``index > base_index``."""

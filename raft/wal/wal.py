@@ -443,6 +443,10 @@ class Wal:
         payload = self._recent.get(location)
         return self._reader.read(location) if payload is None else payload
 
+    def size(self, location: Location) -> int:
+        """The bytes of that payload, without a read."""
+        return parts_of(location)[2]
+
     async def until_durable(self, lsn: int) -> None:
         """Return when the record is on disk. Raises WalFailed when it never will be."""
         while self.durable_lsn < lsn:

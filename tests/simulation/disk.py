@@ -189,6 +189,9 @@ class Log:
     def read(self, location: int) -> bytes:
         return self._disk.records[location].payload
 
+    def size(self, location: int) -> int:
+        return len(self.read(location))
+
     def _add(self, record: Record) -> int:
         self._disk.records.append(record)
         self.views[record.group].take(record, len(self._disk.records) - 1)

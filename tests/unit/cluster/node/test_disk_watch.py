@@ -155,8 +155,8 @@ def watching(tmp_path: Path, disks: dict[str, int], connected: str) -> DiskWatch
     return watch
 
 
-def group(voters: str, group_id: int = 0, *, leads: bool = True) -> Any:
-    return SimpleNamespace(voters=tuple(voters.split()), group_id=group_id, is_leader=leads)
+def group(voters: str, group_id: int = 0, *, leads: bool = True, behind: str = "") -> Any:
+    return SimpleNamespace(voters=tuple(voters.split()), group_id=group_id, is_leader=leads, out_of_sync=behind.split())
 
 
 @pytest.mark.parametrize(
@@ -212,6 +212,24 @@ def test_a_leader_without_room_hands_over_to_voters_with_room_if_they_are_a_majo
     assert watch.without_room(group(voters)) == ["n1"]
     assert watch.heir(group(voters, leads=False)) is None
     watch.close()
+
+
+def test_a_voter_that_is_far_behind_is_no_part_of_the_majority_with_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch, 2 * SOFT)
+    watch = watching(tmp_path, {"n2": 2}, "n2 n3")
+    assert watch.without_room(group("n1 n2 n3", behind="n3")) == ["n2"]
+    assert watch.without_room(group("n1 n2 n3", behind="n2")) == []
+    disk.available = SOFT - 1
+    watch._judge(*watch._measure())
+    assert watch.heir(group("n1 n2 n3 n4 n5", behind="n3")) is None
+    watch.close()
+    lonely = watching(tmp_path, {}, "n2 n3")
+    lonely._judge(*lonely._measure())
+    assert {lonely.heir(group("n1 n2 n3", number)) for number in range(4)} == {"n2", "n3"}
+    assert lonely.heir(group("n1 n2 n3", behind="n3")) is None
+    lonely.close()
 
 
 @pytest.mark.parametrize(("available", "state"), [(501_000, "ok"), (499_000, "low"), (249_000, "full")])

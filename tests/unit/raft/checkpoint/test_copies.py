@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -359,6 +360,117 @@ def test_the_files_that_count_on_disk_outlive_the_next_copy_though_the_group_got
             counting = store.read(GROUP)
             assert counting is not None
             assert (counting.index, counting.generation) == (node.group.applied_index, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_that_is_given_up_while_it_is_installed_leaves_one_set_of_files(tmp_path: Path) -> None:
+    """As long as the disk is full it is given up each second, also while a thread writes for it."""
+
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            await node.commit(3)
+            storage, receiver = node.host._storage, node.host._installer
+            assert storage is not None
+            assert receiver is not None
+            kept, store = storage.open_groups[GROUP], storage.store
+            group: Any = SimpleNamespace(group_id=GROUP, commit_index=0, install=lambda *_: True)
+            copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
+            is_writing, may_end = asyncio.Event(), threading.Event()
+            loop, write = asyncio.get_running_loop(), store.write
+
+            def slow_write(checkpoint: Checkpoint) -> None:
+                loop.call_soon_threadsafe(is_writing.set)
+                may_end.wait(5)  # a bound for when this test fails
+                write(checkpoint)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(store, "write", slow_write)
+                copy = copies.CheckpointCopy(storage, group, kept, unasked)
+                task = receiver._tasks[GROUP] = asyncio.create_task(copy.complete(copied))
+                await is_writing.wait()
+                for cancel in (receiver.give_up, receiver.give_up, task.cancel, task.cancel):
+                    cancel()
+                    for _ in range(5):
+                        await asyncio.sleep(0)
+                    assert (task.done(), storage.lock.locked()) == (False, True), "a thread is writing"
+                may_end.set()
+                await asyncio.wait([task])
+            assert task.cancelled()
+            assert not storage.lock.locked()
+            del receiver._tasks[GROUP]
+            await until(lambda: {path.name for path in store.folder(GROUP).glob("files-*")} == {"files-2"})
+            assert (kept.generation, kept.stale) == (2, [])
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_that_is_given_up_again_while_its_files_are_removed_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            await node.commit(3)
+            storage, receiver = node.host._storage, node.host._installer
+            assert storage is not None
+            assert receiver is not None
+            kept, store = storage.open_groups[GROUP], storage.store
+            copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
+            is_at, may_go_on = asyncio.Event(), threading.Event()
+            loop, begin, remove = asyncio.get_running_loop(), store.begin, shutil.rmtree
+
+            def stand_still() -> None:
+                loop.call_soon_threadsafe(is_at.set)
+                may_go_on.wait(5)  # a bound for when this test fails
+                may_go_on.clear()
+
+            def slow_begin(group_id: int, generation: int) -> Path:
+                directory = begin(group_id, generation)
+                stand_still()
+                return directory
+
+            def slow_remove(path: Path, **how: Any) -> None:
+                stand_still()
+                remove(path, **how)
+
+            copy = copies.CheckpointCopy(storage, node.group, kept, unasked)
+            monkeypatch.setattr(store, "begin", slow_begin)
+            monkeypatch.setattr(shutil, "rmtree", slow_remove)
+            task = receiver._tasks[GROUP] = asyncio.create_task(copy.complete(copied))
+            for _ in range(2):
+                await is_at.wait()
+                is_at.clear()
+                receiver.give_up()
+                may_go_on.set()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            monkeypatch.undo()
+            del receiver._tasks[GROUP]
+            assert {path.name for path in store.folder(GROUP).glob("files-*")} == {"files-1"}
+
+    asyncio.run(scenario())
+
+
+def test_after_a_checkpoint_that_could_not_be_written_one_of_the_group_itself_follows(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            await node.commit(3)
+            assert node.host._storage is not None
+            kept, store = node.host._storage.open_groups[GROUP], node.host._storage.store
+            group: Any = SimpleNamespace(group_id=GROUP, commit_index=0)
+            copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
+
+            def fail(_: Checkpoint) -> None:
+                raise OSError(28, "No space left on device")
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(store, "write", fail)
+                patch.setattr(kept, "_due", lambda: None)
+                with pytest.raises(OSError, match="No space left"):
+                    await copies.CheckpointCopy(node.host._storage, group, kept, unasked).complete(copied)
+            assert store.files(GROUP, 2).exists(), "the checkpoint on disk may name it"
+            kept.make_due()
+            await until(lambda: {path.name for path in store.folder(GROUP).glob("files-*")} == {"files-1"})
 
     asyncio.run(scenario())
 

@@ -102,6 +102,72 @@ def test_entries_go_to_full_disks_only_where_a_majority_needs_them(peers: str, f
     assert "".join(node for node, message in leader.sent if message.entries) == sent
 
 
+@pytest.mark.parametrize(("lacks", "sent"), [(IN_SYNC_ENTRIES_MAX, []), (IN_SYNC_ENTRIES_MAX + 1, [2, 3])])
+def test_a_full_disk_is_sent_entries_while_the_voter_that_spares_it_is_far_behind(lacks: int, sent: list[int]) -> None:
+    leader = Leader()
+    leader.leading._membership.full_disks = {"f"}
+    leader.append(lacks)
+    assert leader.broadcast() == ([(1, sent)] if sent else [])
+
+
+def test_a_full_disk_is_sent_entries_while_the_voter_that_spares_it_needs_a_checkpoint() -> None:
+    """However few it lacks: entries may be large."""
+    leader = Leader()
+    leader.leading._membership.full_disks = {"f"}
+    leader.append(3)
+    leader.journal.checkpointed(3)
+    leader.journal.compact(3)
+    leader.leading.followers["f"].next_index = 4
+    assert leader.leading.out_of_sync(4) == ["g"]
+    assert leader.broadcast() == [(3, [4])]
+    leader.leading.followers["f"].rewind(4, 0)
+    leader.leading.followers["g"].next_index = 4
+    assert leader.broadcast() == []
+
+
+def test_the_heir_of_a_transfer_is_sent_what_it_lacks_though_its_disk_is_full() -> None:
+    leader = Leader()
+    full = leader.leading._membership.full_disks = {"f"}
+    leader.append(2)
+    leader.leading.followers["f"].matched(2)
+    assert leader.broadcast() == []
+    leader.leading.transfer_to("f", "fg")
+    assert leader.leading.heir_is_near()
+    assert leader.broadcast() == [(2, [3])]
+    leader.ack(4)
+    leader.leading.push_heir(3, 10.0)
+    assert leader.sent[-1] == ("f", TimeoutNow(1))
+    leader.leading.heir = None  # it did not take over in time
+    leader.append(1)
+    assert leader.broadcast() == []
+    assert full == {"f"}
+
+
+def test_whether_an_heir_is_near_is_known_without_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is asked with each ack while the heir catches up."""
+    leader = Leader()
+    leader.append(5)
+    heir = leader.leading.followers["f"]
+    leader.leading.heir = "f"
+    found: list[bool] = []
+    monkeypatch.setattr(leader.bench.wal, "read", lambda _: pytest.fail("it reads the disk"))
+    monkeypatch.setattr(leader.bench.wal, "size", lambda _: 2)
+    for heir.match_index in (3, 4, 6):
+        heir.probing = False
+        found.append(leader.leading.heir_is_near())
+    assert found == [False, True, True]  # a message has four bytes
+
+
+def test_a_follower_whose_log_ends_far_behind_is_out_of_sync_in_a_new_term() -> None:
+    leader = Leader("f")
+    leader.append(2 * IN_SYNC_ENTRIES_MAX)
+    late = LeaderState(leader.journal, leader.leading._membership, SETTINGS, leader._send, 0.0)
+    late.broadcast(1, 0.0)
+    assert late.out_of_sync(leader.journal.last_index) == []
+    late.answered("f", AppendAck(1, False, 5, 1), 1.0)
+    assert late.out_of_sync(leader.journal.last_index) == ["f"]
+
+
 @pytest.mark.parametrize("more, messages", [(FEW_ENTRIES - 1, 0), (FEW_ENTRIES, 1)])
 def test_few_entries_wait_for_the_answer_and_go_together(more: int, messages: int) -> None:
     leader = Leader(settings=RaftSettings())

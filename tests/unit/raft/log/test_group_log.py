@@ -3,7 +3,7 @@
 import pytest
 
 from stockade.raft.log.configuration import founding_configuration
-from stockade.raft.log.group_log import NO_OP, GroupLog
+from stockade.raft.log.group_log import ENTRIES_MAX, NO_OP, GroupLog
 from stockade.raft.log.origin import GroupTombstone, Origin
 from stockade.raft.wal.records import LogEntry, RecoveredGroup
 
@@ -28,6 +28,25 @@ def test_entries_are_read_back_by_index_and_by_position() -> None:
 @pytest.mark.parametrize(("bytes_max", "count"), [(1, 1), (3, 1), (4, 2), (5, 2), (6, 3)])
 def test_a_read_stops_at_its_bytes_but_takes_at_least_one_entry(bytes_max: int, count: int) -> None:
     assert len(SimulatedLog("1111").log.read(2, bytes_max)) == count
+
+
+@pytest.mark.parametrize("bytes_max", range(1, 12))
+def test_whether_all_fits_in_a_message_is_known_without_a_read(bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was read, up to a mebibyte, with each ack of a follower that was to take over or to become a voter."""
+    simulated = SimulatedLog("1111")
+    log = simulated.log
+    expected = [len(log.read(first, bytes_max)) == 6 - first for first in range(2, 7)]
+    payloads = {location: simulated.wal.read(location) for location in log._locations}
+    monkeypatch.setattr(simulated.wal, "read", None)
+    monkeypatch.setattr(simulated.wal, "size", lambda location: len(payloads[location]))
+    assert [log.fits(first, bytes_max) for first in range(2, 7)] == expected
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_message_has_a_bounded_number_of_entries(more: int) -> None:
+    log = SimulatedLog("1" * (ENTRIES_MAX + more)).log
+    assert len(log.read(2, 1 << 20)) == ENTRIES_MAX
+    assert log.fits(2, 1 << 20) is (more == 0)
 
 
 def test_only_what_a_sync_covered_is_durable() -> None:

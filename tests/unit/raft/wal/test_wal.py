@@ -168,6 +168,7 @@ def test_records_are_read_back_before_and_after_they_are_flushed(tmp_path: Path,
             disk.gate.set()
             await log.until_durable(20)
             assert [log.wal.read(location) for location in locations] == contents
+            assert [log.wal.size(location) for location in locations] == list(map(len, contents))
 
     asyncio.run(scenario())
 

@@ -280,7 +280,9 @@ class _Course:
         assert level.request
         mine = [each for each in entries if each.topic == KEPT]
         answer = who_could_write(mine, KEPT, incarnation(mine) or 0, 0, 0, first=1)
-        assert (answer.who, [each.grant for each in answer.possible]) == ("unknown", [grant]), "it may have held it since"
+        assert (answer.who, [each.grant for each in answer.possible]) == ("unknown", [grant]), (
+            "it may have held it since"
+        )
         assert len(entries) > 2 * len(held)
 
 

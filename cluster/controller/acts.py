@@ -124,11 +124,7 @@ RESOURCES_TOLD_MAX = 100
 
 def is_administration(command: Command) -> bool:
     """Whether the ledger has exactly one entry of this command, also when it is refused or finds nothing to do."""
-    return type(command) in ADMINISTRATION or _is_ordered(command)
-
-
-def _is_ordered(command: Command) -> bool:
-    return isinstance(command, Rebalance) and command.is_ordered
+    return type(command) in ADMINISTRATION or (isinstance(command, Rebalance) and command.is_ordered)
 
 
 class Recorder:
@@ -177,7 +173,7 @@ class Recorder:
         if not ledger.is_recording:
             return handler(index, command)
         ledger.by = command.by if isinstance(command, Asked) else None
-        if kind in REFUSED_WHEN_FULL or _is_ordered(command):
+        if kind in REFUSED_WHEN_FULL or (isinstance(command, Rebalance) and command.is_ordered):
             ledger.check_room()
         act = ADMINISTRATION.get(kind) or CHANGES.get(kind)
         if act is None:

@@ -188,7 +188,8 @@ class ReplicaAssignment:
         """Where the controller group should be; where it is, or will be when nothing moves any more, unless it can grow
         to its size or outlive a zone.
         """
-        goal = self._goal(CONTROLLER_GROUP)
+        move = self.moves.get(CONTROLLER_GROUP)
+        goal = self.controllers if move is None else move.target
         here = [entry for node_id in goal if (entry := self.nodes.rows.get(node_id)) is not None]
         if not here or len(here) < len(goal):
             return goal  # the nodes that found the group register one by one

@@ -97,19 +97,6 @@ class Protocol(Postal):
         self.house.open(session, TTL_MS)
 
     @rule(session=sessions)
-    def fence_session(self, session: str) -> None:
-        held = {grant.grant_id for grant in self.house.machine.slots.grants.of_session(session)}
-        owned = len(self.house.machine.resources.owned_by(session))
-        answer = self.house.fence_session(session, if_grants=sorted(held), if_resources=owned)
-        self.note_freed(answer, held)
-        assert isinstance(answer, SessionEnded)
-        assert (set(answer.grants), answer.resources) == (held, owned)
-        self.reference.leave({session})
-        for machine in (self.house.machine, self.house.twin):
-            machine.sessions._expired.clear()  # so that the name can be used again
-        self.house.open(session, TTL_MS)
-
-    @rule(session=sessions)
     def cancel(self, session: str) -> None:
         ticket = self.house.machine.slots.queue.by_session.get(session)
         if ticket is not None:
@@ -309,3 +296,20 @@ def told(answer: object) -> tuple[object, ...]:  # noqa: PLR0911 (a line for eac
             return (answer.code,)
         case _:
             return (answer,)
+
+
+class OperatedProtocol(Protocol):
+    """With an operator who ends sessions."""
+
+    @rule(session=sessions)
+    def fence_session(self, session: str) -> None:
+        held = {grant.grant_id for grant in self.house.machine.slots.grants.of_session(session)}
+        owned = len(self.house.machine.resources.owned_by(session))
+        answer = self.house.fence_session(session, if_grants=sorted(held), if_resources=owned)
+        self.note_freed(answer, held)
+        assert isinstance(answer, SessionEnded)
+        assert (set(answer.grants), answer.resources) == (held, owned)
+        self.reference.leave({session})
+        for machine in (self.house.machine, self.house.twin):
+            machine.sessions._expired.clear()  # so that the name can be used again
+        self.house.open(session, TTL_MS)

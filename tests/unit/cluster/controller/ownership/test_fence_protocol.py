@@ -2,9 +2,9 @@
 
 from hypothesis import settings
 
-from ...protocol import Protocol
+from ...protocol import OperatedProtocol, Protocol
 
-TestFenceProtocol = Protocol.TestCase
+TestFenceProtocol = OperatedProtocol.TestCase
 TestFenceProtocol.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 

@@ -29,7 +29,7 @@ export function Sessions({ query }) {
     <${Card} flush>
       <${Answer} of=${sessions}>
         ${(answer) => html`<${Table} label="Sessions"
-          heads=${["Client", "Holds", "As writer", { text: "Epoch", end: true }, { text: "Held for", end: true }, "", { text: "Resources", end: true }, { text: "Ends in", end: true }, ""]}
+          heads=${["Client", "Holds", "As writer", { text: "Held for", end: true }, { text: "Resources", end: true }, { text: "Ends in", end: true }, ""]}
           rows=${answer.sessions.flatMap((session, place) => rowsOf(session, place, evict, end))}
           empty=${find ? html`<${Empty} title=${isAll ? "No client's name begins so" : "No such client holds anything"} />` : html`<${Empty} title=${isAll ? "No client has a session" : "No session holds anything"}>Producers that write exclusively, and consumers of a group, open one.<//>`} />`}
       <//>
@@ -46,20 +46,19 @@ const found = ({ total, sessions }) =>
 function rowsOf(session, place, evict, end) {
   const client = html`<b>${session.client_id}</b><code class="two-lines">${session.handle}</code>`;
   const ending = session.handle && may("admin", "cluster") && html`<button class="small danger" onClick=${() => end(session)}>End session</button>`;
-  const tail = [session.resources || html`<span class="soft">0</span>`, html`<${Left} ms=${session.remaining_ms} />`, ending];
+  const tail = [session.resources || html`<span class="soft">0</span>`, html`<${Left} ms=${session.remaining_ms} />`];
   if (!session.grants.length) {
-    return [{ key: place, cells: [client, html`<span class="soft">no grant</span>`, "", "", "", "", ...tail] }];
+    return [{ key: place, cells: [client, html`<span class="soft">no grant</span>`, "", "", ...tail, ending] }];
   }
   return session.grants.map((grant, number) => ({
     key: grant.grant,
     cells: [
       number ? "" : client,
       html`<a href=${link(["topics", grant.topic], { find: grant.producer_name })}>${grant.topic}</a>, ${plural(grant.partitions, "partition")}`,
-      html`${grant.producer_name}<span class="two-lines">${grant.mode}</span>`,
-      grant.epoch ?? html`<span class="soft">shared</span>`,
+      html`${grant.producer_name}<span class="two-lines">${grant.mode}${grant.epoch === null ? "" : `, epoch ${grant.epoch}`}</span>`,
       span(grant.held_ms),
-      may("evict", "topic", grant.topic) && html`<button class="small danger" onClick=${() => evict({ ...grant, client_id: session.client_id })}>End grant</button>`,
-      ...(number ? ["", "", ""] : tail),
+      ...(number ? ["", ""] : tail),
+      html`<span class="stack">${may("evict", "topic", grant.topic) && html`<button class="small danger" onClick=${() => evict({ ...grant, client_id: session.client_id })}>End grant</button>`}${!number && ending}</span>`,
     ],
   }));
 }

@@ -173,7 +173,8 @@ class Recorder:
         if not ledger.is_recording:
             return handler(index, command)
         ledger.by = command.by if isinstance(command, Asked) else None
-        if kind in REFUSED_WHEN_FULL or (isinstance(command, Rebalance) and command.is_ordered):
+        is_act = is_administration(command)
+        if kind in REFUSED_WHEN_FULL or (is_act and kind is Rebalance):
             ledger.check_room()
         act = ADMINISTRATION.get(kind) or CHANGES.get(kind)
         if act is None:
@@ -182,7 +183,7 @@ class Recorder:
         try:
             result = handler(index, command)
         except StockadeError as refusal:
-            if is_administration(command):
+            if is_act:
                 ledger.record(act, outcome="refused", reserve=1, code=refusal.code, before=before, **about)
             raise
         after = {"reason": command.reason} if isinstance(command, FenceSession) else self._state(command)
@@ -193,9 +194,9 @@ class Recorder:
         if isinstance(command, Rebalance) and command.leaders:
             leaders = {f"{topic}/{number}": {"from": come, "to": go} for topic, number, come, go in command.leaders}
             after, has_changed = (after or {}) | {"leaders": leaders}, True
-        if has_changed or is_administration(command):
+        if has_changed or is_act:
             outcome: Outcome = "done" if has_changed else "unchanged"
-            reserve = 1 if is_administration(command) else 0
+            reserve = 1 if is_act else 0
             ledger.record(act, outcome=outcome, reserve=reserve, before=before, after=after, **about)
         return result
 

@@ -161,15 +161,7 @@ class Recorder:
         """What the handler answers, recorded. Raises its refusal, and LedgerFull."""
         ledger, kind = self._ledger, type(command)
         if isinstance(command, RaiseFeatureLevel) and command.level >= LEDGER and not ledger.is_recording:
-            if self._catalog.topic(LEDGER_TOPIC) is not None:
-                level = self._assignment.feature_level
-                raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)
-            before = self._state(command)
-            result = handler(index, command)  # the first command of that level: it is in the ledger, too
-            self._begin(index, BeginLedger(now_ms=0))
-            ledger.by = command.by
-            ledger.record(ADMINISTRATION[kind], before=before, after=self._state(command))
-            return result
+            return self._raise_to_ledger(index, command, handler)
         if not ledger.is_recording:
             return handler(index, command)
         ledger.by = command.by if isinstance(command, Asked) else None
@@ -198,6 +190,18 @@ class Recorder:
             outcome: Outcome = "done" if has_changed else "unchanged"
             reserve = 1 if is_act else 0
             ledger.record(act, outcome=outcome, reserve=reserve, before=before, after=after, **about)
+        return result
+
+    def _raise_to_ledger(self, index: int, command: RaiseFeatureLevel, handler: Callable[[int, Any], Result]) -> Result:
+        """Raise the feature level and begin the ledger: its first entry is of this command. Raises FeatureUpdateFailed."""
+        if self._catalog.topic(LEDGER_TOPIC) is not None:
+            level = self._assignment.feature_level
+            raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)
+        before = self._state(command)
+        result = handler(index, command)
+        self._begin(index, BeginLedger(now_ms=0))
+        self._ledger.by = command.by
+        self._ledger.record(ADMINISTRATION[type(command)], before=before, after=self._state(command))
         return result
 
     def installed(self, report: FenceInstalled) -> None:

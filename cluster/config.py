@@ -66,9 +66,9 @@ class LimitsSection(msgspec.Struct, frozen=True):
     segments are read again to see whether they are as they were written (0: never); how many connections of clients
     are open at a time, all together and of one address (an IPv4 address, or a /64 network of IPv6); with how many free
     bytes on the disk of its data folder a node refuses appends (soft, 0: never), and takes no copies of partitions
-    (hard); how many bytes it holds back there for the moment when the disk is full (0: none); and how long a topic
-    keeps records whose creator says nothing of its retention (-1: for good), for topics that are created while this
-    node leads the controller group.
+    (hard); how many bytes it holds back there for the moment when the disk is full (0: none); after how long a
+    write of the log that does not end stops the node; and how long a topic keeps records whose creator says nothing of
+    its retention (-1: for good), for topics that are created while this node leads the controller group.
     """
 
     request_timeout_ms: int = 10_000
@@ -82,6 +82,7 @@ class LimitsSection(msgspec.Struct, frozen=True):
     disk_soft_free_bytes: int = 2 * 1024 * 1024 * 1024
     disk_hard_free_bytes: int = 1024 * 1024 * 1024
     disk_reserve_bytes: int = 64 * 1024 * 1024
+    disk_stall_ms: int = 20_000
     topic_retention_ms: int = TOPIC_RETENTION_MS
 
 
@@ -125,6 +126,7 @@ LIMITS = {
     "disk_soft_free_bytes": (0, 1 << 50),
     "disk_hard_free_bytes": (0, 1 << 50),
     "disk_reserve_bytes": (0, 1 << 40),
+    "disk_stall_ms": (1_000, 600_000),
     "topic_retention_ms": (-1, 1 << 53),
 }
 LEDGER_LIMITS = {"retention_ms": (86_400_000, 1 << 50), "retention_bytes": (1 << 28, 1 << 50)}

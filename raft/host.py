@@ -267,7 +267,8 @@ class RaftHost:
         """Recover the log, then listen and dial. Raises what ``check_level``, Wal.open and Transport.start raise."""
         check_level(self._data_dir, self.software)
         loop = asyncio.get_running_loop()
-        log = Wal.open(self._data_dir / "wal", loop, self._fail, self._settings.wal_file_bytes)
+        wal, settings = self._data_dir / "wal", self._settings
+        log = Wal.open(wal, loop, self._fail, settings.wal_file_bytes, stall_s=settings.disk_stall_ms / 1000)
         self.incarnation = log.incarnation
         self._transport.raise_level(log.level)
         self._node = NodeRuntime(

@@ -29,7 +29,7 @@ from types import CodeType, FrameType
 from typing import Any
 from unittest.mock import patch
 
-from stockade.raft.wal.wal import FlushThread
+from stockade.raft.wal.writer import FlushThread
 
 Address = tuple[str, int]
 Factory = Callable[[], asyncio.Protocol]

@@ -1,4 +1,4 @@
-"""Faults of disks: power loss, full, read-only, slow. They need root, and a cluster started on disks of its own.
+"""Faults of disks: power loss, full, read-only, slow, hung. They need root, and a cluster started on disks of its own.
 
 A node that cannot write must stop. Healing repairs the disk and starts the node again.
 """
@@ -81,16 +81,41 @@ class SlowDisk:
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         node, rate = one(running(arena), chance), chance.choice([64, 256, 1024])
-        disk, pid = arena.disks[node], pid_of(arena, node)
-        try:
-            slow = await asyncio.to_thread(cgroups.SlowDevice, disk.mountpoint, rate * 1024, [pid])
-        except cgroups.CgroupFailed as error:
-            raise NothingToBreak(str(error)) from error
+        slow = await _slowed(arena, node, rate * 1024)
 
         async def heal() -> None:
             await asyncio.to_thread(slow.close)
 
         return Broken(f"disk of {node} takes {rate} KB/s", heal)
+
+
+class HungDisk:
+    """A disk that ends no write and reports no error. Its node ends itself in the end, and leads no more."""
+
+    name = "disk-hangs"
+    about = "a node's disk ends no write, without an error (cgroup)"
+
+    def why_not(self, arena: Arena) -> str | None:
+        return _why_not(arena) or cgroups.why_not("blkio")
+
+    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
+        node = one(running(arena), chance)
+        slow = await _slowed(arena, node, 1)
+
+        async def heal() -> None:
+            await asyncio.to_thread(slow.close)
+            await _killed(arena, node)  # it may be about to end
+            arena.start(node)
+
+        return Broken(f"disk of {node} hangs", heal, [node])
+
+
+async def _slowed(arena: Arena, node: str, bytes_per_s: int) -> cgroups.SlowDevice:
+    disk, pid = arena.disks[node], pid_of(arena, node)
+    try:
+        return await asyncio.to_thread(cgroups.SlowDevice, disk.mountpoint, bytes_per_s, [pid])
+    except cgroups.CgroupFailed as error:
+        raise NothingToBreak(str(error)) from error
 
 
 def _cut(disks: Sequence[LoopDisk]) -> None:
@@ -106,14 +131,18 @@ async def _mend(arena: Arena, nodes: Sequence[str]) -> None:
         disk = arena.disks[node]
         disk.make_room()
         if not disk.is_well:
-            arena.kill(node)
-
-            async def is_gone(node: str = node) -> bool:
-                return arena.pid(node) is None
-
-            await until(is_gone, GONE_TIMEOUT_S, f"{node} is not gone")
+            await _killed(arena, node)
             await asyncio.to_thread(disk.repair)
         arena.start(node)
+
+
+async def _killed(arena: Arena, node: str) -> None:
+    arena.kill(node)
+
+    async def is_gone() -> bool:
+        return arena.pid(node) is None
+
+    await until(is_gone, GONE_TIMEOUT_S, f"{node} is not gone")
 
 
 DISK_FAULTS = (
@@ -122,4 +151,5 @@ DISK_FAULTS = (
     BadDisk("disk-full", "a node's disk has no room", "full", LoopDisk.fill),
     BadDisk("disk-read-only", "a node's file system becomes read-only", "read-only", LoopDisk.refuse_writes),
     SlowDisk(),
+    HungDisk(),
 )

@@ -43,6 +43,8 @@ wal_bytes_max = 4194304
 checkpoint_bytes = 1048576
 """
 """The smallest sizes allowed, so that a minute of load meets checkpoints, truncated logs and copied replicas."""
+STALL = "disk_stall_ms = 3000\n"
+"""So that most strikes of a disk that hangs last longer."""
 
 
 class LocalArena:
@@ -156,7 +158,8 @@ def local_arena(folder: Path, nodes: int, setups: Sequence[str], *, keep: bool =
         raise ClusterFailed(reason)
     with ExitStack() as stack:
         hosts = stack.enter_context(Hosts([f"n{k + 1}" for k in range(nodes)])) if "namespaces" in setups else None
-        local = _cluster(folder, nodes, hosts, clocks="clocks" in setups)
+        settings = SMALL_FILES + STALL if "disks" in setups else SMALL_FILES
+        local = _cluster(folder, nodes, hosts, settings, clocks="clocks" in setups)
         proxies = _proxied(local, stack.enter_context(ProxyServer())) if "toxiproxy" in setups else None
         disks = mounted_disks(stack, local) if "disks" in setups else {}
         if keep and disks:
@@ -165,8 +168,9 @@ def local_arena(folder: Path, nodes: int, setups: Sequence[str], *, keep: bool =
             yield LocalArena(local, proxies, hosts, disks)
 
 
-def _cluster(folder: Path, nodes: int, hosts: Hosts | None, *, clocks: bool) -> LocalCluster:
-    settings = SMALL_FILES if hosts is None else f"{OPEN_HTTP}{SMALL_FILES}[raft]\nplaintext = true\n"
+def _cluster(folder: Path, nodes: int, hosts: Hosts | None, settings: str, *, clocks: bool) -> LocalCluster:
+    if hosts is not None:
+        settings = f"{OPEN_HTTP}{settings}[raft]\nplaintext = true\n"
 
     def prefix(name: str) -> list[str]:
         words = [] if hosts is None else [*hosts.prefix(name)]

@@ -35,7 +35,7 @@ from ...partition.api.cluster import Cluster
 from ...partition.errors import StockadeError
 from ...partition.log.fsutil import keep_descriptors
 from ...raft.net.tls import TlsFault
-from ...raft.wal.errors import DiskRefused, WalLocked
+from ...raft.wal.errors import DiskRefused, WalLocked, WalStalled
 from ..service.environment import given, load
 from ..service.notify import ServiceManager
 from ..ui.exits import LOCAL, REFUSED
@@ -44,7 +44,7 @@ from ..ui.parameters import WholeNumber
 from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
 from .issuer_keys import follow
-from .leaving import leaving
+from .leaving import end_stalled, leaving
 from .machine import Machine, check_data, listed
 from .reload import Principals, Reloadable, Reloader
 
@@ -257,7 +257,13 @@ async def run(settings: NodeConfig, with_parent: bool, manager: ServiceManager, 
     if not joining.done():
         joining.cancel()
         return 0
-    node = await Node.start(joining.result(), on_failure=lambda _: stopping.set())
+
+    def failed(error: BaseException) -> None:
+        stopping.set()
+        if isinstance(error, WalStalled):
+            end_stalled()
+
+    node = await Node.start(joining.result(), on_failure=failed)
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
     http, reloader = await _listen(settings, node, again)

@@ -193,7 +193,7 @@ class Recorder:
         return result
 
     def _raise_to_ledger(self, index: int, command: RaiseFeatureLevel, handler: Callable[[int, Any], Result]) -> Result:
-        """Raise the feature level and begin the ledger: its first entry is of this command. Raises FeatureUpdateFailed."""
+        """Raise the level and begin the ledger, whose first entry is of this command. Raises FeatureUpdateFailed."""
         if self._catalog.topic(LEDGER_TOPIC) is not None:
             level = self._assignment.feature_level
             raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)

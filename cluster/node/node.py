@@ -314,4 +314,5 @@ def _raft_settings(config: NodeConfig) -> RaftSettings:
         wal_file_bytes=config.limits.wal_file_bytes,
         wal_bytes_max=config.limits.wal_bytes_max,
         checkpoint_bytes=config.limits.checkpoint_bytes,
+        disk_stall_ms=config.limits.disk_stall_ms,
     )

@@ -19,7 +19,7 @@ from ...partition.errors import (
 from ...partition.version import VERSION
 from ...raft.host import RaftHost, Software
 from ...raft.net.streams import AcceptStream
-from ...raft.wal.errors import DiskRefused
+from ...raft.wal.errors import DiskRefused, WalStalled
 from ..access.store import PrincipalTable
 from ..config import NodeConfig
 from ..controller.balance import PlacedMove, Rebalance
@@ -62,7 +62,7 @@ class NodeFailure:
         """Stop for this error, unless another one came first."""
         if self.error is None:
             self.error = error
-            is_explained = isinstance(error, DiskRefused)
+            is_explained = isinstance(error, (DiskRefused, WalStalled))
             _log.critical("this node cannot go on: %s", error, exc_info=None if is_explained else error)
             self._on_failure(error)
 

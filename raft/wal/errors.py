@@ -48,3 +48,13 @@ class WalLocked(Exception):
 
 class WalFailed(Exception):
     """The log takes no more records: an earlier write or fdatasync failed, or the log was closed."""
+
+
+class WalStalled(WalFailed):
+    """The disk does not end a write, and reports no error. The thread that writes still waits for it."""
+
+    def __init__(self, path: Path, stall_s: float) -> None:
+        super().__init__(
+            f"{path}: the disk has not ended a write for {stall_s:.0f} s. Look at the disk and the kernel's log before"
+            " you start the node again; another node leads meanwhile."
+        )

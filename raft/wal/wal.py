@@ -2,9 +2,9 @@
 
 ``Wal`` is its interface; only ``Wal`` promises anything to callers. It commits in groups: records gather in memory
 while one flush runs, and the next flush makes all of them durable together. The modules beside this one: records.py
-(bytes, and where they go), files.py and file_set.py (the disk), recovery.py (what the disk holds at the start). Here
-are also ``WalWriter``, for the thread that writes, and the two things that a log keeps in memory: payloads, and which
-file each group still needs.
+(bytes, and where they go), writer.py (the thread that writes), files.py and file_set.py (the disk), recovery.py (what
+the disk holds at the start). Here are also the two things that a log keeps in memory: payloads, and which file each
+group still needs.
 """
 
 import asyncio
@@ -12,46 +12,41 @@ import logging
 import os
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from time import perf_counter
 
 import msgspec
 
-from ...partition.log.fsutil import make_directory, sync_directory, write_all_at
+from ...partition.log.fsutil import make_directory, sync_directory
 from ..histogram import Histogram
-from .errors import WalFailed
+from .errors import WalFailed, WalStalled
 from .file_set import SpareFiles
-from .files import OpenFile, WalReader, lock_directory
+from .files import WalReader, lock_directory
 from .records import (
     ENTRY,
     ERASE,
-    PAGE_BYTES,
     RESET,
     TRUNCATE,
     VOTE,
-    FileHeader,
     Location,
     RecoveredGroup,
-    Run,
     Tail,
     parts_of,
 )
 from .recovery import recover
+from .writer import FlushThread, WalWriter
 
 FILE_BYTES = 64 << 20
 CACHE_BYTES_MAX = 64 << 20
 OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""
-AHEAD_BYTES = 1 << 20
-"""The writer writes so many bytes of zeros ahead of the records."""
-SLOW_SYNC_S = 1.0
-"""A sync that takes so long is logged: elections are near."""
-LOG_EVERY_S = 10.0
-"""At most one line about slow syncs in this time."""
+STALL_S = 20.0
+STALL_LOOKS = 20
+"""The writer is looked at so many times within ``stall_s``."""
+STALL_BYTES_PER_S = 64 << 10
+"""A sync may take ``stall_s``, and a second more for each so many bytes: a disk that is slow is not one that hangs."""
 
 _log = logging.getLogger(__name__)
 
@@ -157,132 +152,6 @@ class FileUsage:
                 yield group_id
 
 
-class WalWriter:
-    """Writes runs and makes them durable. Used by one thread at a time.
-
-    Records are only written over blocks that were written before, and synced. Otherwise an fdatasync has metadata to
-    write, too, which is slower; and ext4 then answers success, once, for records that are lost if its journal is
-    aborted meanwhile, by an error of the disk or a shutdown (seen with Linux 6.18, in one shutdown of 15).
-    """
-
-    def __init__(self, begin: Callable[[int, FileHeader], OpenFile], begun: Callable[[int, int], None]) -> None:
-        """``begin`` makes a file of so many bytes; ``begun`` gets its number and size before it takes a record."""
-        self.syncs: Histogram = Histogram(SLOW_SYNC_S, self._tell)
-        """Seconds of each fdatasync."""
-        self._begin = begin
-        self._begun = begun
-        self._fd: int | None = None
-        self._written_end = 0
-        self._slow = 0
-        self._told_at = float("-inf")
-
-    def write(self, runs: Sequence[Run]) -> None:
-        """Return when every run is on disk. After an OSError nothing may be written any more.
-
-        Each run is filled up with zeros to the end of its page, or of the file; the next one is written over them. The
-        kernel would first read a page that is written in part, when it holds data and is not in memory.
-
-        An fdatasync that failed must not be repeated: the kernel may have dropped the pages that it could not write,
-        and the second call would report success.
-        """
-        for run in runs:
-            if run.header is not None:
-                self._begin_file(run.number, run.file_bytes, run.header)
-            assert self._fd is not None, "the first run of a session creates a file"
-            end = run.start + sum(map(len, run.parts))
-            data = b"".join([*run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))])
-            self._write_ahead(self._fd, run.start + len(data))
-            write_all_at(self._fd, data, run.start)
-            began = perf_counter()
-            os.fdatasync(self._fd)
-            self.syncs.add(perf_counter() - began)
-
-    def close(self) -> None:
-        """Close the current file."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-    def _begin_file(self, number: int, file_bytes: int, header: FileHeader) -> None:
-        if self._fd is not None:  # the file may be reused as a spare, which should have no unwritten blocks
-            self._write_ahead(self._fd, os.fstat(self._fd).st_size)
-        self.close()
-        self._fd, self._written_end = self._begin(file_bytes, header)
-        self._begun(number, file_bytes)
-
-    def _write_ahead(self, fd: int, end: int) -> None:
-        """Write every block up to ``end``, durably: AHEAD_BYTES at a time, as far as the file goes."""
-        if end > self._written_end:
-            stop = min(os.fstat(fd).st_size, max(end, self._written_end + AHEAD_BYTES))
-            write_all_at(fd, bytes(stop - self._written_end), self._written_end)
-            began = perf_counter()
-            os.fdatasync(fd)
-            self.syncs.add(perf_counter() - began)
-            self._written_end = stop
-
-    def _tell(self, took_s: float) -> None:
-        """A sync was slow."""
-        self._slow += 1
-        now = perf_counter()
-        if now >= self._told_at + LOG_EVERY_S:
-            event = {"event": "slow_disk", "seconds": round(took_s, 3), "slow_syncs": self._slow}
-            text = "the disk of the log is slow: a sync took %.1f s (%d took %.0f s or more since the last such line)"
-            _log.warning(text, took_s, self._slow, SLOW_SYNC_S, extra={"event": event})
-            self._told_at, self._slow = now, 0
-
-
-Flushed = Callable[[BaseException | None], None]
-"""Called on the loop when a flush has ended, with the error if there was one."""
-
-
-class FlushThread:
-    """The thread that writes, one flush at a time. The loop hands it a flush through an eventfd. With the queues and
-    locks of an executor, for which both threads wait, it takes several system calls more.
-    """
-
-    def __init__(self, write: Callable[[Sequence[Run]], None], loop: asyncio.AbstractEventLoop) -> None:
-        self.write: Callable[[Sequence[Run]], None] = write
-        self._loop = loop
-        self._job: tuple[Sequence[Run], Flushed] | None = None
-        self._wake = os.eventfd(0)
-        self._thread: Thread | None = None
-
-    def begin(self, runs: Sequence[Run], flushed: Flushed) -> None:
-        """Begin a flush, after the one before has ended."""
-        if self._thread is None:  # a process that ends without ``close`` need not wait for it: it may be killed, too
-            self._thread = Thread(target=self._run, name="wal", daemon=True)
-            self._thread.start()
-        self._job = runs, flushed
-        os.eventfd_write(self._wake, 1)
-
-    def close(self) -> None:
-        """End the thread. No flush is under way."""
-        if self._thread is not None:
-            os.eventfd_write(self._wake, 1)
-            self._thread.join()
-        os.close(self._wake)
-
-    def _run(self) -> None:
-        while self._flush_next():
-            pass
-
-    def _flush_next(self) -> bool:
-        """Wait for a flush and do it; False when the thread is to end."""
-        os.eventfd_read(self._wake)
-        job, self._job = self._job, None
-        if job is None:
-            return False
-        runs, flushed = job
-        error: BaseException | None = None
-        try:
-            self.write(runs)
-        except BaseException as caught:
-            error = caught
-        with suppress(RuntimeError):  # the loop is closed: no one waits any more
-            self._loop.call_soon_threadsafe(flushed, error)
-        return True
-
-
 class Wal:
     """The append-only log of a node, shared by its groups.
 
@@ -290,7 +159,9 @@ class Wal:
     by the next flush. All methods run on the event loop; write and fdatasync run in one thread of the log's own.
 
     After an error of a write or an fdatasync the log has failed for good: ``on_failure`` is called once with the
-    error, no fsync is repeated, ``durable_lsn`` never grows again, and every later append raises WalFailed.
+    error, no fsync is repeated, ``durable_lsn`` never grows again, and every later append raises WalFailed. A
+    write that does not end for ``stall_s`` seconds is such an error, WalStalled: a leader whose disk hangs would else
+    lead on, since its followers' disks are enough to commit, until it has no memory for more.
     """
 
     recovered: dict[int, RecoveredGroup]
@@ -309,6 +180,7 @@ class Wal:
         on_failure: Callable[[BaseException], None],
         file_bytes: int = FILE_BYTES,
         cache_bytes_max: int = CACHE_BYTES_MAX,
+        stall_s: float = STALL_S,
     ) -> "Wal":
         """Recover the log in ``directory``, which is created if absent. Blocks while it reads.
 
@@ -316,7 +188,7 @@ class Wal:
         ``cache_bytes_max`` bounds the bytes of durable payloads in memory. Raises WalLocked if another process uses
         the directory, WalCorrupt if records that were on disk are damaged or missing, OSError if the disk fails.
         """
-        return cls(directory, loop, on_failure, file_bytes, cache_bytes_max)
+        return cls(directory, loop, on_failure, file_bytes, cache_bytes_max, stall_s)
 
     def __init__(
         self,
@@ -325,6 +197,7 @@ class Wal:
         on_failure: Callable[[BaseException], None],
         file_bytes: int,
         cache_bytes_max: int,
+        stall_s: float,
     ) -> None:
         make_directory(directory)
         sync_directory(directory.parent)  # a process that created it may have died before its sync
@@ -349,13 +222,14 @@ class Wal:
         self._failure: BaseException | None = None
         self._writer = WalWriter(self._spares.begin, self._identity.grow)
         self._thread = FlushThread(self._writer.write, loop)
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._is_flushing = False
         self._is_scheduled = False
         self._durable_bytes = 0
         self._next_flush: asyncio.Event | None = None
         """Set when the flush under way has ended, well or not."""
         self._waiting: dict[Callable[[], None], int] = {}
+        self._directory, self._stall_s = directory, stall_s
+        self._next_look = loop.call_later(stall_s / STALL_LOOKS, self._look, (0, 0), 0)
 
     @property
     def incarnation(self) -> int:
@@ -507,13 +381,20 @@ class Wal:
         await asyncio.to_thread(self._spares.keep_before, first)
 
     async def close(self) -> None:
-        """Make every record durable, then release files, thread and lock. May be called again."""
+        """Make every record durable, then release files, thread and lock. May be called again.
+
+        After WalStalled nothing is released: the thread may still write, so the lock goes with the process.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self._flush()
-        while not self._idle.is_set():  # the end of a flush begins the next one, if records wait, before this goes on
-            await self._idle.wait()
+        while self._is_flushing:  # the end of a flush begins the next one, if records wait, before this goes on
+            if isinstance(self._failure, WalStalled):
+                return
+            self._next_flush = self._next_flush or asyncio.Event()
+            await self._next_flush.wait()
+        self._next_look.cancel()
         self._thread.close()
         self._writer.close()
         self._reader.close()
@@ -530,7 +411,7 @@ class Wal:
             raise WalFailed("the log takes no more records after a failed write") from self._failure
         if self._is_closed:
             raise WalFailed("the log is closed")
-        if self._idle.is_set() and not self._is_scheduled:
+        if not self._is_flushing and not self._is_scheduled:
             self._is_scheduled = True
             # Frames that this turn queues go out before: the thread, once woken, competes with the loop.
             self._loop.call_soon(self._loop.call_soon, self._flush)
@@ -538,21 +419,20 @@ class Wal:
     def _flush(self) -> None:
         self._is_scheduled = False
         runs = self._tail.runs
-        if self._idle.is_set() and self._failure is None and runs:
+        if not self._is_flushing and self._failure is None and runs:
             self._tail.runs = []
-            self._idle.clear()
+            self._is_flushing = True
             tail = self._tail
             self._thread.begin(runs, partial(self._flushed, tail.lsn, tail.appended_bytes, tail.position))
 
     def _flushed(self, lsn: int, appended_bytes: int, position: int, error: BaseException | None) -> None:
-        self._idle.set()
-        if self._next_flush is not None:
-            self._next_flush.set()
-            self._next_flush = None
-        if error is not None:
-            self._failure = error
-            self._on_failure(error)
+        if isinstance(self._failure, WalStalled):  # what waited for this flush was told that it failed
             return
+        self._is_flushing = False
+        if error is not None:
+            self._fail(error)
+            return
+        self._wake()
         self.durable_lsn, self._durable_bytes, self.durable_position = lsn, appended_bytes, position
         self._flush()
         self._recent.settle(lsn)
@@ -562,3 +442,25 @@ class Wal:
         for wake in due:
             wake()
         self.on_durable()
+
+    def _look(self, step: tuple[int, int], looks: int) -> None:
+        """Fail when the writer is long at what it does. ``looks`` before this one found it at this ``step``.
+
+        Looks are counted, not seconds: the disk is not at fault while the process stands still, or its machine.
+        """
+        looks = looks + 1 if self._is_flushing and step == self._writer.step else 0
+        every_s = self._stall_s / STALL_LOOKS
+        if looks * every_s >= self._stall_s + step[1] / STALL_BYTES_PER_S:
+            self._fail(WalStalled(self._directory, self._stall_s))
+        elif self._failure is None:
+            self._next_look = self._loop.call_later(every_s, self._look, self._writer.step, looks)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = error
+        self._wake()
+        self._on_failure(error)
+
+    def _wake(self) -> None:
+        if self._next_flush is not None:
+            self._next_flush.set()
+            self._next_flush = None

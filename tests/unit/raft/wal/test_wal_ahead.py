@@ -11,7 +11,8 @@ import pytest
 from stockade.raft.wal.file_set import SpareFiles
 from stockade.raft.wal.files import first_unwritten
 from stockade.raft.wal.records import PAGE_BYTES, FileHeader, Run
-from stockade.raft.wal.wal import AHEAD_BYTES, Wal, WalWriter
+from stockade.raft.wal.wal import Wal
+from stockade.raft.wal.writer import AHEAD_BYTES, WalWriter
 
 from .test_wal_release import fail
 

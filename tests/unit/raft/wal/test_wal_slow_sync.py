@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from stockade.raft.wal import wal
+from stockade.raft.wal import writer as module
 from stockade.raft.wal.file_set import SpareFiles
 from stockade.raft.wal.records import PAGE_BYTES, FileHeader, Run
-from stockade.raft.wal.wal import AHEAD_BYTES, LOG_EVERY_S, SLOW_SYNC_S, WalWriter
+from stockade.raft.wal.writer import AHEAD_BYTES, LOG_EVERY_S, SLOW_SYNC_S, WalWriter
 
 
 def test_every_sync_is_counted_and_a_slow_one_is_said_at_most_so_often(
@@ -30,7 +30,7 @@ def test_every_sync_is_counted_and_a_slow_one_is_said_at_most_so_often(
         writer.write([Run(1, PAGE_BYTES, AHEAD_BYTES, header, [b"r"])])
 
     header: FileHeader | None = FileHeader(7, 1, 0)
-    monkeypatch.setattr(wal, "perf_counter", now)
+    monkeypatch.setattr(module, "perf_counter", now)
     synced(0.0, 0.001)  # begins the file, which is synced twice
     header = None
     counted = sum(writer.syncs.counts)

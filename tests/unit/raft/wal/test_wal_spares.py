@@ -19,7 +19,8 @@ from stockade.raft.wal.records import (
     encode_file_header,
 )
 from stockade.raft.wal.recovery import recover
-from stockade.raft.wal.wal import Wal, WalWriter
+from stockade.raft.wal.wal import Wal
+from stockade.raft.wal.writer import WalWriter
 
 from .model import FIRST, MARK, SECOND, a_log_of, a_log_of_two_files, contents, encoded, remembered, restore
 from .test_wal_release import FILE_BYTES, PER_FILE, append, fail, indexes, numbers, opened, released

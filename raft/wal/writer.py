@@ -1,0 +1,157 @@
+"""The thread of the write-ahead log that writes and syncs, one flush at a time."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Thread
+from time import perf_counter
+
+from ...partition.log.fsutil import write_all_at
+from ..histogram import Histogram
+from .files import OpenFile
+from .records import PAGE_BYTES, FileHeader, Run
+
+AHEAD_BYTES = 1 << 20
+"""The writer writes so many bytes of zeros ahead of the records."""
+SLOW_SYNC_S = 1.0
+"""A sync that takes so long is logged: elections are near."""
+LOG_EVERY_S = 10.0
+"""At most one line about slow syncs in this time."""
+
+_log = logging.getLogger(__name__)
+
+
+class WalWriter:
+    """Writes runs and makes them durable. Used by one thread at a time.
+
+    Records are only written over blocks that were written before, and synced. Otherwise an fdatasync has metadata to
+    write, too, which is slower; and ext4 then answers success, once, for records that are lost if its journal is
+    aborted meanwhile, by an error of the disk or a shutdown (seen with Linux 6.18, in one shutdown of 15).
+    """
+
+    def __init__(self, begin: Callable[[int, FileHeader], OpenFile], begun: Callable[[int, int], None]) -> None:
+        """``begin`` makes a file of so many bytes; ``begun`` gets its number and size before it takes a record."""
+        self.syncs: Histogram = Histogram(SLOW_SYNC_S, self._tell)
+        """Seconds of each fdatasync."""
+        self.step: tuple[int, int] = 0, 0
+        """The number of what the thread does with the disk, or did last, and how many bytes it syncs. Each has another
+        number. The loop reads it, to see whether the disk goes on."""
+        self._begin = begin
+        self._begun = begun
+        self._fd: int | None = None
+        self._written_end = 0
+        self._slow = 0
+        self._told_at = float("-inf")
+
+    def write(self, runs: Sequence[Run]) -> None:
+        """Return when every run is on disk. After an OSError nothing may be written any more.
+
+        Each run is filled up with zeros to the end of its page, or of the file; the next one is written over them. The
+        kernel would first read a page that is written in part, when it holds data and is not in memory.
+
+        An fdatasync that failed must not be repeated: the kernel may have dropped the pages that it could not write,
+        and the second call would report success.
+        """
+        for run in runs:
+            if run.header is not None:
+                self._begin_file(run.number, run.file_bytes, run.header)
+            assert self._fd is not None, "the first run of a session creates a file"
+            end = run.start + sum(map(len, run.parts))
+            data = b"".join([*run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))])
+            self._write_ahead(self._fd, run.start + len(data))
+            self._write_synced(self._fd, data, run.start)
+
+    def close(self) -> None:
+        """Close the current file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _begin_file(self, number: int, file_bytes: int, header: FileHeader) -> None:
+        if self._fd is not None:  # the file may be reused as a spare, which should have no unwritten blocks
+            self._write_ahead(self._fd, os.fstat(self._fd).st_size)
+        self._step(0)
+        self.close()
+        self._fd, self._written_end = self._begin(file_bytes, header)
+        self._begun(number, file_bytes)
+
+    def _write_ahead(self, fd: int, end: int) -> None:
+        """Write every block up to ``end``, durably: AHEAD_BYTES at a time, as far as the file goes."""
+        if end > self._written_end:
+            stop = min(os.fstat(fd).st_size, max(end, self._written_end + AHEAD_BYTES))
+            self._write_synced(fd, bytes(stop - self._written_end), self._written_end)
+            self._written_end = stop
+
+    def _write_synced(self, fd: int, data: bytes, start: int) -> None:
+        self._step(len(data))
+        write_all_at(fd, data, start)
+        began = perf_counter()
+        os.fdatasync(fd)
+        self.syncs.add(perf_counter() - began)
+
+    def _step(self, size: int) -> None:
+        self.step = self.step[0] + 1, size
+
+    def _tell(self, took_s: float) -> None:
+        """A sync was slow."""
+        self._slow += 1
+        now = perf_counter()
+        if now >= self._told_at + LOG_EVERY_S:
+            event = {"event": "slow_disk", "seconds": round(took_s, 3), "slow_syncs": self._slow}
+            text = "the disk of the log is slow: a sync took %.1f s (%d took %.0f s or more since the last such line)"
+            _log.warning(text, took_s, self._slow, SLOW_SYNC_S, extra={"event": event})
+            self._told_at, self._slow = now, 0
+
+
+Flushed = Callable[[BaseException | None], None]
+"""Called on the loop when a flush has ended, with the error if there was one."""
+
+
+class FlushThread:
+    """The thread that writes, one flush at a time. The loop hands it a flush through an eventfd. With the queues and
+    locks of an executor, for which both threads wait, it takes several system calls more.
+    """
+
+    def __init__(self, write: Callable[[Sequence[Run]], None], loop: asyncio.AbstractEventLoop) -> None:
+        self.write: Callable[[Sequence[Run]], None] = write
+        self._loop = loop
+        self._job: tuple[Sequence[Run], Flushed] | None = None
+        self._wake = os.eventfd(0)
+        self._thread: Thread | None = None
+
+    def begin(self, runs: Sequence[Run], flushed: Flushed) -> None:
+        """Begin a flush, after the one before has ended."""
+        if self._thread is None:  # a process that ends without ``close`` need not wait for it: it may be killed, too
+            self._thread = Thread(target=self._run, name="wal", daemon=True)
+            self._thread.start()
+        self._job = runs, flushed
+        os.eventfd_write(self._wake, 1)
+
+    def close(self) -> None:
+        """End the thread. No flush is under way."""
+        if self._thread is not None:
+            os.eventfd_write(self._wake, 1)
+            self._thread.join()
+        os.close(self._wake)
+
+    def _run(self) -> None:
+        while self._flush_next():
+            pass
+
+    def _flush_next(self) -> bool:
+        """Wait for a flush and do it; False when the thread is to end."""
+        os.eventfd_read(self._wake)
+        job, self._job = self._job, None
+        if job is None:
+            return False
+        runs, flushed = job
+        error: BaseException | None = None
+        try:
+            self.write(runs)
+        except BaseException as caught:
+            error = caught
+        with suppress(RuntimeError):  # the loop is closed: no one waits any more
+            self._loop.call_soon_threadsafe(flushed, error)
+        return True

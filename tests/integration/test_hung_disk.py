@@ -1,0 +1,73 @@
+"""A leader whose disk hangs without an error: its followers' disks are enough to commit, so nothing else stops it."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from disks import MIB, small_disk
+
+from stockade.chaos.system import cgroups
+from stockade.chaos.system.disks import why_not
+from stockade.cli.local_cluster.cluster import LocalCluster, end_of_log
+
+from .api import Topic, call, eventually, expect
+
+REASON = why_not() or cgroups.why_not("blkio")
+SETTINGS = """[limits]
+segment_bytes_max = 1048576
+wal_file_bytes = 1048576
+wal_bytes_max = 4194304
+checkpoint_bytes = 1048576
+disk_stall_ms = 1000
+"""
+
+
+@pytest.fixture
+def cluster(data: Path) -> Iterator[LocalCluster]:
+    """Three nodes with a disk each."""
+    data.mkdir()
+    with ExitStack() as disks:
+        for name in ("n1", "n2", "n3"):
+            disks.enter_context(small_disk(data / name, 64 * MIB))
+        with LocalCluster(data, port_base=0, restart=False, settings=SETTINGS) as running:
+            yield running
+
+
+@pytest.mark.skipif(REASON is not None, reason=str(REASON))
+def test_a_node_whose_disk_hangs_ends_and_another_leads_and_nothing_acknowledged_is_lost(cluster: LocalCluster) -> None:
+    topic = Topic(cluster.nodes[0].url, "t")
+    topic.create(partitions=1)
+    hung = next(node for node in cluster.nodes if node.name == topic.leader())
+    topic = topic.at(next(node for node in cluster.nodes if node is not hung).url)
+    stored: list[str] = []
+    unknown: list[str] = []
+
+    def append() -> None:
+        value = f"record {len(stored) + len(unknown)}"
+        expect(200, topic.append(value))
+        stored.append(value)
+
+    append()
+    assert hung.process is not None
+    assert hung.pid is not None
+    with closing(cgroups.SlowDevice(hung.data, 1, [hung.pid])):  # one byte a second
+        append()  # committed by the others
+
+        def is_led_by_another() -> bool:
+            value = f"record {len(stored) + len(unknown)}"
+            is_stored = topic.append(value).status == 200
+            (stored if is_stored else unknown).append(value)
+            return is_stored and topic.leader() not in (None, hung.name)
+
+        eventually(is_led_by_another)
+        assert "has not ended a write for 1 s" in end_of_log(hung)
+        append()
+    assert hung.process.wait(60) == 1  # its thread in the kernel has come back, too
+    cluster.start_node(hung)
+    cluster.wait_ready()
+    append()
+    values = topic.values()
+    assert [value for value in values if value not in unknown] == stored
+    own = f"{topic.at(hung.url).records()}?offset={len(values) - 1}&local=true"
+    eventually(lambda: call("GET", own).status == 200)

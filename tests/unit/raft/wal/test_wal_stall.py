@@ -1,0 +1,139 @@
+"""A disk that does not end a write, and reports no error, fails the log; one that is only slow does not."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from stockade.raft.wal.errors import WalFailed, WalLocked, WalStalled
+from stockade.raft.wal.wal import STALL_BYTES_PER_S, Wal
+
+STALL_S = 0.2
+
+
+class HeldDisk:
+    """Syncs do not end while the disk is held."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._free = Event()
+        self._free.set()
+        self._held: list[int] = []
+        self._sync = os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", self._held_sync)
+
+    def _held_sync(self, fd: int) -> None:
+        self._held.append(fd)
+        self._free.wait()
+        self._sync(fd)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        self._free.clear()
+        self._held.clear()
+        try:
+            yield
+        finally:
+            self._free.set()
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._held) and not self._free.is_set()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> HeldDisk:
+    return HeldDisk(monkeypatch)
+
+
+async def opened(folder: Path, failures: list[BaseException]) -> Wal:
+    """A log in which a record is durable, so that the next one is written into blocks that are there."""
+    log = Wal.open(folder, asyncio.get_running_loop(), failures.append, stall_s=STALL_S)
+    log.append(1, 1, 1, b"durable")
+    await log.all_durable()
+    return log
+
+
+async def ended(log: Wal) -> None:
+    """The disk goes on after all: the thread ends its write, tells the log of it, and releases what it held."""
+    await asyncio.to_thread(log._thread.close)
+    log._writer.close()
+    os.close(log._lock)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  # a thread, or the log, changes it
+        await asyncio.sleep(0.001)
+
+
+def test_a_write_that_does_not_end_fails_the_log_and_keeps_its_lock(tmp_path: Path, disk: HeldDisk) -> None:
+    async def scenario() -> None:
+        failures: list[BaseException] = []
+        log = await opened(tmp_path, failures)
+        with disk.held():
+            log.append(1, 2, 1, b"never")
+            with pytest.raises(WalFailed):
+                await log.all_durable()
+            assert [type(failure) for failure in failures] == [WalStalled]
+            assert "has not ended a write for 0 s" in str(failures[0])
+            with pytest.raises(WalFailed):
+                log.append(1, 3, 1, b"later")
+            await log.close()  # waits for no thread that waits for the disk
+            with pytest.raises(WalLocked):  # which may still write
+                Wal.open(tmp_path, asyncio.get_running_loop(), failures.append)
+        await ended(log)
+        assert (log.durable_lsn, len(failures)) == (1, 1)
+
+    asyncio.run(scenario())
+
+
+def test_a_log_that_closes_while_its_disk_hangs_closes_when_the_disk_has_failed(tmp_path: Path, disk: HeldDisk) -> None:
+    async def scenario() -> None:
+        failures: list[BaseException] = []
+        log = await opened(tmp_path, failures)
+        with disk.held():
+            log.append(1, 2, 1, b"never")
+            await log.close()
+            assert [type(failure) for failure in failures] == [WalStalled]
+        await ended(log)
+
+    asyncio.run(scenario())
+
+
+def test_a_large_write_may_take_longer(tmp_path: Path, disk: HeldDisk) -> None:
+    """A disk that takes 64 KiB a second is slow, and does not hang."""
+
+    async def scenario() -> None:
+        failures: list[BaseException] = []
+        log = await opened(tmp_path, failures)
+        with disk.held():
+            log.append(1, 2, 1, bytes(STALL_BYTES_PER_S))
+            began = time.monotonic()
+            await until(lambda: bool(failures) or time.monotonic() > began + 4 * STALL_S)
+            assert not failures
+            await until(lambda: bool(failures))  # a second later
+            assert time.monotonic() - began >= 1.0
+        await ended(log)
+
+    asyncio.run(scenario())
+
+
+def test_the_disk_is_not_at_fault_while_the_process_stands_still(tmp_path: Path, disk: HeldDisk) -> None:
+    """After SIGSTOP, or in a machine that was frozen, a write has taken as long as the pause."""
+
+    async def scenario() -> None:
+        failures: list[BaseException] = []
+        log = await opened(tmp_path, failures)
+        with disk.held():
+            log.append(1, 2, 1, b"slept through")
+            await until(lambda: disk.is_waiting)
+            time.sleep(5 * STALL_S)  # noqa: ASYNC251 (the loop stands still, too)
+        await log.all_durable()
+        assert not failures
+        await log.close()
+
+    asyncio.run(scenario())

@@ -19,7 +19,6 @@ from ...partition.api.ownership import (
     Fences,
     Grant,
     GroupList,
-    OwnAnswer,
     OwnResult,
     Position,
     Resource,
@@ -49,7 +48,7 @@ from ..transport.outage import Outage
 from .administration import LISTED_MAX, SLOW_S, Administration, listed
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
-from .grants import GrantRequest, partition_numbers
+from .grants import GrantRequest, OwnRequest, partition_numbers
 from .parts import Part, PartAnswers, SettlePart, parts_body
 from .session_route import SessionRoute, session_header
 from .tail import Tail, tail_of
@@ -437,10 +436,7 @@ class Client(Administration):
         does, and resets. ``sever``: what the loser of a takeover loses, all that its "session" holds, or this
         "resource" alone. ``atomic``: all or none, and a refusal is raised (GenerationFenced).
         """
-        claims = [{"resource": resource} | present(generation=generation) for resource in resources]
-        body = {"claims": claims, "atomic": atomic, "sever": sever}
-        path = f"{_group(group)}/own"
-        return (await self.calls.call(OwnAnswer, "POST", path, headers=session_header(session), body=body)).results
+        return await OwnRequest(group, session, resources, generation, atomic, sever).ask(self.calls)
 
     async def disown(self, group: str, session: str, resource: str | Sequence[str]) -> None:
         """Give a resource up, or several in one step; generation and fence_epoch stay.

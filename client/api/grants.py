@@ -1,11 +1,11 @@
-"""The request for a grant, apart from the client: a session asks it again to learn what became of one."""
+"""The requests for a grant and for resources, apart from the client: a session that is cancelled looks after them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import get_args
 
-from ...partition.api.ownership import Grant, Ticket
+from ...partition.api.ownership import Grant, OwnAnswer, OwnResult, Sever, Ticket
 from ...partition.api.topics import Mode, Topic
 from ...partition.errors import InvalidRequest
 from ..transport.calls import Calls, decode, present, quoted
@@ -38,6 +38,26 @@ class GrantRequest:
             "POST", path, headers=headers, body=body, patience_ms=patience_ms, is_wanted=is_wanted
         )
         return decode(answer, Grant) if answer.status == HTTPStatus.CREATED else decode(answer, Ticket)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRequest:
+    """A claim of resources of a group for a session; the fields are as in `Client.own`."""
+
+    group: str
+    session: str
+    resources: Sequence[str]
+    generation: int | None = None
+    atomic: bool = True
+    sever: Sever = "session"
+
+    async def ask(self, calls: Calls, *, is_wanted: Callable[[], bool] | None = None) -> list[OwnResult]:
+        """The verdicts in the order of ``resources``; repeated for ``delivery_timeout_ms``, while ``is_wanted``."""
+        claims = [{"resource": resource} | present(generation=self.generation) for resource in self.resources]
+        body = {"claims": claims, "atomic": self.atomic, "sever": self.sever}
+        path, headers = f"/v1/groups/{quoted(self.group)}/own", session_header(self.session)
+        answer = await calls.send("POST", path, headers=headers, body=body, is_wanted=is_wanted)
+        return decode(answer, OwnAnswer).results
 
 
 def partition_numbers(wanted: Sequence[int] | None, topic: Topic | None = None) -> list[int]:

@@ -2,5 +2,5 @@
 
 In: what to hold, and for how long without a sign of life.
 Out: fencing tokens; a notice when they are lost.
-May import: client, client.api, partition, partition.api.
+May import: client, client.api, client.transport, partition, partition.api.
 """

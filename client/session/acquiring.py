@@ -1,45 +1,60 @@
-"""How a session acquires grants, and how it gives up what a cancelled acquisition leaves behind.
+"""How a session acquires grants and resources, and how it gives up what a cancelled acquisition leaves behind.
 
 A request that the application has cancelled may be carried out all the same: then the session, which lives on, would
-have a place in the queue, or a grant, that nobody knows of and nobody releases. So each such request is undone in the
-background. The cluster answers a repeated request with the same ticket or grant, which is how an undo finds out what a
-request of unknown outcome has done.
+have a place in the queue, a grant or a resource that nobody knows of and nobody releases. So each such request is
+undone in the background. The cluster answers a repeated request with the same ticket or grant, which is how an undo
+finds out what a request of unknown outcome has done.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from ...partition.api.ownership import Grant, Ticket
-from ...partition.errors import StockadeError
+from ...partition.api.ownership import Grant, OwnResult, Ticket
+from ...partition.errors import NotOwner, StockadeError
 from ..api.client import Client
-from ..api.grants import GrantRequest
+from ..api.grants import GrantRequest, OwnRequest
 from ..errors import ClientClosed
 from ..retry import is_momentary
+from ..transport.calls import Calls
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Request(Protocol[T_co]):
+    """What a session asks for."""
+
+    def ask(self, calls: Calls, *, is_wanted: Callable[[], bool] | None = None) -> Coroutine[Any, Any, T_co]:
+        """The answer; repeated while ``is_wanted``."""
+        ...
 
 
 class Acquiring:
     """The acquisitions of one session, and the undos of those that were cancelled.
 
-    ``is_held`` says whether the session has a fence in force for the grant of this id. ``ttl_ms``: an undo repeats a
-    request for so long, since a session that gets no answer for longer has ended, with all that it had.
+    ``is_held`` says whether the session has a fence in force for the grant of this id, ``is_owned`` whether it has an
+    ownership in force of this resource of a group. ``ttl_ms``: an undo repeats a request for so long, since a session
+    that gets no answer for longer has ended, with all that it had.
     """
 
-    def __init__(self, client: Client, ttl_ms: int, is_held: Callable[[str], bool]) -> None:
+    def __init__(
+        self, client: Client, ttl_ms: int, is_held: Callable[[str], bool], is_owned: Callable[[str, str], bool]
+    ) -> None:
         self._client = client
         self._ttl_ms = ttl_ms
         self._is_held = is_held
-        self._first: dict[asyncio.Future[None], str] = {}
-        """Acquisitions that do not know yet what they have, with their topics."""
+        self._is_owned = is_owned
+        self._first: dict[asyncio.Future[None], tuple[type, str]] = {}
+        """Acquisitions that do not know yet what they have, with the type of the request, and its topic or group."""
         self._waiting: list[Ticket] = []
-        self._undos: dict[asyncio.Task[None], asyncio.Task[Grant | Ticket] | None] = {}
+        self._undos: dict[asyncio.Task[None], asyncio.Task[Any] | None] = {}
         """With the request that each undoes, while that is under way."""
 
     async def undone(self) -> None:
@@ -56,17 +71,31 @@ class Acquiring:
 
         ``undone`` has to return just before.
         """
-        known = asyncio.get_running_loop().create_future()
-        self._first[known] = request.topic
-        try:
-            answer = await self._answer(request)
+        with self._one_of(GrantRequest, request.topic):
+            answer = await self._answer(request, self._undo)
             if isinstance(answer, Grant):
                 return hold(answer)
             self._waiting.append(answer)
+        return hold(await self._wait(answer, request.session))
+
+    async def own(self, request: OwnRequest, hold: Callable[[list[OwnResult]], T]) -> T:
+        """What ``hold`` makes of the verdicts. Whoever cancels it owns no more than before.
+
+        ``undone`` has to return just before.
+        """
+        with self._one_of(OwnRequest, request.group):
+            return hold(await self._answer(request, self._disown))
+
+    @contextmanager
+    def _one_of(self, kind: type, name: str) -> Iterator[None]:
+        """Meanwhile an acquisition does not know yet what it has."""
+        known = asyncio.get_running_loop().create_future()
+        self._first[known] = kind, name
+        try:
+            yield
         finally:
             del self._first[known]
             known.set_result(None)
-        return hold(await self._wait(answer, request.session))
 
     def cancel(self) -> None:
         """The session has ended, and with it everything that is to be undone."""
@@ -81,7 +110,9 @@ class Acquiring:
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, request: GrantRequest) -> Grant | Ticket:
+    async def _answer(
+        self, request: Request[T_co], undo: "Callable[[Any, asyncio.Task[Any]], Awaitable[None]]"
+    ) -> T_co:
         is_wanted = True
         asking = asyncio.get_running_loop().create_task(request.ask(self._client.calls, is_wanted=lambda: is_wanted))
         asking.add_done_callback(_seen)
@@ -90,7 +121,7 @@ class Acquiring:
         except asyncio.CancelledError:
             is_wanted = False
             if not asking.cancelling():  # else the event loop ends, and cancels all tasks
-                _ = self._begin(partial(self._undo, request, asking), asking)
+                _ = self._begin(partial(undo, request, asking), asking)
             raise
         return asking.result()
 
@@ -119,7 +150,7 @@ class Acquiring:
         return ticket.grant
 
     def _begin(
-        self, undo: Callable[[], Awaitable[None]], asking: "asyncio.Task[Grant | Ticket] | None" = None
+        self, undo: Callable[[], Awaitable[None]], asking: "asyncio.Task[Any] | None" = None
     ) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(self._done(undo))
         self._undos[task] = asking
@@ -131,7 +162,7 @@ class Acquiring:
             await undo()
         except StockadeError as error:
             if is_momentary(error):
-                _log.warning("a cancelled acquisition may still have a grant or a ticket of its session: %s", error)
+                _log.warning("what a cancelled acquisition has got may still be its session's: %s", error)
 
     async def _undo(self, request: GrantRequest, asking: "asyncio.Task[Grant | Ticket]") -> None:
         try:
@@ -141,6 +172,19 @@ class Acquiring:
                 return
             answer = await self._found_out(request)
         await self._leave(answer, request.session)
+
+    async def _disown(self, request: OwnRequest, asking: "asyncio.Task[list[OwnResult]]") -> None:
+        try:
+            claimed = [each.resource for each in await asking if each.granted]
+        except StockadeError as error:
+            if error.no_side_effects:
+                return
+            claimed = list(request.resources)
+        await self._until_known(OwnRequest, request.group)
+        for resource in claimed:
+            if not self._is_owned(request.group, resource):
+                with suppress(NotOwner):
+                    await self._client.disown(request.group, request.session, resource)
 
     async def _found_out(self, request: GrantRequest) -> Grant | Ticket:
         """What a request of unknown outcome has done, or now does. Asked in no mode that evicts: if it has done
@@ -152,7 +196,7 @@ class Acquiring:
 
     async def _leave(self, answer: Grant | Ticket, session: str) -> None:
         """Give the grant or ticket up, unless the session has it by another acquisition, too."""
-        await self._until_known(answer.topic)
+        await self._until_known(GrantRequest, answer.topic)
         if any(_places(each) == _places(answer) for each in self._waiting):
             return  # that one holds it, or undoes it
         grant = answer if isinstance(answer, Grant) else answer.grant
@@ -182,9 +226,9 @@ class Acquiring:
         if not self._is_held(grant.grant):
             await self._client.release(grant.grant, session)
 
-    async def _until_known(self, topic: str) -> None:
-        """Return when each acquisition of the topic that began before knows what it has: it may be the same."""
-        while first := [known for known, each in self._first.items() if each == topic]:
+    async def _until_known(self, kind: type, name: str) -> None:
+        """Return when each acquisition of this kind that began before knows what it has: it may be the same."""
+        while first := [known for known, each in self._first.items() if each == (kind, name)]:
             await asyncio.wait(first)
 
 
@@ -192,7 +236,7 @@ def _places(of: Grant | Ticket) -> tuple[str, list[int]]:
     return of.topic, of.partitions
 
 
-def _seen(asking: "asyncio.Task[Grant | Ticket]") -> None:
+def _seen(asking: "asyncio.Task[Any]") -> None:
     """Nobody need look at the error of a request that is over together with its session."""
     if not asking.cancelled():
         asking.exception()

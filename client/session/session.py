@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Self, overload
@@ -29,7 +29,7 @@ from ...partition.errors import (
     StockadeError,
 )
 from ..api.client import Client
-from ..api.grants import GrantRequest
+from ..api.grants import GrantRequest, OwnRequest
 from ..errors import ClientClosed, ClientFault
 from ..retry import is_momentary
 from .acquiring import Acquiring
@@ -141,7 +141,7 @@ class Session:
         self._id: str | None = None
         self._fences: list[Fence] = []
         self._owned: list[Ownership] = []
-        self._acquiring = Acquiring(client, self._ttl_ms, self._is_held)
+        self._acquiring = Acquiring(client, self._ttl_ms, self._is_held, self._is_owned)
         self._renewal: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
         self._reacquirer = Reacquirer(self._revive, self._ended, reacquire) if reacquire is not None else None
@@ -259,16 +259,16 @@ class Session:
         ``generation`` None: only a free resource. A number takes over from an owner whose generation is at most this
         one; 0 always does. ``sever``: what an owner loses from whom something is taken over: all grants and resources
         of its "session", which itself lives on, or this "resource" alone. ``wait``: wait until it is free (several:
-        until all are free at the same moment) in place of raising GenerationFenced; cancel it to give up. The client of
-        an evicted owner notices within a third of its ttl. Raises GenerationFenced, SessionExpired, and InvalidRequest
+        until all are free at the same moment) in place of raising GenerationFenced; cancel it to give up. What a
+        cancelled call has got, or gets, is given up in the background; the next call waits for that. The client of an
+        evicted owner notices within a third of its ttl. Raises GenerationFenced, SessionExpired, and InvalidRequest
         (no resource, one named twice, ``wait`` without ``atomic``).
         """
         if wait and not atomic:
             raise InvalidRequest("wait: only with atomic, since a claim of its own never waits for the others")
         wanted = [resource] if isinstance(resource, str) else list(resource)
-        results = await self._claim(group, wanted, generation, atomic, sever, wait=wait)
-        owned = [Ownership(group, each, self._disown) for each in results if each.granted]
-        self._owned = [*(each for each in self._owned if each.error is None), *owned]
+        await self._acquiring.undone()
+        owned = await self._claim(OwnRequest(group, self.id, wanted, generation, atomic, sever), wait=wait)
         if self._reacquirer is not None:
             for each in owned:
                 self._reacquirer.watch(each, partial(self.own, group, each.resource))
@@ -277,20 +277,24 @@ class Session:
                 each.lose(self.error)
         return owned[0] if isinstance(resource, str) else owned
 
-    async def _claim(
-        self, group: str, resources: list[str], generation: int | None, atomic: bool, sever: Sever, *, wait: bool
-    ) -> list[OwnResult]:
+    async def _claim(self, request: OwnRequest, *, wait: bool) -> list[Ownership]:
         while self.error is None:
             try:
-                return await self._client.own(
-                    group, self.id, resources, generation=generation, atomic=atomic, sever=sever
-                )
+                return await self._acquiring.own(replace(request, session=self.id), partial(self._own, request.group))
             except GenerationFenced:
                 if not wait:
                     raise
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.lost.wait(), ASK_AGAIN_S)
         raise self.error
+
+    def _own(self, group: str, results: list[OwnResult]) -> list[Ownership]:
+        owned = [Ownership(group, each, self._disown) for each in results if each.granted]
+        self._owned = [*(each for each in self._owned if each.error is None), *owned]
+        return owned
+
+    def _is_owned(self, group: str, resource: str) -> bool:
+        return any((each.group, each.resource) == (group, resource) and each.error is None for each in self._owned)
 
     async def _disown(self, ownership: Ownership) -> None:
         if ownership.error is None:

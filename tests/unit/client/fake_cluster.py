@@ -54,9 +54,10 @@ class Fault(Enum):
 class FakeCluster(FakeState):
     """``faults`` strike appends, and ``read_faults`` fetches, one each in the order of arrival. When the list is empty,
     ``faults_at`` strike every append to these partitions, and ``fault_for`` decides about the others. ``grant_faults``
-    strike requests for grants. HOLD waits for ``released``. ``requests`` has (method, path with query), ``parts``
-    (topic, partition) of each part of a request for many partitions: faults strike parts as they strike appends, and
-    LOSE_REQUEST and LOSE_REPLY their whole request. ``refusals`` answer the next such requests as a whole.
+    strike requests for grants, ``own_faults`` claims of resources. HOLD waits for ``released``. ``requests`` has
+    (method, path with query), ``parts`` (topic, partition) of each part of a request for many partitions: faults strike
+    parts as they strike appends, and LOSE_REQUEST and LOSE_REPLY their whole request. ``refusals`` answer the next such
+    requests as a whole.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class FakeCluster(FakeState):
         self.faults: list[Fault | None] = []
         self.read_faults: list[Fault] = []
         self.grant_faults: list[Fault | None] = []
+        self.own_faults: list[Fault | None] = []
         self.faults_at: dict[int, Fault] = {}
         self.fault_for: Callable[[], Fault | None] = lambda: None
         self.while_one_waits: Callable[[], None] = lambda: None
@@ -287,7 +289,10 @@ class FakeCluster(FakeState):
 
     async def _post_own(self, request: web.Request) -> web.Response:
         body, group, session = await request.json(), request.match_info["group"], request.headers["Stockade-Session"]
+        fault = self.own_faults.pop(0) if self.own_faults else None
+        await self._before(request, fault)
         results = self.own(group, session, body["claims"], atomic=body["atomic"], sever=body["sever"])
+        self._after(request, fault)
         return answer({"group": group, "results": results})
 
     async def _delete_own(self, request: web.Request) -> web.Response:

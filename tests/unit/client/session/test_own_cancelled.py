@@ -1,0 +1,91 @@
+"""``Session.own`` that is cancelled: the session owns no more than before, whenever the cancellation comes."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stockade.client.api.client import Client
+from stockade.client.session.session import Session
+
+from ..fake_cluster import FakeCluster, Fault
+from .test_acquiring import use
+
+
+async def cancelled_while_asking(cluster: FakeCluster, session: Session, *resources: str, **how: Any) -> None:
+    """Return when the request was cancelled, while the cluster has not carried it out."""
+    count = len([path for path in cluster.paths("POST") if path.endswith("/own")])
+    owning = asyncio.create_task(session.own("g", list(resources), **how))
+    await cluster.seen("POST", count + 1, "/own")
+    owning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await owning
+
+
+def owned(cluster: FakeCluster) -> dict[str, str]:
+    """The owners by resource."""
+    return {name: row.owner for (_, name), row in cluster.owned.items() if row.owner is not None}
+
+
+@pytest.mark.parametrize("fault", [Fault.HOLD, Fault.HOLD_AND_LOSE_REPLY, Fault.HOLD_AND_LOSE_REQUEST])
+@pytest.mark.parametrize("atomic", [True, False])
+def test_one_that_is_cancelled_owns_nothing(cluster: FakeCluster, fault: Fault, atomic: bool) -> None:
+    async def work(_: Client, session: Session) -> None:
+        cluster.own_faults = [fault]
+        await cancelled_while_asking(cluster, session, "a", "b", atomic=atomic)
+        cluster.release_held()
+        await session.own("other", "c")  # waits until nothing of the cancelled one is left
+        assert set(owned(cluster)) == {"c"}
+
+    use(cluster, work)
+
+
+def test_one_of_unknown_outcome_takes_nothing_over_after_it_was_cancelled(cluster: FakeCluster) -> None:
+    async def work(client: Client, session: Session) -> None:
+        cluster.own_faults = [Fault.HOLD_AND_LOSE_REQUEST]
+        await cancelled_while_asking(cluster, session, "a", generation=0)
+        async with Session(client, "you") as yours:
+            held = await yours.own("g", "a")
+            cluster.release_held()
+            await session.own("other", "c")
+            assert (owned(cluster)["a"], held.error) == (yours.id, None)
+
+    use(cluster, work)
+
+
+def test_what_the_session_owned_before_it_keeps(cluster: FakeCluster) -> None:
+    async def work(_: Client, session: Session) -> None:
+        before = await session.own("g", "a")
+        cluster.own_faults = [Fault.HOLD]
+        await cancelled_while_asking(cluster, session, "a", "b")
+        cluster.release_held()
+        await session.own("other", "c")
+        assert (set(owned(cluster)), before.error) == ({"a", "c"}, None)
+
+    use(cluster, work)
+
+
+def test_a_call_at_the_same_time_keeps_what_both_were_answered_with(cluster: FakeCluster) -> None:
+    async def work(_: Client, session: Session) -> None:
+        cluster.own_faults = [Fault.HOLD, Fault.HOLD]
+        other = asyncio.create_task(session.own("g", "a"))
+        await cluster.seen("POST", 1, "/own")
+        await cancelled_while_asking(cluster, session, "a", "b")
+        cluster.release_held()
+        held = await other
+        await session.own("other", "c")
+        assert (set(owned(cluster)), held.error) == ({"a", "c"}, None)
+
+    use(cluster, work)
+
+
+def test_a_session_that_is_closed_meanwhile_does_not_wait_for_the_answer(cluster: FakeCluster) -> None:
+    async def work(client: Client, _: Session) -> None:
+        async with Session(client, "short") as session:
+            cluster.own_faults = [Fault.HOLD]
+            await cancelled_while_asking(cluster, session, "a")
+        assert session.id not in cluster.sessions
+        cluster.release_held()
+        assert owned(cluster) == {}
+
+    use(cluster, work)

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from stockade.client.api.client import Client
+from stockade.client.api.grants import OwnRequest
+from stockade.client.session.acquiring import Acquiring
 from stockade.client.session.session import Session
+from stockade.partition.api.ownership import OwnResult
 
 from ..fake_cluster import FakeCluster, Fault
 from .test_acquiring import use
@@ -65,16 +68,39 @@ def test_what_the_session_owned_before_it_keeps(cluster: FakeCluster) -> None:
     use(cluster, work)
 
 
-def test_a_call_at_the_same_time_keeps_what_both_were_answered_with(cluster: FakeCluster) -> None:
+def test_a_call_at_the_same_time_keeps_what_both_were_answered_with(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when its answer has not reached the session yet as the other one is undone."""
+    ask, until_known = OwnRequest.ask, Acquiring._until_known
+
     async def work(_: Client, session: Session) -> None:
-        cluster.own_faults = [Fault.HOLD, Fault.HOLD]
+        answered, may_return, undoing = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def slow(request: OwnRequest, *arguments: Any, **how: Any) -> list[OwnResult]:
+            answer = await ask(request, *arguments, **how)
+            if request.resources == ["a"]:
+                answered.set()
+                await may_return.wait()
+            return answer
+
+        async def noted(*arguments: Any) -> None:
+            undoing.set()
+            await until_known(*arguments)
+
+        monkeypatch.setattr(OwnRequest, "ask", slow)
+        monkeypatch.setattr(Acquiring, "_until_known", noted)
         other = asyncio.create_task(session.own("g", "a"))
-        await cluster.seen("POST", 1, "/own")
+        await answered.wait()
+        cluster.own_faults = [Fault.HOLD]
         await cancelled_while_asking(cluster, session, "a", "b")
         cluster.release_held()
+        await undoing.wait()
+        may_return.set()
         held = await other
         await session.own("other", "c")
         assert (set(owned(cluster)), held.error) == ({"a", "c"}, None)
+        assert [path.partition("=")[2] for path in cluster.paths("DELETE") if "/own" in path] == ["b"]
 
     use(cluster, work)
 

@@ -58,6 +58,7 @@ at once: an election runs on the same processor.
 """
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=BaseException)
 _log = logging.getLogger(__name__)
 
 
@@ -263,7 +264,7 @@ async def retry_at_leader(
         except NotLeaderOrFollower as moved:
             if request.is_forwarded or request.is_answering:
                 raise
-            elsewhere = moved
+            elsewhere = without_frames(moved)
         try:
             return await there(elsewhere)
         except LeaderNotAvailable:
@@ -274,6 +275,19 @@ async def retry_at_leader(
         await unless_ended(request, _pause(front, news, pause_s, deadline - now))
         # Chance that spreads, and hides nothing.
         pause_s = 2 * random.random() * (front.waiting_for_leader + 1) / TRIES_PER_S  # noqa: S311  # nosec B311
+
+
+def without_frames(error: _E) -> _E:
+    """The error without its traceback, and those that it came from without theirs.
+
+    A function that raises what it has in a variable makes a cycle: the error, its traceback, the function's frame. Only
+    the garbage collector ends it, after thousands of requests, whose bodies would be in memory until then.
+    """
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+    return error
 
 
 async def _pause(front: Front, news: int, pause_s: float, left_s: float) -> None:

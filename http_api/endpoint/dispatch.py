@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
-from ...cluster.front.front import retry_at_leader
+from ...cluster.front.front import retry_at_leader, without_frames
 from ...partition.errors import (
     HeadersTooLarge,
     InconsistentTopicId,
@@ -66,7 +66,7 @@ async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.Strea
     try:
         response = await work
     except StockadeError as refusal:
-        response = _refuse(call, refusal)
+        response = _refuse(call, without_frames(refusal))
     except Exception as error:
         if isinstance(error, ConnectionError) and call.is_gone():
             return call.stream or web.Response(status=CLIENT_GONE)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from msgspec import structs
 
-from ...cluster.front.front import retry_at_leader
+from ...cluster.front.front import retry_at_leader, without_frames
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.model import Conditions, Leader
 from ...partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError, revive
@@ -63,9 +63,9 @@ class Appender:
                 lambda moved: self._forward(moved, partition, batch),
             )
         except NotLeaderOrFollower as moved:
-            return Part({"problem": problems.document(moved)}, leader_named_by(moved))
+            return Part({"problem": problems.document(without_frames(moved))}, leader_named_by(moved))
         except StockadeError as refusal:
-            return Part({"problem": problems.document(refusal)}, UNKNOWN_LEADER)
+            return Part({"problem": problems.document(without_frames(refusal))}, UNKNOWN_LEADER)
 
     async def _store(self, partition: int, batch: Batch) -> Part:
         call, conditions = self.call, self.conditions

@@ -7,6 +7,7 @@ them together when one of them, or the log, fails.
 import asyncio
 import random
 import secrets
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -36,6 +37,10 @@ ELECTION_S = 0.001
 """Ample for the work of an election: as many as become due at once do not all begin at once."""
 REMEMBER_S = 60.0
 """Between two times at which what other nodes told is written down."""
+TURN_S = 0.02
+"""What the groups do in one turn of the loop takes so long at most, and as long as one group needs: others wait for the
+next turn, and connections are served between.
+"""
 APPLY_SLICE_S = 0.005
 """So much of a turn of the loop is spent on applies."""
 
@@ -72,7 +77,7 @@ class NodeRuntime:
         self.full_disks: set[str] = transport.full_disks
         self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
         self._loop = loop
-        self._soon: list[Callable[[], None]] = []
+        self._soon: deque[Callable[[], None]] = deque()
         self._has_turn = False
         self._transport = transport
         self._unsynced_bytes_max = settings.unsynced_bytes_max
@@ -81,8 +86,8 @@ class NodeRuntime:
         self.apply_began: float = 0.0
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call it in the next turn of the loop. What the groups do in one is one call of the loop, at the end of which
-        the messages that they gathered leave.
+        """Call it in the next turn of the loop, or after what waits already if that takes TURN_S. What the groups do in
+        one turn is one call of the loop, at the end of which the messages that they gathered leave.
         """
         self._soon.append(callback)
         self._turn_soon()
@@ -93,12 +98,15 @@ class NodeRuntime:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        soon, self._soon = self._soon, []
-        for callback in (*soon, self.coalescer.flush):
+        until = self.time() + TURN_S
+        for left in range(len(self._soon), -1, -1):
+            is_last = not left or self.time() >= until
             try:
-                callback()
+                (self.coalescer.flush if is_last else self._soon.popleft())()
             except Exception as error:
                 self.fail(error)
+            if is_last:
+                break
         self._has_turn = False
         if self._soon:
             self._turn_soon()

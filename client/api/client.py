@@ -447,9 +447,15 @@ class Client(Administration):
         await self.calls.send("DELETE", f"{_group(group)}/own", headers=session_header(session), params=params)
 
     async def resources(self, group: str, *, patience_ms: int | None = None) -> list[Resource]:
-        """Every resource ever owned in the group, ascending; a linearizable read."""
-        path = f"{_group(group)}/resources"
-        return (await self.calls.call(Resources, "GET", path, patience_ms=patience_ms)).resources
+        """Every resource ever owned in the group, ascending; a linearizable read of each 10,000."""
+        found: list[Resource] = []
+        after: str | None = None
+        while True:
+            path, params = f"{_group(group)}/resources", present(after=after)
+            page = await self.calls.call(Resources, "GET", path, params=params, patience_ms=patience_ms)
+            found += page.resources
+            if (after := page.next) is None:
+                return found
 
     async def position(self, group: str, topic: str, partition: int) -> Position:
         """The next offset that the group reads from the partition, as it was committed."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Generic, Self, TypeVar
 
@@ -139,9 +139,9 @@ class Ownership(HeldLease):
         state = "owned" if self.error is None else f"lost: {self.error.code}"
         return f"<Ownership: {self.group}/{self.resource}, fence epoch {self.fence_epoch}, {state}>"
 
-    def compare(self, resources: Sequence[Resource]) -> None:
-        """Lose the ownership when the group's resources show another owner, now or since."""
-        row = next((each for each in resources if each.resource == self.resource), None)
+    def compare(self, resources: Mapping[str, Resource]) -> None:
+        """Lose the ownership when the group's resources, by name, show another owner, now or since."""
+        row = resources.get(self.resource)
         if row is None or not row.owned or row.fence_epoch != self.fence_epoch:
             now = row.fence_epoch if row is not None else None
             detail = "another session owns it, or has owned it since"

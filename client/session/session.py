@@ -371,11 +371,11 @@ class Session:
         """Notice resources that were taken over without ending this session."""
         for group in {each.group for each in self._owned if each.error is None}:
             try:
-                resources = await self._client.resources(group, patience_ms=1)
+                resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
             except StockadeError as error:
                 if is_momentary(error):
                     continue
-                resources = []
+                resources = {}
             for each in self._owned:
                 if each.group == group:
                     each.compare(resources)

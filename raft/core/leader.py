@@ -20,6 +20,10 @@ _log = logging.getLogger(__name__)
 Send = Callable[[str, AppendEntries | Commit | Offer | TimeoutNow], bool]
 Shared = dict[tuple[int, bool], AppendEntries | Offer]
 
+TURN_MESSAGES_MAX = 2
+"""Messages with entries that a leader reads in one turn of the loop: 8 ms, of the largest or the most entries. The
+followers of a node that comes back lack a whole window each; other groups, and clients, go on between.
+"""
 COMMIT_NOTICE_S = 0.02
 """A leader tells its followers of a commit after this time. In a stream of entries the next ones tell it, or a
 heartbeat: a stream are entries that follow the ones before within half a heartbeat's period.
@@ -137,6 +141,8 @@ class LeaderState:
         """Whether we and all followers are voters, with the disks that they are known by: there is no one to change."""
         self.beat_is_wanted: bool = True
         """Whether the next ``broadcast`` begins a round of empty messages: heartbeats."""
+        self.has_more: bool = False
+        """Whether the next ``broadcast`` can send something though nothing happens until then."""
         self.beat_at: float = now
         """When the next heartbeat is due."""
         self.notice_at: float = float("inf")
@@ -180,17 +186,21 @@ class LeaderState:
 
     def broadcast(self, commit_index: int, now: float) -> None:
         """Send every follower the entries it lacks, as far as its window allows; an empty message, too, if a heartbeat
-        is wanted.
+        is wanted. At most TURN_MESSAGES_MAX messages are read from the log: ``has_more`` if others could be sent.
 
         An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
         lacks entries which are gone, the empty message is the offer of a checkpoint.
         """
         beat, self.beat_is_wanted = self.beat_is_wanted, False
+        self.has_more = False
         followers, last_index, base_index = self._connected, self._log.last_index, self._log.base_index
         shared: Shared = {}
         for follower in self._with_room(followers) if self._membership.full_disks else followers:
             while base_index < follower.next_index <= last_index:
                 if not follower.may_be_sent(self._settings, self._is_little):
+                    break
+                if len(shared) >= TURN_MESSAGES_MAX and (follower.next_index, False) not in shared:
+                    self.has_more = True
                     break
                 if not self._put(follower, commit_index, now, shared, empty=False):
                     break

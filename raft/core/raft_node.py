@@ -147,7 +147,7 @@ class RaftNode(SyncObj):
             self._take_queue()
         if self.leading is not None:
             self._replicate(self.leading)
-        is_left = self._apply_committed() or self._holds
+        is_left = self._apply_committed() or self._holds or (self.leading is not None and self.leading.has_more)
         if self.leading is not None and not self.leading.is_settled and self._has_left:
             self.step_down()
         if self.leading is not None and self.leading.heir is not None:

@@ -210,7 +210,26 @@ def test_the_window_bounds_bytes_too() -> None:
     leader.append(100)
     leader.broadcast()
     leader.ack(4)
-    assert len(leader.broadcast()) == 13  # the thirteenth message of 4 bytes passes 51
+    messages = len(leader.broadcast())
+    while leader.leading.has_more:
+        messages += len(leader.broadcast())
+    assert messages == 13  # the thirteenth message of 4 bytes passes 51
+
+
+def test_a_turn_of_the_loop_reads_few_messages_and_says_that_there_are_more() -> None:
+    """A window of 64 messages with 1,024 entries each took a quarter of a second, in which nothing else ran."""
+    leader = Leader(settings=RaftSettings(message_bytes_max=4, entry_bytes_max=50))
+    leader.append(20)
+    leader.broadcast()
+    for node in ("f", "g"):
+        leader.ack(4, node=node)
+    sent = leader.broadcast()
+    assert (sent, leader.leading.has_more) == ([(3, [4, 5]), (5, [6, 7])], True)
+    to_other = [m.prev_index for node, m in leader.sent if node == "g" and isinstance(m, AppendEntries)]
+    assert to_other == [3, 5]  # the very same messages count once
+    assert (leader.broadcast(), leader.leading.has_more) == ([(7, [8, 9]), (9, [10, 11])], True)
+    assert leader.broadcast() == [(11, [12, 13]), (13, [14, 15])]
+    assert (leader.broadcast(), leader.leading.has_more) == ([], False)  # the few that are left wait for an answer
 
 
 def test_followers_at_the_same_place_get_the_same_message() -> None:

@@ -39,6 +39,8 @@ class Endurance(msgspec.Struct, frozen=True):
     samples: Sequence[Sample]
     strikes: Sequence[Strike]
     facts: Sequence[tuple[str, str]]
+    examples: Sequence[str]
+    """Of violations, in words."""
     violations: int
     failures: Sequence[str] = ()
 
@@ -93,6 +95,8 @@ def _verdicts(run: Endurance, verdicts: tuple[Verdict, Verdict]) -> Iterator[str
     kind = "bad" if run.violations else "good"
     checked = counted(run.violations, "violation") if run.violations else "No violation"
     yield f'<p class="verdict {kind}">{checked} found by the checkers of the rounds.</p>'
+    for example in run.examples[:20]:
+        yield f'<p class="verdict bad">{escape(example)}</p>'
     for failure in run.failures[:20]:
         yield f'<p class="verdict odd">The harness: {escape(failure)}</p>'
 

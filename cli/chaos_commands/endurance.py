@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ...chaos.faults.catalogue import CATALOGUE
 from ...chaos.harness.campaign import Options, Outcome, Status, possible
 from ...chaos.harness.campaign import run as run_campaign
 from ...chaos.harness.judging import Judgement
+from ...chaos.harness.results import HISTORY, Summary
 from ...chaos.history.history import Event, History
 from ...chaos.history.observed import Observed, Strike
 from ...chaos.report.endurance import Endurance, judged, page, verdict
@@ -39,6 +41,7 @@ from ..ui.manual import Manual
 from ..ui.output import stdout_console
 from ..ui.parameters import Number, WholeNumber
 from .arena import SETUPS, LocalArena, local_arena
+from .results import show_verdicts
 from .run import ALL, chosen
 
 PAGE, SAMPLES, ROUND = "endurance.html", "samples.jsonl", "round"
@@ -62,6 +65,8 @@ class Course(msgspec.Struct):
     strikes: list[Strike] = []
     judged: Judgement = msgspec.field(default_factory=Judgement)
     failures: list[str] = []
+    kept: list[Path] = []
+    """Folders of the rounds in which something was wrong."""
     rounds: int = 0
     backups: int = 0
     failed_backups: int = 0
@@ -119,7 +124,7 @@ def endurance(
             scratch = tempfile.TemporaryDirectory(prefix="stockade-endurance-", ignore_cleanup_errors=True)
             folder = Path(stack.enter_context(scratch))
             arena = stack.enter_context(local_arena(folder / "data", nodes, setups))
-            run = Run(arena, hours * 3600, round_s, faults_every, seed, folder, results)
+            run = Run(arena, setups, hours * 3600, round_s, faults_every, seed, folder, results)
             course = uvloop.run(run.watched(console))
     except _FAILED as error:
         console.print(f"[bold red]the run could not be carried out:[/] {error}", soft_wrap=True)
@@ -134,8 +139,12 @@ def _told(console: Console, course: Course, results: Path) -> int:
     console.print(
         f"{course.rounds} rounds, {course.judged.operations:,} operations checked, {len(course.strikes)} strikes"
     )
+    if course.judged.violations:
+        show_verdicts(console, course.judged.verdicts)
     console.print(f"{course.judged.violations} violations; memory: {memory}; descriptors: {descriptors}")
     console.print(f"page: {results / PAGE}", soft_wrap=True)
+    for folder in course.kept:
+        console.print(f"a round in which something was wrong: stockade chaos report {folder}", soft_wrap=True)
     if course.judged.violations or "grows" in (memory, descriptors):
         return 1
     return 2 if course.failures else 0
@@ -147,6 +156,7 @@ class Run:
     def __init__(
         self,
         arena: LocalArena,
+        setups: Sequence[str],
         seconds: float,
         round_s: float,
         faults_every: int,
@@ -155,6 +165,7 @@ class Run:
         results: Path,
     ) -> None:
         self._arena = arena
+        self._setups = setups
         self._seconds = seconds
         self._round_s = round_s
         self._every = faults_every
@@ -213,8 +224,12 @@ class Run:
             self._course.judged = self._course.judged.plus(outcome.judged)
             self._course.failures += outcome.failures
             if outcome.judged.violations or outcome.failures:
-                folder.rename(self._results / f"{ROUND}-{self._seed + number}")
-            if any(over.lost for over in outcome.rounds):
+                kept = self._results / f"{ROUND}-{self._seed + number}"
+                folder.rename(kept)
+                self._course.kept.append(kept)
+            if lost := {node for over in outcome.rounds for node in over.lost}:
+                why = f"round {self._seed + number}: {', '.join(sorted(lost))} lost; there is no further round"
+                self._course.failures.append(why)
                 return
             await self._clean()
 
@@ -231,10 +246,13 @@ class Run:
         faults = possible(self._arena, chosen(CATALOGUE, ALL, "--faults"))[0] if is_struck else []
         always = possible(self._arena, [ROLLING])[0] if is_struck else []
         options = Options(chosen(WORKLOADS, ALL, "--workload"), faults, seed, self._round_s, self._round_s, always)
-        path = folder / "history.jsonl"
+        path = folder / HISTORY
         with History.create(path) as history:
             status = _Told(history, self._course, is_struck=is_struck)
             outcome = await run_campaign(options, self._arena, history, status, folder)
+        if outcome.judged.violations or outcome.failures:
+            summary = Summary.of(options, self._setups, len(self._arena.nodes), outcome, dict(history.counts))
+            await asyncio.to_thread(summary.write, folder)
         decoder = msgspec.json.Decoder(Event)
         with path.open("rb") as lines:
             seen = await asyncio.to_thread(Observed.of, map(decoder.decode, lines))
@@ -299,6 +317,7 @@ class Run:
             list(course.samples),
             list(course.strikes),
             facts,
+            [f"{each.checker}: {example}" for each in course.judged.verdicts for example in each.examples],
             course.judged.violations,
             list(course.failures),
         )

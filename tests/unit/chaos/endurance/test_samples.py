@@ -75,10 +75,11 @@ def test_rates_are_those_between_two_samples_of_one_process() -> None:
 def test_the_page_says_what_grows_and_breaks_its_lines_where_a_process_ended() -> None:
     samples = [at(second, second * 10, pid=1 + second // 3600) for second in range(0, 7200, 10)]
     strike = Strike(1, "kill-leader", "kill -9 <n1>", ["n1"], 600 * 10**9, 610 * 10**9)
-    text = page(Endurance("Endurance", 0, samples, [strike], [("cluster", "1 node")], 0))
+    text = page(Endurance("Endurance", 0, samples, [strike], [("cluster", "1 node")], ["gap: <3>"], 1))
     assert "Memory does not grow." in text
     assert "kill-leader: kill -9 &lt;n1&gt;" in text
+    assert "gap: &lt;3&gt;" in text
     assert text.count("<polyline") == 7 * 2, "two lives in each of seven panels"
     assert "://" not in text.replace("http://www.w3.org", "")
     leak = [Sample(s.at_ns, "n1", 1, 10**8 + s.at_ns // 1000, 50) for s in samples]
-    assert "Memory grows." in page(Endurance("Endurance", 0, leak, [], [], 0))
+    assert "Memory grows." in page(Endurance("Endurance", 0, leak, [], [], [], 0))

@@ -19,7 +19,7 @@ segment_bytes_max = 1048576
 wal_file_bytes = 1048576
 wal_bytes_max = 4194304
 checkpoint_bytes = 1048576
-disk_stall_ms = 1000
+disk_stall_ms = 3000
 """
 
 
@@ -61,7 +61,7 @@ def test_a_node_whose_disk_hangs_ends_and_another_leads_and_nothing_acknowledged
             return is_stored and topic.leader() not in (None, hung.name)
 
         eventually(is_led_by_another)
-        assert "has not ended a write for 1 s" in end_of_log(hung)
+        assert "has not ended a write for 3 s" in end_of_log(hung)
         append()
     assert hung.process.wait(60) == 1  # its thread in the kernel has come back, too
     cluster.start_node(hung)

@@ -26,13 +26,13 @@ from ..partition.api.ownership import (
     Grant,
     GroupList,
     OwnResult,
+    Resource,
     SessionFenced,
     SessionInfo,
     SessionList,
     Ticket,
     TicketList,
 )
-from ..partition.api.ownership import Resources as ResourceList
 from ..partition.api.producers import PartitionProducer, ProducerList, ProducerPair, ProducerStatus
 from ..partition.api.records import PartitionContents, StageInfo
 from ..partition.api.topics import Mode, Topic, TopicConfig, TopicPage, TopicSummary
@@ -310,8 +310,8 @@ class Resources(Protocol):
         """Raises NotOwner when another session owns one of them; nothing changes then."""
         ...
 
-    async def list_resources(self, group: str, after: str, most: int) -> ResourceList:
-        """The first resources ever owned in the group whose names are above ``after``, ascending; linearizable."""
+    async def list_resources(self, group: str) -> list[Resource]:
+        """Every resource ever owned in the group, ascending; linearizable."""
         ...
 
     async def fence_topic(

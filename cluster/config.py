@@ -82,7 +82,7 @@ class LimitsSection(msgspec.Struct, frozen=True):
     disk_soft_free_bytes: int = 2 * 1024 * 1024 * 1024
     disk_hard_free_bytes: int = 1024 * 1024 * 1024
     disk_reserve_bytes: int = 64 * 1024 * 1024
-    disk_stall_ms: int = 20_000
+    disk_stall_ms: int = 30_000
     topic_retention_ms: int = TOPIC_RETENTION_MS
 
 

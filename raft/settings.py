@@ -43,7 +43,7 @@ class RaftSettings:
     sixteenth of ``checkpoint_bytes`` do not count."""
     wal_file_bytes: int = 64 << 20
     """Size of one file of the log."""
-    disk_stall_ms: int = 20_000
+    disk_stall_ms: int = 30_000
     """A write of the log that takes so long, and a second more for each 64 KiB, stops the node."""
 
     def __post_init__(self) -> None:

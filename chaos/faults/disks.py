@@ -7,15 +7,18 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ..system import cgroups
 from ..system.disks import DiskFailed, LoopDisk, why_not
-from ..system.waiting import until
+from ..system.waiting import NotInTime, until
 from .fault import Arena, Broken, NothingToBreak
 from .targets import listed, one, pid_of, running
 
 GONE_TIMEOUT_S = 30.0
 """A process that was killed must be gone after this time."""
+END_S = 5.0
+"""More than a node needs to end itself."""
 
 
 def _why_not(arena: Arena) -> str | None:
@@ -84,9 +87,9 @@ class SlowDisk:
         slow = await _slowed(arena, node, rate * 1024)
 
         async def heal() -> None:
-            await asyncio.to_thread(slow.close)
+            await _given_back(arena, node, slow)
 
-        return Broken(f"disk of {node} takes {rate} KB/s", heal)
+        return Broken(f"disk of {node} takes {rate} KB/s", heal, [node])
 
 
 class HungDisk:
@@ -103,9 +106,7 @@ class HungDisk:
         slow = await _slowed(arena, node, 1)
 
         async def heal() -> None:
-            await asyncio.to_thread(slow.close)
-            await _killed(arena, node)  # it may be about to end
-            arena.start(node)
+            await _given_back(arena, node, slow)
 
         return Broken(f"disk of {node} hangs", heal, [node])
 
@@ -116,6 +117,18 @@ async def _slowed(arena: Arena, node: str, bytes_per_s: int) -> cgroups.SlowDevi
         return await asyncio.to_thread(cgroups.SlowDevice, disk.mountpoint, bytes_per_s, [pid])
     except cgroups.CgroupFailed as error:
         raise NothingToBreak(str(error)) from error
+
+
+async def _given_back(arena: Arena, node: str, slow: cgroups.SlowDevice) -> None:
+    """Let the disk go on. A node that has given it up ends within END_S, and is started again."""
+    await asyncio.to_thread(slow.close)
+    with suppress(NotInTime):
+        await until(partial(_is_gone, arena, node), END_S, f"{node} goes on")
+    arena.start(node)
+
+
+async def _is_gone(arena: Arena, node: str) -> bool:
+    return arena.pid(node) is None
 
 
 def _cut(disks: Sequence[LoopDisk]) -> None:
@@ -138,11 +151,7 @@ async def _mend(arena: Arena, nodes: Sequence[str]) -> None:
 
 async def _killed(arena: Arena, node: str) -> None:
     arena.kill(node)
-
-    async def is_gone() -> bool:
-        return arena.pid(node) is None
-
-    await until(is_gone, GONE_TIMEOUT_S, f"{node} is not gone")
+    await until(partial(_is_gone, arena, node), GONE_TIMEOUT_S, f"{node} is not gone")
 
 
 DISK_FAULTS = (

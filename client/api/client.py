@@ -438,24 +438,21 @@ class Client(Administration):
         """
         return await OwnRequest(group, session, resources, generation, atomic, sever).ask(self.calls)
 
-    async def disown(self, group: str, session: str, resource: str | Sequence[str]) -> None:
+    async def disown(
+        self, group: str, session: str, resource: str | Sequence[str], *, patience_ms: int | None = None
+    ) -> None:
         """Give a resource up, or several in one step; generation and fence_epoch stay.
 
         Raises NotOwner when another session owns one of them; then all stay as they are.
         """
         params = {"resource": [resource] if isinstance(resource, str) else list(resource)}
-        await self.calls.send("DELETE", f"{_group(group)}/own", headers=session_header(session), params=params)
+        path, headers = f"{_group(group)}/own", session_header(session)
+        await self.calls.send("DELETE", path, headers=headers, params=params, patience_ms=patience_ms)
 
     async def resources(self, group: str, *, patience_ms: int | None = None) -> list[Resource]:
-        """Every resource ever owned in the group, ascending; a linearizable read of each 10,000."""
-        found: list[Resource] = []
-        after: str | None = None
-        while True:
-            path, params = f"{_group(group)}/resources", present(after=after)
-            page = await self.calls.call(Resources, "GET", path, params=params, patience_ms=patience_ms)
-            found += page.resources
-            if (after := page.next) is None:
-                return found
+        """Every resource ever owned in the group, ascending; a linearizable read."""
+        path = f"{_group(group)}/resources"
+        return (await self.calls.call(Resources, "GET", path, patience_ms=patience_ms)).resources
 
     async def position(self, group: str, topic: str, partition: int) -> Position:
         """The next offset that the group reads from the partition, as it was committed."""

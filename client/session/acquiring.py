@@ -8,7 +8,7 @@ finds out what a request of unknown outcome has done.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -20,9 +20,12 @@ from ..api.client import Client
 from ..api.grants import GrantRequest, OwnRequest
 from ..errors import ClientClosed
 from ..retry import is_momentary
-from ..transport.calls import Calls
+from ..transport.calls import Calls, quoted
 
 _log = logging.getLogger(__name__)
+
+DISOWNED_BYTES = 4096
+"""Of names in one request: they are in its URL."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -40,12 +43,12 @@ class Acquiring:
     """The acquisitions of one session, and the undos of those that were cancelled.
 
     ``is_held`` says whether the session has a fence in force for the grant of this id, ``is_owned`` whether it has an
-    ownership in force of this resource of a group. ``ttl_ms``: an undo repeats a request for so long, since a session
-    that gets no answer for longer has ended, with all that it had.
+    ownership in force of this group, resource and fence_epoch. ``ttl_ms``: an undo repeats a request for so long, since
+    a session that gets no answer for longer has ended, with all that it had.
     """
 
     def __init__(
-        self, client: Client, ttl_ms: int, is_held: Callable[[str], bool], is_owned: Callable[[str, str], bool]
+        self, client: Client, ttl_ms: int, is_held: Callable[[str], bool], is_owned: Callable[[str, str, int], bool]
     ) -> None:
         self._client = client
         self._ttl_ms = ttl_ms
@@ -175,16 +178,25 @@ class Acquiring:
 
     async def _disown(self, request: OwnRequest, asking: "asyncio.Task[list[OwnResult]]") -> None:
         try:
-            claimed = [each.resource for each in await asking if each.granted]
+            epochs = {each.resource: each.fence_epoch for each in await asking if each.granted}
         except StockadeError as error:
             if error.no_side_effects:
                 return
-            claimed = list(request.resources)
+            wanted = set(request.resources)
+            there = await self._client.resources(request.group, patience_ms=self._ttl_ms)
+            epochs = {each.resource: each.fence_epoch for each in there if each.owned and each.resource in wanted}
         await self._until_known(OwnRequest, request.group)
-        for resource in claimed:
-            if not self._is_owned(request.group, resource):
-                with suppress(NotOwner):
-                    await self._client.disown(request.group, request.session, resource)
+        left = [name for name, epoch in epochs.items() if not self._is_owned(request.group, name, epoch)]
+        for names in chunked(left, DISOWNED_BYTES):
+            try:
+                await self._give_up(request, names)
+            except NotOwner:  # of one of them, and all stay as they are
+                for name in names:
+                    with suppress(NotOwner):
+                        await self._give_up(request, [name])
+
+    async def _give_up(self, request: OwnRequest, names: list[str]) -> None:
+        await self._client.disown(request.group, request.session, names, patience_ms=self._ttl_ms)
 
     async def _found_out(self, request: GrantRequest) -> Grant | Ticket:
         """What a request of unknown outcome has done, or now does. Asked in no mode that evicts: if it has done
@@ -230,6 +242,21 @@ class Acquiring:
         """Return when each acquisition of this kind that began before knows what it has: it may be the same."""
         while first := [known for known, each in self._first.items() if each == (kind, name)]:
             await asyncio.wait(first)
+
+
+def chunked(names: Iterable[str], size: int) -> Iterator[list[str]]:
+    """The names in order, in parts of ``size`` bytes, or of one name, as they are written in a URL."""
+    part: list[str] = []
+    part_bytes = 0
+    for name in names:
+        name_bytes = len(quoted(name)) + len("resource=&")
+        if part and part_bytes + name_bytes > size:
+            yield part
+            part, part_bytes = [], 0
+        part.append(name)
+        part_bytes += name_bytes
+    if part:
+        yield part
 
 
 def _places(of: Grant | Ticket) -> tuple[str, list[int]]:

@@ -267,7 +267,6 @@ class Session:
         if wait and not atomic:
             raise InvalidRequest("wait: only with atomic, since a claim of its own never waits for the others")
         wanted = [resource] if isinstance(resource, str) else list(resource)
-        await self._acquiring.undone()
         owned = await self._claim(OwnRequest(group, self.id, wanted, generation, atomic, sever), wait=wait)
         if self._reacquirer is not None:
             for each in owned:
@@ -279,6 +278,7 @@ class Session:
 
     async def _claim(self, request: OwnRequest, *, wait: bool) -> list[Ownership]:
         while self.error is None:
+            await self._acquiring.undone()
             try:
                 return await self._acquiring.own(replace(request, session=self.id), partial(self._own, request.group))
             except GenerationFenced:
@@ -293,8 +293,9 @@ class Session:
         self._owned = [*(each for each in self._owned if each.error is None), *owned]
         return owned
 
-    def _is_owned(self, group: str, resource: str) -> bool:
-        return any((each.group, each.resource) == (group, resource) and each.error is None for each in self._owned)
+    def _is_owned(self, group: str, resource: str, epoch: int) -> bool:
+        mine = (each for each in self._owned if each.error is None)
+        return any((each.group, each.resource, each.fence_epoch) == (group, resource, epoch) for each in mine)
 
     async def _disown(self, ownership: Ownership) -> None:
         if ownership.error is None:
@@ -370,15 +371,15 @@ class Session:
     async def _check_resources(self) -> None:
         """Notice resources that were taken over without ending this session."""
         for group in {each.group for each in self._owned if each.error is None}:
+            owned = [each for each in self._owned if each.group == group]  # the answer knows nothing of later ones
             try:
                 resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
             except StockadeError as error:
                 if is_momentary(error):
                     continue
                 resources = {}
-            for each in self._owned:
-                if each.group == group:
-                    each.compare(resources)
+            for each in owned:
+                each.compare(resources)
 
     def _lose(self, error: StockadeError) -> None:
         if self.error is not None:

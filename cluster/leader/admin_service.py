@@ -216,7 +216,7 @@ class ListService:
         sessions = self._machine.sessions
         named = None if handle is None else sessions.with_handle(handle)
         live = sessions.live() if handle is None else [named] if named is not None else []
-        total, found = await first(live, _client, prefix, most, fits)
+        total, found = await _first(live, _client, prefix, most, fits)
         listed, built = [], 0
         for session in found:
             listed.append(self._session(session, now_ms))
@@ -230,7 +230,7 @@ class ListService:
         """By name."""
         await self._control.barrier()
         resources = self._machine.resources
-        total, found = await first(resources.rows.items(), _group, prefix, most)
+        total, found = await _first(resources.rows.items(), _group, prefix, most)
         return GroupList(total, [ListedGroup(name, len(rows), resources.owned_in[name]) for name, rows in found])
 
     async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
@@ -238,7 +238,7 @@ class ListService:
         await self._control.barrier()
         rows = self._machine.registry.rows.values()
         chosen = rows if internal else [row for row in rows if not is_throwaway(row.name)]
-        total, found = await first(chosen, _name, prefix, most)
+        total, found = await _first(chosen, _name, prefix, most)
         return ProducerList(total, [ProducerPair(row.pid, row.epoch, row.name) for row in found])
 
     async def list_tickets(self, topic: str, partition: int | None, most: int) -> TicketList:
@@ -286,7 +286,7 @@ def _held(grant: Grant, now_ms: int) -> HeldGrant:
     )
 
 
-async def first(
+async def _first(
     items: Iterable[_Item],
     key: Callable[[_Item], str],
     prefix: str,

@@ -1,16 +1,14 @@
 """Resources of groups, and fences on purpose, as the controller's leader serves them."""
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Literal
 
 from msgspec import structs
 
-from ...partition.api.ownership import Evicted, OwnResult, Resource, Resources
+from ...partition.api.ownership import Evicted, OwnResult, Resource
 from ..controller.commands import Disown, FenceRef, FenceTopic, Own, Owned, TopicFenced
 from ..controller.topology.catalog import group_id
 from ..model import NO_PRINCIPAL, By, Claim
-from .admin_service import first
 from .controller_group import ControllerGroup
 
 
@@ -49,16 +47,13 @@ class ResourceService:
         )
         return await self._when_installed(owned)
 
-    async def list_resources(self, group: str, after: str, most: int) -> Resources:
-        """Those above ``after``, ascending."""
+    async def list_resources(self, group: str) -> list[Resource]:
+        """Every resource ever owned in the group, ascending."""
         await self._control.barrier()
-        rows = self._machine.resources.rows.get(group, {}).items()
-        total, found = await first(rows, itemgetter(0), "", most, lambda item: item[0] > after)
-        listed = [
+        return [
             Resource(resource, row.owner is not None, self._client(row.owner), row.generation, row.fence_epoch)
-            for resource, row in found
+            for resource, row in self._machine.resources.of_group(group)
         ]
-        return Resources(group, listed, listed[-1].resource if total > len(listed) else None)
 
     async def fence_topic(
         self,

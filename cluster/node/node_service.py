@@ -63,8 +63,8 @@ class NodeFailure:
         if self.error is None:
             self.error = error
             is_explained = isinstance(error, (DiskRefused, WalStalled))
+            self._on_failure(error)  # first: the line may have to wait for the disk that hangs
             _log.critical("this node cannot go on: %s", error, exc_info=None if is_explained else error)
-            self._on_failure(error)
 
 
 class Startup(msgspec.Struct, frozen=True):

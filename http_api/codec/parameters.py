@@ -107,11 +107,11 @@ class Parameters:
             raise InvalidRequest(f"{name}: not one of {', '.join(choices)}")
         return word
 
-    def query_text(self, name: str, most: int = NAME_CHARACTERS_MAX) -> str:
-        """Text of 1 to ``most`` characters of the query; empty when absent."""
+    def query_text(self, name: str) -> str:
+        """Text of 1 to NAME_CHARACTERS_MAX characters of the query; empty when absent."""
         text = self._query.get(name)
-        if text is not None and not 1 <= len(text) <= most:
-            raise InvalidRequest(f"{name}: not 1 to {most} characters")
+        if text is not None and not 1 <= len(text) <= NAME_CHARACTERS_MAX:
+            raise InvalidRequest(f"{name}: not 1 to {NAME_CHARACTERS_MAX} characters")
         return text or ""
 
     def query_flag(self, name: str) -> bool:

@@ -4,15 +4,11 @@ from aiohttp import web
 
 from ...cluster.api import Partition
 from ...cluster.controller.ownership.resources import partition_named
-from ...partition.api.ownership import OwnAnswer, Position
+from ...partition.api.ownership import OwnAnswer, Position, Resources
 from ...partition.errors import UnknownTopicOrPartition
 from ..codec import schemas
 from ..codec.json_codec import or_none
 from ..request.call import Call, json_answer
-
-RESOURCES_LISTED_MAX = 10_000
-"""In one answer."""
-RESOURCE_CHARACTERS_MAX = 1024
 
 
 async def own(call: Call) -> web.StreamResponse:
@@ -61,10 +57,9 @@ async def disown(call: Call) -> web.StreamResponse:
 
 
 async def list_resources(call: Call) -> web.StreamResponse:
-    """Resources of a group, with their owners."""
-    group, after = call.parameters.group(), call.parameters.query_text("after", RESOURCE_CHARACTERS_MAX)
-    most = call.parameters.query_integer("n", 1, RESOURCES_LISTED_MAX, RESOURCES_LISTED_MAX)
-    return json_answer(await call.service.at_controller().resources.list_resources(group, after, most))
+    """Every resource of a group, with its owner."""
+    group = call.parameters.group()
+    return json_answer(Resources(group, await call.service.at_controller().resources.list_resources(group)))
 
 
 async def get_position(call: Call) -> web.StreamResponse:

@@ -149,12 +149,11 @@ class Resource(msgspec.Struct, frozen=True):
     fence_epoch: int
 
 
-class Resources(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Resources that were ever owned in a group, ascending. More follow ``next``, if there is one."""
+class Resources(msgspec.Struct, frozen=True):
+    """Every resource ever owned in a group, ascending."""
 
     group: str
     resources: list[Resource]
-    next: str | None = None
 
 
 class Position(msgspec.Struct, frozen=True):

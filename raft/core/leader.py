@@ -186,7 +186,8 @@ class LeaderState:
 
     def broadcast(self, commit_index: int, now: float) -> None:
         """Send every follower the entries it lacks, as far as its window allows; an empty message, too, if a heartbeat
-        is wanted. At most TURN_MESSAGES_MAX messages are read from the log: ``has_more`` if others could be sent.
+        is wanted. Beyond one for each follower, at most TURN_MESSAGES_MAX messages are read from the log:
+        ``has_more`` if others could be sent.
 
         An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
         lacks entries which are gone, the empty message is the offer of a checkpoint.
@@ -196,14 +197,17 @@ class LeaderState:
         followers, last_index, base_index = self._connected, self._log.last_index, self._log.base_index
         shared: Shared = {}
         for follower in self._with_room(followers) if self._membership.full_disks else followers:
+            is_first = True  # each follower gets one, or those behind it would wait until it has caught up
             while base_index < follower.next_index <= last_index:
                 if not follower.may_be_sent(self._settings, self._is_little):
                     break
-                if len(shared) >= TURN_MESSAGES_MAX and (follower.next_index, False) not in shared:
+                is_read = (follower.next_index, False) in shared
+                if not is_first and not is_read and len(shared) >= TURN_MESSAGES_MAX:
                     self.has_more = True
                     break
                 if not self._put(follower, commit_index, now, shared, empty=False):
                     break
+                is_first = False
         if beat:
             for follower in followers:
                 self._put(follower, commit_index, now, shared, empty=True)

@@ -42,8 +42,8 @@ FILE_BYTES = 64 << 20
 CACHE_BYTES_MAX = 64 << 20
 OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""
-STALL_S = 20.0
-STALL_LOOKS = 20
+STALL_S = 30.0
+STALL_LOOKS = 30
 """The writer is looked at so many times within ``stall_s``."""
 STALL_BYTES_PER_S = 64 << 10
 """A sync may take ``stall_s``, and a second more for each so many bytes: a disk that is slow is not one that hangs."""
@@ -448,12 +448,12 @@ class Wal:
 
         Looks are counted, not seconds: the disk is not at fault while the process stands still, or its machine.
         """
-        looks = looks + 1 if self._is_flushing and step == self._writer.step else 0
-        every_s = self._stall_s / STALL_LOOKS
+        now_at, every_s = self._writer.step, self._stall_s / STALL_LOOKS  # read once: the thread goes on
+        looks = looks + 1 if self._is_flushing and step == now_at else 0
         if looks * every_s >= self._stall_s + step[1] / STALL_BYTES_PER_S:
             self._fail(WalStalled(self._directory, self._stall_s))
         elif self._failure is None:
-            self._next_look = self._loop.call_later(every_s, self._look, self._writer.step, looks)
+            self._next_look = self._loop.call_later(every_s, self._look, now_at, looks)
 
     def _fail(self, error: BaseException) -> None:
         self._failure = error

@@ -72,7 +72,7 @@ class WalWriter:
     def _begin_file(self, number: int, file_bytes: int, header: FileHeader) -> None:
         if self._fd is not None:  # the file may be reused as a spare, which should have no unwritten blocks
             self._write_ahead(self._fd, os.fstat(self._fd).st_size)
-        self._step(0)
+        self._step(file_bytes)  # where a file system cannot reserve its blocks, they are written
         self.close()
         self._fd, self._written_end = self._begin(file_bytes, header)
         self._begun(number, file_bytes)

@@ -67,7 +67,6 @@ class FakeCluster(FakeState):
         self.read_faults: list[Fault] = []
         self.grant_faults: list[Fault | None] = []
         self.own_faults: list[Fault | None] = []
-        self.resources_max = 10_000  # in one answer
         self.faults_at: dict[int, Fault] = {}
         self.fault_for: Callable[[], Fault | None] = lambda: None
         self.while_one_waits: Callable[[], None] = lambda: None
@@ -303,8 +302,7 @@ class FakeCluster(FakeState):
 
     async def _get_resources(self, request: web.Request) -> web.Response:
         group = request.match_info["group"]
-        after, most = request.query.get("after", ""), self.resources_max
-        rows = [(name, row) for (each, name), row in sorted(self.owned.items()) if each == group and name > after]
+        rows = [(name, row) for (each, name), row in sorted(self.owned.items()) if each == group]
         resources = [
             {
                 "resource": name,
@@ -313,10 +311,9 @@ class FakeCluster(FakeState):
                 "generation": row.generation,
                 "fence_epoch": row.fence_epoch,
             }
-            for name, row in rows[:most]
+            for name, row in rows
         ]
-        more = {"next": rows[most - 1][0]} if len(rows) > most else {}
-        return answer({"group": group, "resources": resources} | more)
+        return answer({"group": group, "resources": resources})
 
     async def _post_records(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()

@@ -7,15 +7,7 @@ import msgspec
 
 from stockade.cluster.model import NO_PRINCIPAL, By, Claim
 from stockade.partition.api.ledger import session_handle
-from stockade.partition.api.ownership import (
-    Evicted,
-    OwnResult,
-    Resource,
-    Resources,
-    SessionFenced,
-    Ticket,
-    grants_digest,
-)
+from stockade.partition.api.ownership import Evicted, OwnResult, Resource, SessionFenced, Ticket, grants_digest
 from stockade.partition.api.producers import BatchStatus, ProducerOnPartition, ProducerPair, ProducerStatus
 from stockade.partition.api.topics import Topic
 from stockade.partition.commands import ClearFence, Configure, InstallReader, encode_command
@@ -116,16 +108,15 @@ class FakeOwning:
             results.append(OwnResult(resource, False, generation, fence_epoch))
         return results
 
-    async def list_resources(self, group: str, after: str, most: int) -> Resources:
+    async def list_resources(self, group: str) -> list[Resource]:
         self._check_controlling()
-        found = [
+        return [
             Resource(
                 name, owner is not None, self._session(owner).client_id if owner else None, generation, fence_epoch
             )
             for (of, name), (owner, generation, fence_epoch) in sorted(self.shared.owned.items())
-            if of == group and name > after
+            if of == group
         ]
-        return Resources(group, found[:most], found[most - 1].resource if len(found) > most else None)
 
     async def change_topic(
         self,

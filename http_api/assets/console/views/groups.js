@@ -62,8 +62,7 @@ function Group({ name, query }) {
                 ],
               }))}
               empty=${html`<${Empty} title="No resource is like this" />`} />
-            <${Pager} first=${first} size=${SIZE} total=${found.length} onMove=${(to) => change({ first: to || "" })} />
-            ${answer.next && html`<p class="in-flush soft">These are of the first ${count(answer.resources.length)} resources by name; the group has more.</p>`}`;
+            <${Pager} first=${first} size=${SIZE} total=${found.length} onMove=${(to) => change({ first: to || "" })} />`;
         }}
       <//>
     <//>

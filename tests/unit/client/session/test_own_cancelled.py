@@ -105,6 +105,78 @@ def test_a_call_at_the_same_time_keeps_what_both_were_answered_with(
     use(cluster, work)
 
 
+def test_a_generation_that_it_took_is_given_up_though_the_session_owned_the_one_before(cluster: FakeCluster) -> None:
+    async def work(_: Client, session: Session) -> None:
+        before = await session.own("g", "a", generation=1)
+        cluster.own_faults = [Fault.HOLD]
+        await cancelled_while_asking(cluster, session, "a", generation=5)
+        cluster.release_held()
+        await session.own("other", "c")
+        assert set(owned(cluster)) == {"c"}
+        assert before.fence_epoch < cluster.owned["g", "a"].fence_epoch
+
+    use(cluster, work)
+
+
+def test_a_call_that_waits_for_its_turn_asks_after_the_undo_of_another(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else the undo would give up what the one that waits was granted meanwhile."""
+    monkeypatch.setattr("stockade.client.session.session.ASK_AGAIN_S", 0.001)
+    ask = OwnRequest.ask
+
+    async def work(client: Client, session: Session) -> None:
+        begun, may_take, undoing, may_undo = asyncio.Event(), asyncio.Event(), asyncio.Event(), asyncio.Event()
+        disown = client.disown
+
+        async def taking_over(request: OwnRequest, *arguments: Any, **how: Any) -> list[OwnResult]:
+            if request.generation == 0:
+                begun.set()
+                await may_take.wait()
+            return await ask(request, *arguments, **how)
+
+        async def slow(*arguments: Any, **how: Any) -> None:
+            undoing.set()
+            await may_undo.wait()
+            await disown(*arguments, **how)
+
+        monkeypatch.setattr(OwnRequest, "ask", taking_over)
+        async with Session(client, "you") as yours:
+            await yours.own("g", "a")
+            waiting = asyncio.create_task(session.own("g", "a", wait=True))
+            given_up = asyncio.create_task(session.own("g", "a", generation=0))
+            await begun.wait()
+            given_up.cancel()
+            monkeypatch.setattr(client, "disown", slow)
+            may_take.set()
+            await undoing.wait()
+            await asyncio.wait([waiting], timeout=0.1)  # it could ask a hundred times
+            may_undo.set()
+            held = await waiting
+            await session._acquiring.undone()
+            assert (owned(cluster), held.error) == ({"a": session.id}, None)
+            assert cluster.owned["g", "a"].fence_epoch == held.fence_epoch
+
+    use(cluster, work)
+
+
+def test_many_are_given_up_in_few_requests_and_one_that_is_another_s_keeps_no_other(cluster: FakeCluster) -> None:
+    async def work(client: Client, session: Session) -> None:
+        names = [f"r{number:03}" for number in range(500)]
+        async with Session(client, "you") as yours:
+            theirs = await yours.own("g", names[7])
+            cluster.own_faults = [None, Fault.HOLD_AND_LOSE_REPLY]
+            await session.own("other", "c")
+            await cancelled_while_asking(cluster, session, *names, atomic=False)
+            cluster.release_held()
+            await session.own("other", "d")
+            assert owned(cluster) == {names[7]: yours.id, "c": session.id, "d": session.id}
+            assert theirs.error is None
+            assert len([path for path in cluster.paths("DELETE") if "/own" in path]) < 400
+
+    use(cluster, work)
+
+
 def test_a_session_that_is_closed_meanwhile_does_not_wait_for_the_answer(cluster: FakeCluster) -> None:
     async def work(client: Client, _: Session) -> None:
         async with Session(client, "short") as session:

@@ -319,16 +319,3 @@ def test_a_wait_that_ends_with_a_refusal_does_not_say_that_the_acquisition_chang
             assert not refused.value.no_side_effects
 
     use(cluster, work)
-
-
-def test_resources_are_read_to_the_end_of_their_group(cluster: FakeCluster) -> None:
-    cluster.resources_max = 10
-
-    async def work(client: Client) -> None:
-        async with Session(client, "me") as session:
-            names = [f"r{number:02}" for number in range(25)]
-            await session.own("g", names)
-            assert [each.resource for each in await client.resources("g")] == names
-            assert sum("/resources" in path for path in cluster.paths("GET")) == 3
-
-    use(cluster, work)

@@ -55,11 +55,10 @@ def test_a_resource_that_nobody_owns_goes(tmp_path: Path, monkeypatch: pytest.Mo
         )
         await service.at_controller().resources.disown("g", session, ["left"])
         await sweep()
-        assert len((await service.at_controller().resources.list_resources("g", "", 10)).resources) == 2
+        assert len(await service.at_controller().resources.list_resources("g")) == 2
         monkeypatch.setattr("stockade.cluster.controller.ownership.resources.RESOURCE_TTL_MS", 0)
         await sweep()
-        left = await service.at_controller().resources.list_resources("g", "", 10)
-        assert [each.resource for each in left.resources] == ["owned"]
+        assert [each.resource for each in await service.at_controller().resources.list_resources("g")] == ["owned"]
 
     run(tmp_path, monkeypatch, scenario)
 

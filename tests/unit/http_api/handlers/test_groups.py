@@ -39,25 +39,6 @@ def test_a_resource_has_one_owner_and_a_generation() -> None:
     run(test)
 
 
-def test_resources_come_in_pages() -> None:
-    async def test(node: Conversation) -> None:
-        claims = [{"resource": name} for name in "abc"]
-        await node.call("POST", "/v1/groups/plant/own", {"claims": claims}, await session(node))
-
-        async def page(query: str) -> tuple[str, str | None]:
-            answer = (await node.call("GET", f"/v1/groups/plant/resources?{query}")).json
-            return "".join(each["resource"] for each in answer["resources"]), answer.get("next")
-
-        assert await page("n=2") == ("ab", "b")
-        assert await page("n=2&after=b") == ("c", None)
-        assert await page("n=10000&after=a") == ("bc", None)
-        for query in ("n=0", "n=10001", "after=", f"after={'x' * 1025}"):
-            refused = await node.call("GET", f"/v1/groups/plant/resources?{query}")
-            assert (refused.status, refused.json["code"]) == (400, "INVALID_REQUEST")
-
-    run(test)
-
-
 def test_claims_may_be_granted_each_by_itself() -> None:
     async def test(node: Conversation) -> None:
         alpha, beta = await session(node), await session(node, "beta")

@@ -232,6 +232,30 @@ def test_a_turn_of_the_loop_reads_few_messages_and_says_that_there_are_more() ->
     assert (leader.broadcast(), leader.leading.has_more) == ([], False)  # the few that are left wait for an answer
 
 
+def test_a_follower_that_catches_up_takes_no_turn_from_one_that_keeps_up() -> None:
+    """Or else nothing is committed while the first one, with another one away, is filled."""
+    leader = Leader(settings=RaftSettings(message_bytes_max=4, entry_bytes_max=50))
+    leader.append(200)
+    leader.broadcast()
+    leader.ack(202, node="g")
+    leader.ack(4, node="f")
+    for index in range(202, 210):
+        leader.append(1)
+        assert leader.broadcast(to="g") == [(index - 1, [index])]
+        assert [node for node, _ in leader.sent].count("f") == 2
+        leader.ack(index + 1, node="g")
+
+
+def test_a_connection_that_takes_nothing_more_leaves_nothing_to_do_at_once() -> None:
+    leader = Leader(settings=RaftSettings(message_bytes_max=4, entry_bytes_max=50))
+    leader.append(20)
+    leader.broadcast()
+    for node in ("f", "g"):
+        leader.ack(4, node=node)
+    leader.is_full = True
+    assert (leader.broadcast(), leader.leading.has_more) == ([], False)
+
+
 def test_followers_at_the_same_place_get_the_same_message() -> None:
     leader = Leader()
     leader.append(2)

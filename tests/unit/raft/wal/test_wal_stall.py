@@ -53,7 +53,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> HeldDisk:
 
 
 async def opened(folder: Path, failures: list[BaseException]) -> Wal:
-    """A log in which a record is durable that fills a page, so that the next one is written into blocks that are there."""
+    """A log with a durable record of more than a page, so that the next one is written into blocks that are there."""
     log = Wal.open(folder, asyncio.get_running_loop(), failures.append, stall_s=STALL_S)
     log.append(1, 1, 1, bytes(PAGE_BYTES))
     await log.all_durable()

@@ -2,11 +2,13 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 MIB = 1 << 20
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
@@ -25,6 +27,17 @@ def small_disk(place: Path, size: int) -> Iterator[Path]:
         yield place
     finally:
         subprocess.run(("umount", "-l", str(place)), check=True)
+
+
+@contextmanager
+def cluster_on_disks(data: Path, sizes: Sequence[int], settings: str) -> Iterator[LocalCluster]:
+    """A node for each of these sizes, with a disk of so many bytes. A node that ends is not started again."""
+    data.mkdir()
+    with ExitStack() as disks:
+        for number, size in enumerate(sizes, 1):
+            disks.enter_context(small_disk(data / f"n{number}", size))
+        with LocalCluster(data, len(sizes), port_base=0, restart=False, settings=settings) as running:
+            yield running
 
 
 def fill(disk: Path) -> Path:

@@ -5,7 +5,7 @@ A node that cannot write must stop. Healing repairs the disk and starts the node
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -74,49 +74,30 @@ class BadDisk:
 
 
 class SlowDisk:
-    """A disk that accepts few bytes a second."""
+    """A disk that accepts few bytes a second: one of ``rates``, each with what it does in words. At one byte a second a
+    write neither ends nor fails, and its node gives the disk up.
+    """
 
-    name = "disk-slow"
-    about = "a node's disk takes 64 to 1024 KB/s (cgroup)"
-
-    def why_not(self, arena: Arena) -> str | None:
-        return _why_not(arena) or cgroups.why_not("blkio")
-
-    async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        node, rate = one(running(arena), chance), chance.choice([64, 256, 1024])
-        slow = await _slowed(arena, node, rate * 1024)
-
-        async def heal() -> None:
-            await _given_back(arena, node, slow)
-
-        return Broken(f"disk of {node} takes {rate} KB/s", heal, [node])
-
-
-class HungDisk:
-    """A disk that ends no write and reports no error. Its node ends itself in the end, and leads no more."""
-
-    name = "disk-hangs"
-    about = "a node's disk ends no write, without an error (cgroup)"
+    def __init__(self, name: str, about: str, rates: Mapping[int, str]) -> None:
+        self.name = name
+        self.about = about
+        self._rates = rates
 
     def why_not(self, arena: Arena) -> str | None:
         return _why_not(arena) or cgroups.why_not("blkio")
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        node = one(running(arena), chance)
-        slow = await _slowed(arena, node, 1)
+        node, rate = one(running(arena), chance), chance.choice([*self._rates])
+        disk, pid = arena.disks[node], pid_of(arena, node)
+        try:
+            slow = await asyncio.to_thread(cgroups.SlowDevice, disk.mountpoint, rate, [pid])
+        except cgroups.CgroupFailed as error:
+            raise NothingToBreak(str(error)) from error
 
         async def heal() -> None:
             await _given_back(arena, node, slow)
 
-        return Broken(f"disk of {node} hangs", heal, [node])
-
-
-async def _slowed(arena: Arena, node: str, bytes_per_s: int) -> cgroups.SlowDevice:
-    disk, pid = arena.disks[node], pid_of(arena, node)
-    try:
-        return await asyncio.to_thread(cgroups.SlowDevice, disk.mountpoint, bytes_per_s, [pid])
-    except cgroups.CgroupFailed as error:
-        raise NothingToBreak(str(error)) from error
+        return Broken(f"disk of {node} {self._rates[rate]}", heal, [node])
 
 
 async def _given_back(arena: Arena, node: str, slow: cgroups.SlowDevice) -> None:
@@ -144,21 +125,18 @@ async def _mend(arena: Arena, nodes: Sequence[str]) -> None:
         disk = arena.disks[node]
         disk.make_room()
         if not disk.is_well:
-            await _killed(arena, node)
+            arena.kill(node)
+            await until(partial(_is_gone, arena, node), GONE_TIMEOUT_S, f"{node} is not gone")
             await asyncio.to_thread(disk.repair)
         arena.start(node)
 
 
-async def _killed(arena: Arena, node: str) -> None:
-    arena.kill(node)
-    await until(partial(_is_gone, arena, node), GONE_TIMEOUT_S, f"{node} is not gone")
-
-
+SLOW = {rate * 1024: f"takes {rate} KB/s" for rate in (64, 256, 1024)}
 DISK_FAULTS = (
     Power("power", "the power of all nodes is cut at once; what was not synced is lost", all_nodes=True),
     Power("power-one", "the power of one node is cut; what it has not synced is lost", all_nodes=False),
     BadDisk("disk-full", "a node's disk has no room", "full", LoopDisk.fill),
     BadDisk("disk-read-only", "a node's file system becomes read-only", "read-only", LoopDisk.refuse_writes),
-    SlowDisk(),
-    HungDisk(),
+    SlowDisk("disk-slow", "a node's disk takes 64 to 1024 KB/s (cgroup)", SLOW),
+    SlowDisk("disk-hangs", "a node's disk ends no write, without an error (cgroup)", {1: "hangs"}),
 )

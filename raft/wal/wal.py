@@ -8,7 +8,6 @@ group still needs.
 """
 
 import asyncio
-import logging
 import os
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict
@@ -47,8 +46,6 @@ STALL_LOOKS = 30
 """The writer is looked at so many times within ``stall_s``."""
 STALL_BYTES_PER_S = 64 << 10
 """A sync may take ``stall_s``, and a second more for each so many bytes: a disk that is slow is not one that hangs."""
-
-_log = logging.getLogger(__name__)
 
 
 class RecentPayloads:

@@ -6,14 +6,13 @@ import json
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from disks import MIB, needs_root, small_disk
+from disks import MIB, cluster_on_disks, needs_root
 
 from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cli.main import main
@@ -201,12 +200,8 @@ disk_reserve_bytes = 0
 @pytest.fixture
 def tight(data: Path) -> Iterator[LocalCluster]:
     """Four nodes with a disk each; that of n1 is much smaller than the others."""
-    data.mkdir()
-    with ExitStack() as disks:
-        for name, size in (("n1", 32), ("n2", 128), ("n3", 128), ("n4", 128)):
-            disks.enter_context(small_disk(data / name, size * MIB))
-        with LocalCluster(data, nodes_count=4, port_base=0, restart=False, settings=SETTINGS) as running:
-            yield running
+    with cluster_on_disks(data, [size * MIB for size in (32, 128, 128, 128)], SETTINGS) as running:
+        yield running
 
 
 @needs_root

@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from disks import MIB, fill, needs_root, small_disk
+from disks import MIB, cluster_on_disks, fill, needs_root
 
 from stockade.cli.local_cluster.cluster import LocalCluster
 
@@ -32,22 +31,14 @@ LINES = "\n".join(["x" * 999] * 500)
 @pytest.fixture
 def three(data: Path) -> Iterator[LocalCluster]:
     """Three nodes with a disk each."""
-    data.mkdir()
-    with ExitStack() as disks:
-        for name in ("n1", "n2", "n3"):
-            disks.enter_context(small_disk(data / name, DISK))
-        with LocalCluster(data, port_base=0, restart=False, settings=SETTINGS) as running:
-            yield running
+    with cluster_on_disks(data, [DISK] * 3, SETTINGS) as running:
+        yield running
 
 
 @pytest.fixture
 def single(data: Path) -> Iterator[LocalCluster]:
     """One node on a disk of its own; it is not started again when it ends."""
-    data.mkdir()
-    with (
-        small_disk(data / "n1", DISK),
-        LocalCluster(data, nodes_count=1, port_base=0, restart=False, settings=SETTINGS) as running,
-    ):
+    with cluster_on_disks(data, [DISK], SETTINGS) as running:
         yield running
 
 

@@ -1,37 +1,27 @@
 """A leader whose disk hangs without an error: its followers' disks are enough to commit, so nothing else stops it."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from disks import MIB, small_disk
+from disks import MIB, cluster_on_disks
 
 from stockade.chaos.system import cgroups
 from stockade.chaos.system.disks import why_not
+from stockade.cli.chaos_commands.arena import SMALL_FILES, STALL
 from stockade.cli.local_cluster.cluster import LocalCluster, end_of_log
 
 from .api import Topic, call, eventually, expect
 
 REASON = why_not() or cgroups.why_not("blkio")
-SETTINGS = """[limits]
-segment_bytes_max = 1048576
-wal_file_bytes = 1048576
-wal_bytes_max = 4194304
-checkpoint_bytes = 1048576
-disk_stall_ms = 3000
-"""
 
 
 @pytest.fixture
 def cluster(data: Path) -> Iterator[LocalCluster]:
     """Three nodes with a disk each."""
-    data.mkdir()
-    with ExitStack() as disks:
-        for name in ("n1", "n2", "n3"):
-            disks.enter_context(small_disk(data / name, 64 * MIB))
-        with LocalCluster(data, port_base=0, restart=False, settings=SETTINGS) as running:
-            yield running
+    with cluster_on_disks(data, [64 * MIB] * 3, SMALL_FILES + STALL) as running:
+        yield running
 
 
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))

@@ -34,7 +34,10 @@ def pause_before_next(config: ClientConfig, attempts: int, error: StockadeError,
     """
     pause_s = backoff_s(config, attempts, error)
     if not is_momentary(error) or pause_s > left_s:
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # which knows this frame from now on
     return pause_s
 
 

@@ -129,10 +129,10 @@ class Calls:
                 except StockadeError as error:
                     attempts += 1
                     pause_s = pause_before_next(self._config, attempts, error, deadline_s - time.monotonic())
-                    call.error = last = error
-                await asyncio.sleep(pause_s)
-                if is_wanted is not None and not is_wanted():
-                    raise last
+                    call.error = error
+                    await asyncio.sleep(pause_s)  # here, where ``error`` ends with the block: no frame keeps its own error
+                    if is_wanted is not None and not is_wanted():
+                        raise
 
 
 def decode(answer: Answer, kind: type[T]) -> T:

@@ -91,6 +91,7 @@ class Outage:
     def end(self, call: Call, *, is_answered: bool) -> None:
         """The call waits no more."""
         self._alarm.discard(call)
+        call.error = None  # its traceback has frames that know the call
         if call.is_told and is_answered:
             _log.info(answered_late(call, asyncio.get_running_loop().time()))
 

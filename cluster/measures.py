@@ -9,6 +9,8 @@ from ..raft.histogram import Histogram
 
 LAGGING_GROUPS_MAX = 20
 """Consumer groups whose lag a node tells: those that lag most."""
+QUOTAS_MAX = 20
+"""Topics of whose quota a node tells how much is used: those that have used most of it."""
 POSITIONS_MAX = 50_000
 """Positions of consumer groups that one look adds up; those beyond are left out."""
 
@@ -52,6 +54,10 @@ class LogMeasures(msgspec.Struct):
     disk_size_bytes: int
     disk_state: str
     """ok, low or full."""
+    quotas: dict[str, float] = {}
+    """By topic, how much of its ``quota_bytes`` the fullest partition keeps that this node leads: 0 to 1, or a little
+    more where the quota was lowered.
+    """
 
 
 class FenceMeasures(msgspec.Struct):

@@ -18,7 +18,7 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
     ├── ThrottlingQuotaExceeded and WaitQueueFull 429
     ├── HeadersTooLarge 431, InternalError 500, LeaderNotAvailable, NotEnoughReplicas, LedgerFull and
     │   TieredStoreUnavailable 503, RequestTimedOut 504
-    └── InsufficientStorage                                                                               507
+    └── InsufficientStorage, StorageQuotaExceeded                                                         507
 """
 
 from typing import Any, ClassVar, Self, TypedDict, Unpack
@@ -493,6 +493,22 @@ class InsufficientStorage(
     def __init__(self, nodes: list[str], retry_after_ms: int = 1000) -> None:
         text = f"too little room is left on the disk of {', '.join(nodes)}; nothing was proposed"
         super().__init__(text, nodes=nodes, retry_after_ms=retry_after_ms)
+
+
+class StorageQuotaExceeded(
+    StockadeError,
+    code="STORAGE_QUOTA_EXCEEDED",
+    http_status=507,
+    title="The partition's quota of bytes does not take the batch",
+    retriable=True,
+):
+    """The partition keeps ``kept_bytes``, and with what is under way and the batch it would keep more than the topic's
+    ``quota_bytes``; nothing was proposed. Fields: quota_bytes, kept_bytes, retry_after_ms.
+    """
+
+    def __init__(self, quota_bytes: int, kept_bytes: int, retry_after_ms: int = 1000) -> None:
+        text = f"the partition keeps {kept_bytes} bytes, its quota is {quota_bytes}; nothing was proposed"
+        super().__init__(text, quota_bytes=quota_bytes, kept_bytes=kept_bytes, retry_after_ms=retry_after_ms)
 
 
 class TieredStoreUnavailable(

@@ -232,6 +232,11 @@ BY_CODE: dict[str, Text] = {
         "Reads, trims and deletions go on: trim or delete what is not needed, lower the retention, or give the nodes "
         "in `nodes` larger disks; then the same request succeeds.",
     ),
+    "STORAGE_QUOTA_EXCEEDED": Text(
+        "",
+        "Reads, trims and deletions go on: trim what is not needed, lower the topic's retention, or raise its "
+        "`quota_bytes`; then the same request succeeds.",
+    ),
     "TIERED_STORE_UNAVAILABLE": Text(
         "",
         "Try again in a while: appends, and reads of what is on the nodes' disks, go on. If it lasts, look whether the "

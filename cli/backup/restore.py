@@ -37,7 +37,7 @@ RECORDS_MAX = 50_000
 """Of one append."""
 AT_A_TIME = 4
 """Partitions that are restored at the same time; each has a file of the backup in memory."""
-OPEN = {"require_fence": False, "writer_group": None, "retention_ms": -1, "retention_bytes": -1}
+OPEN = {"require_fence": False, "writer_group": None, "retention_ms": -1, "retention_bytes": -1, "quota_bytes": -1}
 """The configuration of a topic that is not complete yet, where it differs from its own."""
 
 

@@ -258,8 +258,8 @@ class TopicService:
         return await self._described_with_leaders(name, changed.topic_id)
 
     def _check_level(self, config: Mapping[str, Any]) -> None:
-        """Older software does not know local retention: it would lose it, or upload nothing. Raises
-        FeatureLevelTooLow.
+        """Older software does not know local retention, nor quotas: it would lose them, upload nothing, or take all
+        appends. Raises FeatureLevelTooLow.
         """
         if any(config.get(name, -1) >= 0 for name in OF_LEVEL_2):
             self._control.features.require(TIERS)

@@ -16,6 +16,7 @@ from ..discovery.cluster_view import ClusterView
 from ..measures import (
     LAGGING_GROUPS_MAX,
     POSITIONS_MAX,
+    QUOTAS_MAX,
     FenceMeasures,
     GroupCounts,
     LogMeasures,
@@ -116,6 +117,7 @@ class Measuring:
             disk_free_bytes=disk.free_bytes,
             disk_size_bytes=disk.total_bytes,
             disk_state=disk.state,
+            quotas=quotas_used(replica for replica in self._replicas.all() if replica.group.is_leader),
         )
 
     def _fences(self) -> FenceMeasures | None:
@@ -148,6 +150,16 @@ def _count(group: Group, counts: GroupCounts) -> None:
         counts.followers += 1
     counts.leaderless += group.leader is None
     counts.term_max = max(counts.term_max, group.term)
+
+
+def quotas_used(led: Iterable[Replica]) -> dict[str, float]:
+    """The used part of the quota of the QUOTAS_MAX topics, of these partitions, that have used most of it."""
+    used: dict[str, float] = {}
+    for replica in led:
+        if replica.config.quota_bytes > 0:
+            part = replica.whole.kept_bytes / replica.config.quota_bytes
+            used[replica.topic] = max(part, used.get(replica.topic, 0.0))
+    return dict(nlargest(QUOTAS_MAX, used.items(), key=lambda entry: (entry[1], entry[0])))
 
 
 def group_lags(led: Iterable[Replica]) -> dict[str, int]:

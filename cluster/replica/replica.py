@@ -58,6 +58,7 @@ from ...partition.errors import (
     ProducerFenced,
     RequestTimedOut,
     StockadeError,
+    StorageQuotaExceeded,
     UnknownTopicOrPartition,
 )
 from ...partition.log.index import SegmentIndex
@@ -227,7 +228,7 @@ class Replica(ServedGroup):
     async def append(self, batch: Batch, conditions: Conditions) -> Appended:
         """Propose the batch and wait for the verdict."""
         await self._prepare_write()
-        self._check_room()
+        self._check_room(len(batch.message))
         return await self._append(self._command(batch, conditions))
 
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
@@ -237,6 +238,8 @@ class Replica(ServedGroup):
         first, or there is no room. ``append`` does that, or says so.
         """
         if not self.is_configured or self._without_room(self.group):
+            return False
+        if self.config.quota_bytes >= 0 and self._exceeds_quota(len(batch.message)):
             return False
         command = encode_command(self._command(batch, conditions))
         self.group.submit(command, self.timeout_s, lambda outcome: settle(self._verdict(outcome)))
@@ -311,7 +314,7 @@ class Replica(ServedGroup):
     async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
         """Store a stage; whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
         await self._prepare_write()
-        self._check_room()
+        self._check_room(len(batch.message))
         command = PutStage(
             name=name,
             digest=digest,
@@ -345,7 +348,8 @@ class Replica(ServedGroup):
         """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
         _check_range(conditions.stamp)
         await self._prepare_write()
-        self._check_room()
+        stage = self.machine.stages.stages.get(name)
+        self._check_room(0 if stage is None or stage.is_appended else stage.length)
         command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms())
         appended = await self._append(command)
         stage = self.machine.stages.stages.get(name)  # its note; it may have been deleted since
@@ -354,21 +358,7 @@ class Replica(ServedGroup):
     async def stages(self, prefix: str) -> list[StageInfo]:
         """Stages whose names begin so, in the order in which they came; linearizable."""
         await self.barrier()
-        clock_ms = self.machine.clock_ms
-        return [
-            StageInfo(
-                stage=stage.name,
-                records=stage.count,
-                bytes=stage.length,
-                digest=stage.digest,
-                kept=stage.kept,
-                expires_in_ms=None if stage.kept else max(0, stage.expires_ms - clock_ms),
-                base_offset=stage.base_offset,
-                last_offset=None if stage.base_offset is None else stage.base_offset + stage.count - 1,
-            )
-            for stage in self.machine.stages.stages.values()
-            if stage.name.startswith(prefix)
-        ]
+        return self.machine.stages.listed(prefix, self.machine.clock_ms)
 
     # Reads.
 
@@ -515,10 +505,18 @@ class Replica(ServedGroup):
             except (TimeoutError, RequestTimedOut) as error:  # nothing of the write was proposed yet
                 raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
 
-    def _check_room(self) -> None:
-        """Raises InsufficientStorage. Trims, positions and fences go on: they are small, and trims make room."""
+    def _check_room(self, size: int) -> None:
+        """For a batch of this size. Raises InsufficientStorage, StorageQuotaExceeded. Trims, positions and fences go on:
+        they are small, and trims make room.
+        """
         if nodes := self._without_room(self.group):
             raise InsufficientStorage(nodes)
+        if self.config.quota_bytes >= 0 and self._exceeds_quota(size):
+            raise StorageQuotaExceeded(self.config.quota_bytes, self.whole.kept_bytes)
+
+    def _exceeds_quota(self, size: int) -> bool:
+        """Whether a batch of this size does not fit. What is under way counts: together batches could exceed it."""
+        return not self.whole.keeps_at_most(self.config.quota_bytes - size - self.group.pending[1])
 
     async def _append(self, command: Append | AppendStage) -> Appended:
         try:

@@ -58,6 +58,15 @@ class TieredLog:
         parts = (StoredPart(each.end, each.log_bytes, each.received_ms) for each in islice(objects, count))
         return Older(parts, size)
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the batches with records from log_start on, wherever they are. The first object counts as a whole."""
+        return self._log.kept_bytes + self.older.size
+
+    def keeps_at_most(self, size: int) -> bool:
+        """Whether ``kept_bytes`` is at most so much. Asked for each append: objects are looked at only if it matters."""
+        return self._log.kept_bytes + self._tier.size <= size or self.kept_bytes <= size
+
     def is_here(self, offset: Offset) -> bool:
         """Whether reads from this offset need no store."""
         return offset >= self._log.local_start

@@ -170,6 +170,7 @@ _CONFIG_VALUES: dict[str, Any] = {
     "retention_bytes": OrUnlimited,
     "local_retention_ms": OrUnlimited,
     "local_retention_bytes": OrUnlimited,
+    "quota_bytes": OrUnlimited,
     "max_batch_bytes": Annotated[int, Meta(ge=1024, le=16_777_216)],
 }
 """What a request may say of those fields of TopicConfig that have a range; the others take any value of their type."""

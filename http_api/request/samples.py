@@ -95,6 +95,7 @@ def _of_log(log: LogMeasures) -> Samples:
         "stockade_log_segment_bytes": {(): log.segment_bytes},
         "stockade_log_disk_free_bytes": {(): log.disk_free_bytes},
         "stockade_log_disk_size_bytes": {(): log.disk_size_bytes},
+        "stockade_log_quota_used_ratio": {(topic,): used for topic, used in log.quotas.items()},
         "stockade_log_disk_state": {(state,): state == log.disk_state for state in ("ok", "low", "full")},
     }
 

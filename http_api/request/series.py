@@ -185,6 +185,13 @@ _LOG = (
     Series("stockade_log_disk_free_bytes", "gauge", "bytes", "Free for this process on the file system of data_dir."),
     Series("stockade_log_disk_size_bytes", "gauge", "bytes", "Size of the file system of data_dir."),
     Series(
+        "stockade_log_quota_used_ratio",
+        "gauge",
+        "0 to 1",
+        "How much of a topic's quota_bytes its fullest partition keeps that this node leads; of the 20 topics with most.",
+        ("topic",),
+    ),
+    Series(
         "stockade_log_disk_state",
         "gauge",
         "1 or 0",

@@ -35,6 +35,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
     - ``retention_ms``, ``retention_bytes``: age, and size of a partition, beyond which whole segments are dropped. A
       new topic gets the cluster's own retention (7 days, if not configured) when its creator gives neither; a whole
       TopicConfig gives both.
+    - ``quota_bytes``: size of a partition, beyond which appends are refused (StorageQuotaExceeded) until a trim, or the
+      retention, has made room. It counts the batches with records that are kept, wherever they are stored.
     - ``local_retention_ms``, ``local_retention_bytes``: age, and size of a partition, beyond which whole segments lie
       in the nodes' tiered store alone, and are read from there; -1 for both: everything stays on the nodes' disks. What
       the retention does not keep goes from there, too.
@@ -52,6 +54,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
     max_batch_bytes: int = 1_048_576
     local_retention_ms: int = -1
     local_retention_bytes: int = -1
+    quota_bytes: int = -1
 
     @property
     def is_tiered(self) -> bool:
@@ -59,7 +62,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
         return self.local_retention_ms >= 0 or self.local_retention_bytes >= 0
 
 
-OF_LEVEL_2 = ("local_retention_ms", "local_retention_bytes")
+OF_LEVEL_2 = ("local_retention_ms", "local_retention_bytes", "quota_bytes")
 """Fields that nodes of older software refuse, whatever their value."""
 
 

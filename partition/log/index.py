@@ -166,6 +166,15 @@ class SegmentIndex:
         """Number of the first batch with ``next_offset > offset``; ``len`` if there is none."""
         return bisect_right(range(len(self)), offset, key=self._end)
 
+    def position(self, offset: Offset) -> int:
+        """Where the first batch with ``next_offset > offset`` begins; 0 if that is the first one, ``size``: none."""
+        if offset <= self.base_offset:
+            return 0
+        number = self.find(offset)
+        if number == len(self):
+            return self.size
+        return _BASE_AND_POSITION.unpack_from(self.entries, number * ENTRY.size)[1] if number else 0
+
     def find_timestamp(self, timestamp_ms: int, first: int) -> int:
         """Number of the first batch from ``first`` on with a record at or after ``timestamp_ms``; ``len``: none."""
         if first and self._greatest(first - 1) >= timestamp_ms:  # an earlier batch has such a record: no bisection

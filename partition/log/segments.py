@@ -120,6 +120,8 @@ class SegmentLog:
         """Bytes of files that go with the next checkpoint."""
         self.unsynced_bytes: int = 0
         """Bytes of batches that were written to files since the last sync began."""
+        self._counted: tuple[Offset, Offset, Offset] | None = None
+        self._counted_bytes = 0  # of kept_bytes, those before the last segment
 
     def restore(
         self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset, stored_end: Offset = 0
@@ -167,6 +169,20 @@ class SegmentLog:
     def stored_bytes(self) -> int:
         """Bytes of its files; those that go with the next checkpoint count."""
         return sum(segment.size + segment.index_size for segment in self._segments) + self.reclaimable
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the batches in files here that have records from log_start on. Raises OSError when an index has to be
+        read, and cannot.
+        """
+        if not self._segments:
+            return 0
+        first, last = self._segments[0], self._segments[-1]
+        known = first.base_offset, last.base_offset, self._log_start
+        if known != self._counted:
+            full_bytes = sum(segment.size for segment in self.full_segments)
+            self._counted, self._counted_bytes = known, full_bytes - first.position(self._log_start)
+        return self._counted_bytes + last.size
 
     @property
     def full_segments(self) -> Sequence[SegmentIndex]:
@@ -326,6 +342,7 @@ class SegmentLog:
         self.close()
         self._directory, self._segments, self._log_start = directory, list(segments), log_start
         self._dropped, self.reclaimable, self.unsynced_bytes = [], 0, 0
+        self._counted = None
 
     def _forget(self, dropped: list[Path], size: int) -> None:
         """Remove the first dropped files, ``size`` bytes together, unless the log was restored in another directory."""

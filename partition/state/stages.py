@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..api.records import StageInfo
 from ..commands import Append, Appended, AppendStage, Offset, PutStage, Staged, StagesChanged
 from ..errors import NotFound, StageAlreadyExists, StockadeError, ThrottlingQuotaExceeded
 
@@ -102,6 +103,23 @@ class Stages:
         self._bytes = 0
         self.due_ms: float = inf
         """No stage expires before: a lower bound of their deadlines."""
+
+    def listed(self, prefix: str, now_ms: int) -> list[StageInfo]:
+        """The stages whose names begin so, as clients are told of them."""
+        return [
+            StageInfo(
+                stage=stage.name,
+                records=stage.count,
+                bytes=stage.length,
+                digest=stage.digest,
+                kept=stage.kept,
+                expires_in_ms=None if stage.kept else max(0, stage.expires_ms - now_ms),
+                base_offset=stage.base_offset,
+                last_offset=None if stage.base_offset is None else stage.base_offset + stage.count - 1,
+            )
+            for stage in self.stages.values()
+            if stage.name.startswith(prefix)
+        ]
 
     def put(self, command: PutStage, now_ms: int) -> Staged | StockadeError:
         """Store a stage. The same bytes again change nothing, not even when it expires; other bytes are refused."""

@@ -119,6 +119,7 @@ def test_only_what_is_about_the_moment_is_repeated_by_itself() -> None:
         "REQUEST_TIMED_OUT",
         "WAIT_QUEUE_FULL",
         "INSUFFICIENT_STORAGE",
+        "STORAGE_QUOTA_EXCEEDED",
     }
     assert not is_momentary(StockadeErrorWithoutPolicy())
 

@@ -40,6 +40,7 @@ def fake_measures(node_id: str) -> Measures:
             disk_free_bytes=18,
             disk_size_bytes=19,
             disk_state="low",
+            quotas={"logs": 0.85},
         ),
         fences=FenceMeasures(
             20, 21, 22, 23, 24, 25, 26, leaders_away=26, planned_moves=27, planned_bytes=28, moving_bytes=29

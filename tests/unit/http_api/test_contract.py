@@ -26,6 +26,7 @@ from stockade.partition.errors import (
     LedgerFull,
     NotEnoughReplicas,
     RequestTimedOut,
+    StorageQuotaExceeded,
     ThrottlingQuotaExceeded,
 )
 
@@ -111,6 +112,7 @@ def test_every_documented_code_is_answered_or_it_is_said_why_not() -> None:
         "NOT_ENOUGH_REPLICAS",
         "LEDGER_FULL",
         "REQUEST_TIMED_OUT",
+        "STORAGE_QUOTA_EXCEEDED",
     }
     missing = []
     for name, operation in OPERATIONS.items():
@@ -197,6 +199,19 @@ def test_a_refusal_for_a_full_ledger_is_documented_wherever_something_is_recorde
         for name in names:
             fault = LedgerFull(entries=50_000, retry_after_ms=1000)
             assert (await _after([GOOD[name]], fault=fault)).json["code"] == "LEDGER_FULL"
+
+    asyncio.run(main())
+
+
+def test_a_refusal_for_a_used_quota_is_documented_wherever_a_batch_is_stored() -> None:
+    async def main() -> None:
+        fault = StorageQuotaExceeded(quota_bytes=1000, kept_bytes=900)
+        for name, each in OPERATIONS.items():
+            stores = name in {"append", "append_by_key", "put_stage", "append_stage"}
+            assert stores == ("STORAGE_QUOTA_EXCEEDED" in _codes(each["responses"].get("507", {}))), name
+            if stores:
+                answer = await _after([GOOD[name]], fault=fault)
+                assert (answer.status, answer.json["code"], answer.json["kept_bytes"]) == (507, fault.code, 900)
 
     asyncio.run(main())
 

@@ -125,6 +125,7 @@ function Configuration({ topic }) {
       ["Writer group", config.writer_group || "none"],
       ["Kept for", limit(config.retention_ms, span)],
       ["Kept up to", limit(config.retention_bytes, bytes)],
+      ["Appends refused beyond", limit(config.quota_bytes, bytes)],
       ["Of it on the nodes' disks", onDisks(config)],
       ["Largest batch", bytes(config.max_batch_bytes)],
       ["Message ids remembered for", config.dedupe_window_ms ? span(config.dedupe_window_ms) : "not at all"],
@@ -142,6 +143,7 @@ function Change({ topic, onClose }) {
     fence: config.require_fence,
     hours: config.retention_ms < 0 ? "" : config.retention_ms / 3600e3,
     size: config.retention_bytes < 0 ? "" : config.retention_bytes / 2 ** 20,
+    quota: config.quota_bytes < 0 ? "" : config.quota_bytes / 2 ** 20,
     sealed: topic.sealed,
   });
   const set = (name) => (event) => setForm({ ...form, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
@@ -150,6 +152,7 @@ function Change({ topic, onClose }) {
       require_fence: form.fence,
       retention_ms: form.hours === "" ? -1 : Math.round(Number(form.hours) * 3600e3),
       retention_bytes: form.size === "" ? -1 : Math.round(Number(form.size) * 2 ** 20),
+      quota_bytes: form.quota === "" ? -1 : Math.round(Number(form.quota) * 2 ** 20),
     };
     const changed = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => config[key] !== value));
     const body = {};
@@ -165,6 +168,7 @@ function Change({ topic, onClose }) {
       <${Field} label="Keep for (hours)" hint="Empty: for ever"><input type="number" min="0" step="any" value=${form.hours} onInput=${set("hours")} /><//>
       <${Field} label="Keep up to (MiB a partition)" hint="Empty: no limit"><input type="number" min="0" step="any" value=${form.size} onInput=${set("size")} /><//>
     </div>
+    <${Field} label="Refuse appends beyond (MiB a partition)" hint="Empty: no limit"><input type="number" min="0" step="any" value=${form.quota} onInput=${set("quota")} /><//>
     <label class="check"><input type="checkbox" checked=${form.fence} onChange=${set("fence")} />Refuse every write that carries no fencing token</label>
     <label class="check"><input type="checkbox" checked=${form.sealed} disabled=${topic.sealed} onChange=${set("sealed")} />Sealed: no more records, for ever</label>
     ${form.sealed && !topic.sealed && html`<${Blast}><p>Every write to ${plural(topic.partitions.length, "partition")} is refused from now on. This cannot be undone.</p><//>`}

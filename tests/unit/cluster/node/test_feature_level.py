@@ -80,7 +80,7 @@ def test_no_command_of_level_1_names_what_older_replicas_refuse_the_whole_comman
             return await propose(command, kind)
 
         monkeypatch.setattr(control, "decide", noted)
-        config = {"local_retention_ms": -1, "local_retention_bytes": -1, "retention_ms": 3_600_000}
+        config = dict.fromkeys(OF_LEVEL_2, -1) | {"retention_ms": 3_600_000}
         for level in (1, 2):
             host.level = level
             topics = service.at_controller().topics
@@ -118,7 +118,7 @@ def test_a_topic_whose_groups_older_nodes_have_no_frames_for_waits_for_the_level
     asyncio.run(scenario())
 
 
-def test_a_local_retention_waits_for_the_level_that_brought_it() -> None:
+def test_a_local_retention_and_a_quota_wait_for_the_level_that_brought_them() -> None:
     async def scenario() -> None:
         control = SimpleNamespace(features=Features(level=1))
         topics = TopicService(cast(ControllerGroup, control), cast(GroupStatusReader, None), 0)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from stockade.cluster.measures import LAGGING_GROUPS_MAX
+from stockade.cluster.measures import LAGGING_GROUPS_MAX, QUOTAS_MAX
 from stockade.cluster.node import measuring
 from stockade.cluster.node.leadership import Leaderships
-from stockade.cluster.node.measuring import group_lags
+from stockade.cluster.node.measuring import group_lags, quotas_used
 from stockade.raft.log.configuration import Configuration
 
 from ..fakes import FakeGroup
@@ -31,6 +31,21 @@ def test_the_groups_that_lag_most_are_told_and_no_more() -> None:
     assert len(told) == LAGGING_GROUPS_MAX
     assert f"g{LAGGING_GROUPS_MAX:03}" not in told
     assert told["g000"] == LAGGING_GROUPS_MAX
+
+
+def filled(topic: str, quota_bytes: int, kept_bytes: int) -> Any:
+    """A partition of a topic with a quota, of which it keeps so much."""
+    config, whole = SimpleNamespace(quota_bytes=quota_bytes), SimpleNamespace(kept_bytes=kept_bytes)
+    return SimpleNamespace(topic=topic, config=config, whole=whole)
+
+
+def test_the_fullest_partition_of_a_topic_tells_how_much_of_its_quota_is_used() -> None:
+    led = [filled("a", 100, 20), filled("a", 100, 85), filled("free", -1, 1 << 40), filled("closed", 0, 0)]
+    assert quotas_used(led) == {"a": 0.85}
+    many = [filled(f"t{number:03}", 1000, number) for number in range(QUOTAS_MAX + 1)]
+    told = quotas_used(many)
+    assert len(told) == QUOTAS_MAX
+    assert "t000" not in told
 
 
 def test_positions_beyond_the_bound_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,10 @@ from stockade.partition.errors import (
     NotOwner,
     ProducerBusy,
     RequestTimedOut,
+    StorageQuotaExceeded,
     ThrottlingQuotaExceeded,
 )
+from stockade.partition.state.stages import MemoryStageFiles
 from stockade.raft.core.group import Outcome, Overloaded, Rejected, Unknown
 
 from .test_replica import Group, batch, group_of, replica
@@ -32,6 +34,10 @@ class Submitting(Group):
     def __init__(self, machine: Any) -> None:
         super().__init__(machine)
         self.submitted: list[tuple[bytes, Callable[[Outcome], None]]] = []
+
+    @property
+    def pending(self) -> tuple[int, int]:
+        return len(self.submitted), sum(len(command) for command, _ in self.submitted)
 
     def submit(self, command: bytes, timeout_s: float, settle: Callable[[Outcome], None]) -> None:
         self.submitted.append((command, settle))
@@ -88,6 +94,59 @@ def test_without_room_no_record_is_proposed_and_trims_and_positions_go_on(tmp_pa
         await one.commit_position("g", 0, None, None)
         await one.trim(None, topic_id=None, token=None)
         assert group.index == proposed + 2
+
+    asyncio.run(scenario())
+
+
+def test_no_record_is_proposed_beyond_the_topics_quota_until_a_trim_makes_room(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        size = len(batch(2).message)
+        one, group = await begun(tmp_path)
+        submitted(one)
+        await group.commit()
+        kept = one.log.kept_bytes
+        for quota, has_room in ((kept + size, True), (kept + size - 1, False), (0, False), (-1, True)):
+            one.config = TopicConfig(quota_bytes=quota)
+            proposed = group.index
+            if has_room:
+                one._check_room(size)
+                continue
+            assert not one.submit(batch(2), ANY, never)
+            for refused in (one.append(batch(2), ANY), one.put_stage("z", "d", batch(2), ttl_ms=60_000, topic_id=None)):
+                with pytest.raises(StorageQuotaExceeded) as found:
+                    await refused
+                assert found.value.fields == {"quota_bytes": quota, "kept_bytes": kept, "retry_after_ms": 1000}
+            assert (group.index, group.submitted) == (proposed, [])
+        one.config = TopicConfig(quota_bytes=kept + size - 1)
+        await one.trim(None, topic_id=None, token=None)
+        assert one.log.kept_bytes == 0
+        assert (await one.append(batch(2), ANY)).base_offset == 2
+
+    asyncio.run(scenario())
+
+
+def test_batches_under_way_count_for_the_quota_so_that_together_they_do_not_exceed_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, group = await begun(tmp_path)
+        submitted(one)
+        await group.commit()
+        one.config = TopicConfig(quota_bytes=one.log.kept_bytes + 10 * len(batch(2).message))
+        assert 5 <= sum(one.submit(batch(2), ANY, lambda told: None) for _ in range(20)) <= 10
+        await group.commit()
+        assert one.log.kept_bytes <= one.config.quota_bytes
+
+    asyncio.run(scenario())
+
+
+def test_a_stage_that_was_appended_is_answered_again_whatever_the_quota(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, _ = await begun(tmp_path)
+        one.machine.stages.files = MemoryStageFiles()
+        await one.put_stage("s", "d", batch(2), ttl_ms=60_000, topic_id=None)
+        first, _ = await one.append_stage("s", 1, ANY)
+        one.config = TopicConfig(quota_bytes=one.log.kept_bytes)
+        again, _ = await one.append_stage("s", 1, ANY)
+        assert (again.base_offset, again.last_offset) == (first.base_offset, first.last_offset)
 
     asyncio.run(scenario())
 

@@ -65,10 +65,14 @@ def test_a_log_with_tiers_answers_every_read_as_one_without(
         plain.trim(before)
         other.trim(before)
         await same(plain, other, most * SIZE)
+        first = other.tier.objects[0].log_bytes if other.tier.objects else 0
+        kept = other.whole.kept_bytes
+        assert plain.kept_bytes <= kept <= plain.kept_bytes + (first if trimmed else 0), "each byte counts once"
         for limit in range(0, 12 * SIZE, SIZE // 2):
+            assert other.whole.keeps_at_most(limit) == (kept <= limit)
             for age in (-1, 8):
-                kept = plain.retained_from(1010, age, limit)
-                assert other.log.retained_from(1010, age, limit, *other.whole.older) == kept, "each byte counts once"
+                begin = plain.retained_from(1010, age, limit)
+                assert other.log.retained_from(1010, age, limit, *other.whole.older) == begin, "each byte counts once"
         await other.tier_all()
         await same(plain, other, most * SIZE)
         for log in (plain, other.log):

@@ -78,6 +78,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
             ("stockade_log_disk_free_bytes", ""): 18,
             ("stockade_log_disk_size_bytes", ""): 19,
             ("stockade_log_disk_state", "low"): 1,
+            ("stockade_log_quota_used_ratio", "logs"): 0.85,
             ("stockade_log_disk_state", "ok"): 0,
             ("stockade_fence_sessions", ""): 20,
             ("stockade_fence_grants", ""): 21,

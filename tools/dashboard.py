@@ -120,7 +120,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
         ),
         Panel("Write-ahead log", "bytes", _sum("stockade_log_wal_bytes", "instance", "{{instance}}")),
         Panel("Segments", "bytes", _sum("stockade_log_segment_bytes", "instance", "{{instance}}")),
-        Panel("Used of topics' quotas", "percentunit", (("max by (topic) (stockade_log_quota_used_ratio{$S})", "{{topic}}"),)),
+        Panel(
+            "Used of topics' quotas",
+            "percentunit",
+            (("max by (topic) (stockade_log_quota_used_ratio{$S})", "{{topic}}"),),
+        ),
     ),
     "The tiered store": (
         Panel("In the store", "bytes", _sum("stockade_tiered_bytes", "instance", "{{instance}}")),

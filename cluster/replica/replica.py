@@ -506,8 +506,8 @@ class Replica(ServedGroup):
                 raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
 
     def _check_room(self, size: int) -> None:
-        """For a batch of this size. Raises InsufficientStorage, StorageQuotaExceeded. Trims, positions and fences go on:
-        they are small, and trims make room.
+        """Raises InsufficientStorage, StorageQuotaExceeded, for a batch of this size. Trims, positions and fences go
+        on: they are small, and trims make room.
         """
         if nodes := self._without_room(self.group):
             raise InsufficientStorage(nodes)

@@ -60,11 +60,11 @@ class TieredLog:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the batches with records from log_start on, wherever they are. The first object counts as a whole."""
+        """Bytes of the batches with records from log_start on, wherever they are; the first object counts whole."""
         return self._log.kept_bytes + self.older.size
 
     def keeps_at_most(self, size: int) -> bool:
-        """Whether ``kept_bytes`` is at most so much. Asked for each append: objects are looked at only if it matters."""
+        """Whether ``kept_bytes`` is at most so much. Asked for each append, so it looks at objects only if it must."""
         return self._log.kept_bytes + self._tier.size <= size or self.kept_bytes <= size
 
     def is_here(self, offset: Offset) -> bool:

@@ -188,7 +188,7 @@ _LOG = (
         "stockade_log_quota_used_ratio",
         "gauge",
         "0 to 1",
-        "How much of a topic's quota_bytes its fullest partition keeps that this node leads; of the 20 topics with most.",
+        "The part of a topic's quota_bytes that its fullest partition led here keeps; of the 20 topics with most.",
         ("topic",),
     ),
     Series(

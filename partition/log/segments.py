@@ -172,8 +172,8 @@ class SegmentLog:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the batches in files here that have records from log_start on. Raises OSError when an index has to be
-        read, and cannot.
+        """Bytes of the batches in files here with records from log_start on. Raises OSError when an index has to be read,
+        and cannot.
         """
         if not self._segments:
             return 0

@@ -507,23 +507,23 @@ def test_segments_begin_and_are_read_without_a_free_descriptor(tmp_path: Path) -
     segments_of.close()
 
 
-@given(values=st.lists(st.integers(0, 2 * SIZE), max_size=12), trims=st.lists(st.floats(0, 1), max_size=4), data=st.data())
+@given(st.lists(st.tuples(st.integers(0, 2 * SIZE), st.none() | st.floats(0, 1), st.booleans()), max_size=12))
 def test_the_bytes_that_a_log_keeps_are_those_of_its_batches_from_log_start_on(
-    values: list[int], trims: list[float], data: st.DataObject
+    steps: list[tuple[int, float | None, bool]],
 ) -> None:
     """Whatever was trimmed or dropped between the looks: what they found before must not count any more."""
     with tempfile.TemporaryDirectory() as root:
         log = begun(Path(root) / "log", len(STREAM_START) + 3 * SIZE)
         kept: list[tuple[int, int]] = []
-        for value in values:
-            one = command([1, 2], value=b"x" * value)
+        for size, trimmed, drops in steps:
+            one = command([1, 2], value=b"x" * size)
             kept.append((log.append(one, 0) + 2, len(one.message)))
-            if trims and data.draw(st.booleans()):
-                log.trim(int(trims.pop() * log.log_end))
-            if data.draw(st.booleans()):
+            if trimmed is not None:
+                log.trim(int(trimmed * log.log_end))
+            if drops:
                 log.drop_local(log.log_start)
-            messages = sum(size for end, size in kept if end > log.log_start)
-            assert messages <= log.kept_bytes <= messages + len(STREAM_START) * len(values)
+            messages = sum(length for end, length in kept if end > log.log_start)
+            assert messages <= log.kept_bytes <= messages + len(STREAM_START) * len(steps)
         log.trim(log.log_end)
         assert log.kept_bytes == 0
         log.close()

@@ -80,8 +80,8 @@ def page(run: Endurance) -> str:
         "<h2>Growth</h2>",
         *html_table(("node", "", "an hour", "interval", "lives", "hours", "verdict"), _rows(found)),
         "<p>A straight line through the means of each minute, with one slope for all lives of a node (a life: from the "
-        "start of a process to its end) and a height for each; the first five minutes of a life, or its first quarter, "
-        "are left out. The interval is three standard errors to each side.</p>",
+        "start of a process to its end) and a height for each; the first 15 minutes of a life are "
+        "left out. The interval is three standard errors to each side.</p>",
         "<h2>The run</h2>",
         *html_table(("", ""), ((escape(name), escape(value)) for name, value in run.facts)),
     ]

@@ -21,9 +21,9 @@ def samples(hours: float, mib: Callable[[float], float], *, pid: int = 1, from_s
 
 
 def noisy(level: float, slope: float, seed: int) -> Callable[[float], float]:
-    """A process that fills caches in its first minutes, then grows by so much an hour, and scatters by 3 MiB."""
+    """A process that fills caches for a quarter of an hour, then grows by so much an hour, and scatters by 3 MiB."""
     chance = random.Random(seed)
-    return lambda hours: level - 40 * max(0.0, 1 - hours * 15) + slope * hours + chance.gauss(0, 3)
+    return lambda hours: level - 40 * max(0.0, 1 - hours * 4) + slope * hours + chance.gauss(0, 3)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_processes_that_were_restarted_have_one_slope_together(slope: float, sai
     assert len(lives(found)) == 6
     together = trend(found, memory)
     assert together.lives == 6
-    assert together.hours == pytest.approx(6 * 22 / 60, abs=0.2)
+    assert together.hours == pytest.approx(6 * 14 / 60, abs=0.2)
     assert together.verdict(MEMORY) == said, together
 
 

@@ -15,8 +15,8 @@ import msgspec
 from .samples import Sample
 
 WARM_UP_S = 900.0
-"""Left out at the beginning of a life. Measured: under the load of the run a node goes from 165 to 230 MiB in this time,
-and stays there.
+"""Left out at the beginning of a life. Measured: under the load of the run a node goes from 165 to 230 MiB in this
+time, and stays there.
 """
 POINT_S = 60.0
 POINTS_MIN = 4

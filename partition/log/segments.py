@@ -172,8 +172,8 @@ class SegmentLog:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the batches in files here with records from log_start on. Raises OSError when a segment's index cannot
-        be read.
+        """Bytes of the batches in files here with records from log_start on. Raises OSError when an index cannot be
+        read.
         """
         if not self._segments:
             return 0

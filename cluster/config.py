@@ -1,7 +1,4 @@
-"""Configuration of one node: a TOML file, checked whole before anything starts, every fault named at once.
-
-The tables of a node's configuration file; config.py reads and checks them.
-"""
+"""Configuration of one node: a TOML file, checked whole before anything starts, every fault named at once."""
 
 import ipaddress
 import re

@@ -112,9 +112,9 @@ Each node serves its own series at `/metrics`, in the Prometheus text format. A 
 start; a labelled one has samples once there is something to tell. Labels have few values: a cluster of three nodes with
 a thousand partitions has as many series as one with ten. [Alerts](how-to/alerts.md) says what to watch.
 
-`/metrics` needs no token. Only the names of consumer groups are left out for a caller without the right `read cluster`:
-give Prometheus the token of a principal that has it (`authorization: {credentials_file: …}` in its scrape
-configuration).
+`/metrics` needs no token. Only what names consumer groups and topics is left out for a caller without the right
+`read cluster`: give Prometheus the token of a principal that has it (`authorization: {credentials_file: …}` in its
+scrape configuration).
 
 Numbers are read when Prometheus asks. The way of an append pays for the histograms of its sync and its apply alone,
 some hundred nanoseconds each.

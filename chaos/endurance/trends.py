@@ -18,6 +18,8 @@ WARM_UP_S = 900.0
 """Left out at the beginning of a life. Measured: under the load of the run a node goes from 165 to 230 MiB in this
 time, and stays there.
 """
+FAULTS_EVERY = 30
+"""Rounds of a minute: processes live for 40 minutes, with the checks between."""
 POINT_S = 60.0
 POINTS_MIN = 4
 """Of a life that counts."""

@@ -27,7 +27,7 @@ STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
 WORDS: dict[Verdict, tuple[str, str]] = {
     "grows": ("bad", "grows"),
     "steady": ("good", "does not grow"),
-    "undecided": ("odd", "may grow or not: the run is too short to tell"),
+    "undecided": ("odd", "may grow or not: the run, or the time between its faults, is too short to tell"),
 }
 
 

@@ -37,8 +37,10 @@ RECORDS_MAX = 50_000
 """Of one append."""
 AT_A_TIME = 4
 """Partitions that are restored at the same time; each has a file of the backup in memory."""
-OPEN = {"require_fence": False, "writer_group": None, "retention_ms": -1, "retention_bytes": -1, "quota_bytes": -1}
+OPEN = {"require_fence": False, "writer_group": None, "retention_ms": -1, "retention_bytes": -1}
 """The configuration of a topic that is not complete yet, where it differs from its own."""
+OPEN_QUOTA = (1 << 63) - 1
+"""In place of its quota, if it has one: the records are taken, and a cluster that knows no quotas refuses the topic."""
 
 
 class CannotRestore(Exception):
@@ -147,7 +149,8 @@ class _TopicRestore:
         topic, client = self._topic, self._client
         if faults := [fault for each in topic.partitions for fault in gaps(f"{topic.topic}/{each.partition}", each)]:
             raise Damaged("; ".join(faults))
-        config = structs.replace(topic.config, **OPEN)
+        quota = -1 if topic.config.quota_bytes < 0 else OPEN_QUOTA
+        config = structs.replace(topic.config, **OPEN, quota_bytes=quota)
         count = len(topic.partitions)
         is_complete = await self._create(config)
         logs = [await client.offsets(self._name, number) for number in range(count)]

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 
 from ...chaos.endurance.samples import Sample, sample
 from ...chaos.endurance.steady import TOPIC, Steady
+from ...chaos.endurance.trends import FAULTS_EVERY
 from ...chaos.faults.catalogue import CATALOGUE
 from ...chaos.harness.campaign import Options, Outcome, Status, possible
 from ...chaos.harness.campaign import run as run_campaign
@@ -79,7 +80,7 @@ class Course(msgspec.Struct):
     exits=LOCAL,
     means={**JUDGED, REFUSED: "A checker found a violation, or memory or descriptors grow."},
     examples=[
-        ("A day, faults in every tenth minute", "stockade chaos endurance --hours 24 --results endurance"),
+        ("A day, faults about every 40 minutes", "stockade chaos endurance --hours 24 --results endurance"),
     ],
 )
 @click.option("--hours", default=1.0, show_default=True, type=Number(0.01, HOURS_MAX), help="How long.")
@@ -94,10 +95,11 @@ class Course(msgspec.Struct):
 @click.option("--round", "round_s", default=60.0, show_default=True, type=Number(10, 3600), help="Seconds of a round.")
 @click.option(
     "--faults-every",
-    default=10,
+    default=FAULTS_EVERY,
     show_default=True,
     type=WholeNumber(1, 10_000),
-    help="Faults strike in one of so many rounds, the last of them; growth shows in the time between.",
+    help="Faults strike in one of so many rounds, the last of them, and end processes; growth shows in the time "
+    "between, without the first 15 minutes of each process.",
 )
 @click.option(
     "--results",

@@ -1,4 +1,4 @@
-"""Drives partitions to what the controller's replicated state says (DESIGN 2, the fence protocol).
+"""Drives partitions to what the controller's replicated state says (controller/ownership/slots.py).
 
 Runs on every member of the controller group and acts only on the leader. It remembers nothing: each round asks the
 machine what is left to do, proposes it to the partitions' leaders and reports back, so it starts again after a

@@ -113,7 +113,7 @@ class Measuring:
             syncs=log.syncs,
             unsynced_bytes=log.pending_bytes,
             wal_bytes=log.disk_bytes,
-            segment_bytes=sum(replica.stored_bytes for replica in self._replicas.all()),
+            segment_bytes=sum(replica.log.stored_bytes for replica in self._replicas.all()),
             disk_free_bytes=disk.free_bytes,
             disk_size_bytes=disk.total_bytes,
             disk_state=disk.state,
@@ -157,7 +157,7 @@ def quotas_used(led: Iterable[Replica]) -> dict[str, float]:
     used: dict[str, float] = {}
     for replica in led:
         if replica.config.quota_bytes > 0:
-            part = replica.whole.kept_bytes / replica.config.quota_bytes
+            part = replica.kept_bytes / replica.config.quota_bytes
             used[replica.topic] = max(part, used.get(replica.topic, 0.0))
     return dict(nlargest(QUOTAS_MAX, used.items(), key=lambda entry: (entry[1], entry[0])))
 

@@ -66,7 +66,7 @@ class Reporter:
             if group.is_leader:
                 voters = list(group.voters) if group.group_id in moving else []
                 behind = list(group.out_of_sync)
-                led.append(rpc.LedGroup(group.group_id, group.term, replica.stored_bytes, behind, voters))
+                led.append(rpc.LedGroup(group.group_id, group.term, replica.log.stored_bytes, behind, voters))
             if number % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
         disk, syncs = self.disk, self._host.log.syncs

@@ -7,7 +7,7 @@ command: the producer is enrolled first, and the write proposed again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from heapq import nsmallest
 from itertools import islice
 from typing import Literal, TypeVar
@@ -61,7 +61,6 @@ from ...partition.errors import (
     StorageQuotaExceeded,
     UnknownTopicOrPartition,
 )
-from ...partition.log.index import SegmentIndex
 from ...partition.log.segments import SegmentLog, Slice
 from ...partition.records.batch import Batch
 from ...partition.state.fence import Tenure
@@ -178,12 +177,12 @@ class Replica(ServedGroup):
         return self.log.has_unwritten
 
     @property
-    def stored_bytes(self) -> int:
-        """Bytes of the segments on this node's disk."""
-        return self.log.stored_bytes
+    def kept_bytes(self) -> int:
+        """Bytes that count for the quota: of the batches with records that are kept, and of stages not appended yet."""
+        return self.whole.kept_bytes + self.machine.stages.size
 
     def write_out(self) -> None:
-        """Write them."""
+        """Write what waits in memory."""
         self.log.flush()
 
     @property
@@ -228,8 +227,9 @@ class Replica(ServedGroup):
     async def append(self, batch: Batch, conditions: Conditions) -> Appended:
         """Propose the batch and wait for the verdict."""
         await self._prepare_write()
-        self._check_room(len(batch.message))
-        return await self._append(self._command(batch, conditions))
+        command = self._command(batch, conditions)
+        self._check_room(command)
+        return await self._append(command)
 
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
         """Propose the batch without waiting: ``settle`` is called with the verdict, exactly once.
@@ -314,7 +314,6 @@ class Replica(ServedGroup):
     async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
         """Store a stage; whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
         await self._prepare_write()
-        self._check_room(len(batch.message))
         command = PutStage(
             name=name,
             digest=digest,
@@ -327,6 +326,7 @@ class Replica(ServedGroup):
             now_ms=self.now_ms(),
             received_ms=batch.received_ms,
         )
+        self._check_room(command)
         return (await self._ask(command, Staged)).new
 
     async def change_stages(
@@ -348,8 +348,7 @@ class Replica(ServedGroup):
         """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
         _check_range(conditions.stamp)
         await self._prepare_write()
-        stage = self.machine.stages.stages.get(name)
-        self._check_room(0 if stage is None or stage.is_appended else stage.length)
+        self._check_disks()  # a stage counts for the quota already
         command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms())
         appended = await self._append(command)
         stage = self.machine.stages.stages.get(name)  # its note; it may have been deleted since
@@ -448,7 +447,7 @@ class Replica(ServedGroup):
         found, ends = self.machine.readers.positions, (self.machine.log_start, self.machine.log_end)
         lowest = nsmallest(most, ((position.offset, group) for group, position in found.items()))
         positions = [GroupPosition(group, offset) for offset, group in lowest]
-        tiers, size = (self.log.local_start, self.machine.tier.size), self.stored_bytes
+        tiers, size = (self.log.local_start, self.machine.tier.size), self.log.stored_bytes
         return PartitionContents(self.topic, self.partition, *ends, size, len(found), positions, *tiers)
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
@@ -469,11 +468,6 @@ class Replica(ServedGroup):
         return ProducerOnPartition(self.topic, self.partition, run.epoch, run.last_seq, last_offset, batches)
 
     # Retention.
-
-    @property
-    def full_segments(self) -> Sequence[SegmentIndex]:
-        """The segments on this disk that do not change any more, until they are dropped."""
-        return self.log.full_segments
 
     def has_due(self, wall_ms: int) -> bool:
         """Whether ``retain`` would have something to do."""
@@ -505,18 +499,24 @@ class Replica(ServedGroup):
             except (TimeoutError, RequestTimedOut) as error:  # nothing of the write was proposed yet
                 raise LeaderNotAvailable("the topic's configuration could not be put in force in time") from error
 
-    def _check_room(self, size: int) -> None:
-        """Raises InsufficientStorage, StorageQuotaExceeded, for a batch of this size. Trims, positions and fences go
-        on: they are small, and trims make room.
-        """
+    def _check_disks(self) -> None:
+        """Raises InsufficientStorage. Trims, positions and fences go on: they are small, and trims make room."""
         if nodes := self._without_room(self.group):
             raise InsufficientStorage(nodes)
-        if self.config.quota_bytes >= 0 and self._exceeds_quota(size):
-            raise StorageQuotaExceeded(self.config.quota_bytes, self.whole.kept_bytes)
+
+    def _check_room(self, command: Append | PutStage) -> None:
+        """Raises InsufficientStorage; StorageQuotaExceeded for what is new, and would be stored: a zombie shall learn
+        that it is fenced, and a producer whose answer was lost that its batch is stored.
+        """
+        self._check_disks()
+        quota = self.config.quota_bytes
+        if quota >= 0 and self._exceeds_quota(len(command.message)) and self.machine.may_store(command):
+            raise StorageQuotaExceeded(quota, self.kept_bytes)
 
     def _exceeds_quota(self, size: int) -> bool:
         """Whether a batch of this size does not fit. What is under way counts: together batches could exceed it."""
-        return not self.whole.keeps_at_most(self.config.quota_bytes - size - self.group.pending[1])
+        under_way = self.group.pending[1] + self.machine.stages.size
+        return not self.whole.keeps_at_most(self.config.quota_bytes - size - under_way)
 
     async def _append(self, command: Append | AppendStage) -> Appended:
         try:
@@ -536,6 +536,8 @@ class Replica(ServedGroup):
         result = await self._propose(command, deadline)
         while isinstance(result, NotEnrolled):
             await self._introduce(result.pid, deadline)
+            if isinstance(command, Append):
+                self._check_room(command)
             result = await self._propose(command, deadline)
         return result
 

@@ -36,7 +36,7 @@ class Scrubber:
     async def run(self) -> None:
         """Runs until cancelled. Raises DiskRefused when it finds other bytes than were written."""
         while True:
-            work = [(replica, segment) for replica in self._replicas.all() for segment in replica.full_segments]
+            work = [(replica, segment) for replica in self._replicas.all() for segment in replica.log.full_segments]
             # A node that is started often would otherwise never come to the end.
             random.shuffle(work)
             for replica, segment in work:
@@ -57,7 +57,7 @@ class Scrubber:
 
     def _is_kept(self, replica: Replica, segment: SegmentIndex) -> bool:
         """Whether the segment has not been dropped, trimmed or replaced meanwhile, and may well be gone."""
-        return any(each is replica for each in self._replicas.all()) and segment in replica.full_segments
+        return any(each is replica for each in self._replicas.all()) and segment in replica.log.full_segments
 
 
 def _take(batches: Iterator[int]) -> int:

@@ -60,7 +60,7 @@ class TieredLog:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the batches with records from log_start on, wherever they are; the first object counts whole."""
+        """Bytes of the batches with records from log_start on, wherever they are; of ``older`` whole objects."""
         return self._log.kept_bytes + self.older.size
 
     def keeps_at_most(self, size: int) -> bool:

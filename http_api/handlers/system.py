@@ -65,7 +65,7 @@ def _readiness(call: Call, counts: Callable[[str], bool]) -> web.Response:
 
 
 async def metrics(call: Call) -> web.StreamResponse:
-    """Metrics in the Prometheus text format. Anyone may see them, but names of consumer groups."""
+    """Metrics in the Prometheus text format. Anyone may see them, but names of consumer groups and topics."""
     try:
         names = call.caller.may("read", "cluster", "")
     except Unauthenticated:

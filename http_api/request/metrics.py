@@ -114,7 +114,7 @@ class Metrics(Collector):
         )
 
     def text(self, *, names: bool) -> bytes:
-        """All of them, in the Prometheus text format. ``names``: with series that have names of consumer groups."""
+        """All of them, in the Prometheus text format. ``names``: with series that name consumer groups or topics."""
         self._names = names
         return generate_latest(self._registry)
 

@@ -188,7 +188,8 @@ _LOG = (
         "stockade_log_quota_used_ratio",
         "gauge",
         "0 to 1",
-        "The part of a topic's quota_bytes that its fullest partition led here keeps; of the 20 topics with most.",
+        "The part of a topic's quota_bytes that its fullest partition led here keeps; of the 20 topics with most, none "
+        "for a quota of 0; only for a caller with the right `read cluster`.",
         ("topic",),
     ),
     Series(
@@ -285,5 +286,5 @@ SECTIONS: dict[str, tuple[Series, ...]] = {
 }
 """All of them, by the heading of docs/metrics.md."""
 SERIES: tuple[Series, ...] = tuple(each for section in SECTIONS.values() for each in section)
-WITH_NAMES = frozenset({"stockade_group_lag_records"})
+WITH_NAMES = frozenset({"stockade_group_lag_records", "stockade_log_quota_used_ratio"})
 """Series with names that only a caller with the right ``read cluster`` may see."""

@@ -10,9 +10,11 @@ file; it propagates, and the node stops.
 A search by timestamp bisects the indexes of the segments, and decodes one batch.
 """
 
+import struct
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -172,16 +174,19 @@ class SegmentLog:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the batches in files here with records from log_start on. Raises OSError when an index cannot be
-        read.
+        """Bytes of the batches in files here with records from log_start on. A first segment whose index cannot be read
+        counts whole.
         """
         if not self._segments:
             return 0
         first, last = self._segments[0], self._segments[-1]
         known = first.base_offset, last.base_offset, self._log_start
         if known != self._counted:
+            cut = 0
+            with suppress(OSError, struct.error):
+                cut = first.position(self._log_start)
             full_bytes = sum(segment.size for segment in self.full_segments)
-            self._counted, self._counted_bytes = known, full_bytes - first.position(self._log_start)
+            self._counted, self._counted_bytes = known, full_bytes - cut
         return self._counted_bytes + last.size
 
     @property

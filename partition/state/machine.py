@@ -189,6 +189,20 @@ class PartitionMachine:
         outcome = self.producers.outcome(command.stamp, count) if count else NO_BATCH.fields()
         return type(refusal)(**refusal.fields, outcome=outcome)
 
+    def may_store(self, command: Append | PutStage) -> bool:
+        """Whether the batch, or the stage, may be stored when the command is applied: not if it is refused for its
+        topic, its token or its owner, or was stored before. Changes nothing.
+        """
+        if isinstance(command, PutStage):
+            refusal = self._judge_topic(command.topic_id, None, stores=True)
+            return refusal is None and command.name not in self.stages.stages
+        stamp, message_id = command.stamp, command.message_id
+        if self._judge_writer(command, command.count) is not None:
+            return False
+        if stamp is not None and isinstance(self.producers.judge(command, stamp, self.config, self.log), Repeated):
+            return False
+        return message_id is None or self.message_ids.find(message_id, self.clock_ms) is None
+
     def _judge_topic(self, topic_id: int | None, token: Token | None, *, stores: bool) -> StockadeError | None:
         """Refusal of a command that names another topic, or that stores something in a sealed one."""
         config = self.config

@@ -100,7 +100,8 @@ class Stages:
         self.stages: dict[str, Stage] = {}
         self.next_number: int = 0
         self._stages_max, self._bytes_max = stages_max, bytes_max
-        self._bytes = 0
+        self.size: int = 0
+        """Bytes of the stages that were not appended yet."""
         self.due_ms: float = inf
         """No stage expires before: a lower bound of their deadlines."""
 
@@ -127,7 +128,7 @@ class Stages:
         if known is not None:
             return Staged(new=False) if known.digest == command.digest else StageAlreadyExists(stage=command.name)
         size = len(command.message)
-        if len(self.stages) >= self._stages_max or self._bytes + size > self._bytes_max:
+        if len(self.stages) >= self._stages_max or self.size + size > self._bytes_max:
             text = f"the partition holds at most {self._stages_max} stages and {self._bytes_max} bytes of them"
             return ThrottlingQuotaExceeded(text, retry_after_ms=_RETRY_AFTER_MS)
         stage = Stage(
@@ -144,7 +145,7 @@ class Stages:
         )
         self.files.write(stage.number, command.message)
         self.next_number += 1
-        self._bytes += size
+        self.size += size
         self._set(stage)
         return Staged(new=True)
 
@@ -205,7 +206,7 @@ class Stages:
         """Be what was captured."""
         self.stages = {stage.name: stage for stage in stages}
         self.next_number = next_number
-        self._bytes = sum(stage.length for stage in stages if not stage.is_appended)
+        self.size = sum(stage.length for stage in stages if not stage.is_appended)
         self.due_ms = min((stage.expires_ms for stage in self._mortal()), default=inf)
 
     def _mortal(self) -> Iterator[Stage]:
@@ -218,4 +219,4 @@ class Stages:
 
     def _release(self, stage: Stage) -> None:
         self.files.drop(stage.number)
-        self._bytes -= stage.length
+        self.size -= stage.length

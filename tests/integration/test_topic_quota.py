@@ -53,11 +53,8 @@ def test_a_producer_waits_for_room_in_a_topics_quota_and_loses_nothing(cluster: 
         async with Producer(config) as producer, Client(config) as client:
             waiting = [await producer.send("waiting", LINE.encode(), partition=0) for _ in range(3)]
             flushing = asyncio.create_task(producer.flush())
-            for _ in range(3000):
-                if producer.metrics().repeated_attempts:
-                    break
-                await asyncio.sleep(0.01)
-            assert producer.metrics().repeated_attempts
+            while not producer.metrics().repeated_attempts:
+                assert (await client.offsets("waiting", 0)).log_end == stored
             await client.change_topic("waiting", config={"quota_bytes": 2 * QUOTA})
             await flushing
             return [await each for each in waiting]

@@ -125,7 +125,7 @@ function Configuration({ topic }) {
       ["Writer group", config.writer_group || "none"],
       ["Kept for", limit(config.retention_ms, span)],
       ["Kept up to", limit(config.retention_bytes, bytes)],
-      ["Appends refused beyond", limit(config.quota_bytes, bytes)],
+      ["Appends refused beyond", limit(config.quota_bytes ?? -1, bytes)],
       ["Of it on the nodes' disks", onDisks(config)],
       ["Largest batch", bytes(config.max_batch_bytes)],
       ["Message ids remembered for", config.dedupe_window_ms ? span(config.dedupe_window_ms) : "not at all"],
@@ -143,7 +143,7 @@ function Change({ topic, onClose }) {
     fence: config.require_fence,
     hours: config.retention_ms < 0 ? "" : config.retention_ms / 3600e3,
     size: config.retention_bytes < 0 ? "" : config.retention_bytes / 2 ** 20,
-    quota: config.quota_bytes < 0 ? "" : config.quota_bytes / 2 ** 20,
+    quota: (config.quota_bytes ?? -1) < 0 ? "" : config.quota_bytes / 2 ** 20,
     sealed: topic.sealed,
   });
   const set = (name) => (event) => setForm({ ...form, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
@@ -154,7 +154,7 @@ function Change({ topic, onClose }) {
       retention_bytes: form.size === "" ? -1 : Math.round(Number(form.size) * 2 ** 20),
       quota_bytes: form.quota === "" ? -1 : Math.round(Number(form.quota) * 2 ** 20),
     };
-    const changed = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => config[key] !== value));
+    const changed = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => (config[key] ?? -1) !== value));  // a node of older software has no quotas
     const body = {};
     if (Object.keys(changed).length) body.config = changed;
     if (Number(form.partitions) !== topic.partitions.length) body.partitions = Number(form.partitions);

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from stockade.chaos.endurance.samples import Sample
-from stockade.chaos.endurance.trends import MEMORY, Trend, lives, memory, trend
+from stockade.chaos.endurance.trends import FAULTS_EVERY, MEMORY, Trend, lives, memory, trend
 
 MIB = 1024 * 1024
 HOUR_S = 3600
@@ -45,6 +45,16 @@ def test_growth_is_told_from_noise_and_from_the_filling_of_caches(
     assert found.verdict(MEMORY) == said, found
     if said != "undecided":
         assert found.low <= slope * MIB <= found.high
+
+
+@pytest.mark.parametrize(("slope", "said"), [(8.0, "grows"), (0.0, "steady")])
+def test_a_day_with_the_faults_of_the_default_tells_of_a_leak_of_8_mib_an_hour(slope: float, said: str) -> None:
+    """A round of 60 seconds takes 80 with its checks, and the faults of the last one end the processes."""
+    hours = FAULTS_EVERY * 80 / HOUR_S
+    found: list[Sample] = []
+    for number in range(int(24 / hours)):
+        found += samples(hours, noisy(200, slope, number), pid=number, from_s=number * hours * HOUR_S)
+    assert trend(found, memory).verdict(MEMORY) == said, trend(found, memory)
 
 
 @pytest.mark.parametrize(("slope", "said"), [(30.0, "grows"), (0.0, "steady")])

@@ -35,8 +35,7 @@ def test_the_groups_that_lag_most_are_told_and_no_more() -> None:
 
 def filled(topic: str, quota_bytes: int, kept_bytes: int) -> Any:
     """A partition of a topic with a quota, of which it keeps so much."""
-    config, whole = SimpleNamespace(quota_bytes=quota_bytes), SimpleNamespace(kept_bytes=kept_bytes)
-    return SimpleNamespace(topic=topic, config=config, whole=whole)
+    return SimpleNamespace(topic=topic, config=SimpleNamespace(quota_bytes=quota_bytes), kept_bytes=kept_bytes)
 
 
 def test_the_fullest_partition_of_a_topic_tells_how_much_of_its_quota_is_used() -> None:

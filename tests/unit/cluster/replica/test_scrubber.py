@@ -10,8 +10,8 @@ import pytest
 from stockade.cluster.replica import scrubber
 from stockade.cluster.replica.scrubber import Scrubber
 from stockade.partition.commands import Append
-from stockade.partition.log.index import SegmentIndex
-from stockade.partition.log.segments import SegmentLog
+from stockade.partition.segments.index import SegmentIndex
+from stockade.partition.segments.segments import SegmentLog
 from stockade.partition.records.batch import batch_from_columns
 from stockade.raft.wal.errors import DiskRefused
 
@@ -24,26 +24,30 @@ class Held:
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
-        self.log = SegmentLog(1)  # a batch a segment
-        self.log.begin(directory)
+        self.segments = SegmentLog(1)  # a batch a segment
+        self.segments.begin(directory)
         self.is_held = True
         self.looks = 0
         self.before_look: Callable[[], None] = lambda: None
         for number in range(SEGMENTS + 1):
             batch = batch_from_columns([None], [b"%d" % number * 900], None, None, now_ms=1, batch_bytes_max=1 << 20)
-            self.log.append(Append(batch.message, batch.count, batch.crc, 1, batch.max_timestamp_ms), 0)
+            self.segments.append(Append(batch.message, batch.count, batch.crc, 1, batch.max_timestamp_ms), 0)
+
+    @property
+    def log(self) -> "Held":
+        return self
 
     @property
     def full_segments(self) -> Sequence[SegmentIndex]:
         self.looks += 1
         self.before_look()
-        return list(self.log.full_segments)
+        return list(self.segments.full_segments)
 
     def all(self) -> list["Held"]:
         return [self] if self.is_held else []
 
     def path(self, number: int, suffix: str = ".arrow") -> Path:
-        return Path(self.log.full_segments[number].segment).with_suffix(suffix)
+        return Path(self.segments.full_segments[number].segment).with_suffix(suffix)
 
 
 @pytest.fixture
@@ -96,13 +100,13 @@ def test_a_missing_segment_is_found(held: Held, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_was_trimmed_meanwhile_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     def trim() -> None:
-        if held.log.log_start < SEGMENTS:
+        if held.segments.log_start < SEGMENTS:
             held.path(0).unlink()
-            held.log.trim(held.log.log_start + 1)
+            held.segments.trim(held.segments.log_start + 1)
 
     held.before_look = trim
     inspect(held, monkeypatch, rounds=20)
-    assert held.log.log_start == SEGMENTS
+    assert held.segments.log_start == SEGMENTS
 
 
 def test_what_was_erased_with_its_replica_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:

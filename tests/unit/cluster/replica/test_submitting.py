@@ -1,21 +1,24 @@
 """Appends for which nobody waits: proposed at once or not at all, and settled with what there is to tell."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from stockade.cluster.model import Conditions
 from stockade.cluster.replica.replica import Replica
 from stockade.partition.api.topics import TopicConfig
-from stockade.partition.commands import Appended, InstallFence, InstallReader, Stamp, encode_command
+from stockade.partition.commands import Appended, InstallFence, InstallReader, Stamp, Token, encode_command
 from stockade.partition.errors import (
     InsufficientStorage,
     InvalidRequest,
+    NotFound,
     NotOwner,
     ProducerBusy,
+    ProducerFenced,
     RequestTimedOut,
     StorageQuotaExceeded,
     ThrottlingQuotaExceeded,
@@ -98,55 +101,114 @@ def test_without_room_no_record_is_proposed_and_trims_and_positions_go_on(tmp_pa
     asyncio.run(scenario())
 
 
+SIZE = len(batch(2).message)
+
+
+def staged(one: Replica, name: str = "s") -> Coroutine[Any, Any, bool]:
+    return one.put_stage(name, name, batch(2), ttl_ms=60_000, topic_id=None)
+
+
+async def with_records(directory: Path) -> tuple[Replica, Submitting]:
+    """A partition that keeps one batch, and can take stages."""
+    one, group = await begun(directory)
+    one.machine.stages.files = MemoryStageFiles()
+    submitted(one)
+    await group.commit()
+    return one, group
+
+
 def test_no_record_is_proposed_beyond_the_topics_quota_until_a_trim_makes_room(tmp_path: Path) -> None:
     async def scenario() -> None:
-        size = len(batch(2).message)
-        one, group = await begun(tmp_path)
-        submitted(one)
-        await group.commit()
-        kept = one.log.kept_bytes
-        for quota, has_room in ((kept + size, True), (kept + size - 1, False), (0, False), (-1, True)):
+        one, group = await with_records(tmp_path)
+        kept = one.kept_bytes
+        for quota in (kept + SIZE - 1, 0):
             one.config = TopicConfig(quota_bytes=quota)
             proposed = group.index
-            if has_room:
-                one._check_room(size)
-                continue
             assert not one.submit(batch(2), ANY, never)
-            for refused in (one.append(batch(2), ANY), one.put_stage("z", "d", batch(2), ttl_ms=60_000, topic_id=None)):
+            for refused in (one.append(batch(2), ANY), staged(one)):
                 with pytest.raises(StorageQuotaExceeded) as found:
                     await refused
                 assert found.value.fields == {"quota_bytes": quota, "kept_bytes": kept, "retry_after_ms": 1000}
             assert (group.index, group.submitted) == (proposed, [])
-        one.config = TopicConfig(quota_bytes=kept + size - 1)
+        one.config = TopicConfig(quota_bytes=kept + SIZE - 1)
         await one.trim(None, topic_id=None, token=None)
-        assert one.log.kept_bytes == 0
+        assert one.kept_bytes == 0
         assert (await one.append(batch(2), ANY)).base_offset == 2
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("quota", ["just enough", "none"])
+def test_what_fits_into_the_topics_quota_is_taken(tmp_path: Path, quota: str) -> None:
+    async def scenario() -> None:
+        one, group = await with_records(tmp_path)
+        one.config = TopicConfig(quota_bytes=one.kept_bytes + SIZE if quota == "just enough" else -1)
+        submitted(one)
+        await group.commit()
+        assert one.machine.log_end == 4
 
     asyncio.run(scenario())
 
 
 def test_batches_under_way_count_for_the_quota_so_that_together_they_do_not_exceed_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        one, group = await begun(tmp_path)
-        submitted(one)
-        await group.commit()
-        one.config = TopicConfig(quota_bytes=one.log.kept_bytes + 10 * len(batch(2).message))
+        one, group = await with_records(tmp_path)
+        one.config = TopicConfig(quota_bytes=one.kept_bytes + 10 * SIZE)
         assert 5 <= sum(one.submit(batch(2), ANY, lambda told: None) for _ in range(20)) <= 10
         await group.commit()
-        assert one.log.kept_bytes <= one.config.quota_bytes
+        assert one.kept_bytes <= one.config.quota_bytes
 
     asyncio.run(scenario())
 
 
-def test_a_stage_that_was_appended_is_answered_again_whatever_the_quota(tmp_path: Path) -> None:
+def test_stages_count_for_the_quota_and_their_appends_never_exceed_it(tmp_path: Path) -> None:
+    """A Spark batch is decided when its stages are taken: its appends must not be refused for want of room."""
+
     async def scenario() -> None:
-        one, _ = await begun(tmp_path)
+        one, _ = await with_records(tmp_path)
+        one.config = TopicConfig(quota_bytes=one.kept_bytes + 3 * SIZE)
+        for name in "abc":
+            await staged(one, name)
+        with pytest.raises(StorageQuotaExceeded):
+            await staged(one, "d")
+        await asyncio.gather(*(one.append_stage(name, 1, ANY) for name in "abc"))
+        assert (one.machine.log_end, one.machine.stages.size) == (8, 0)
+        assert one.kept_bytes <= one.config.quota_bytes
+
+    asyncio.run(scenario())
+
+
+def test_what_was_stored_before_is_answered_again_whatever_the_quota(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, _ = await begun(tmp_path, dedupe_window_ms=60_000)
         one.machine.stages.files = MemoryStageFiles()
-        await one.put_stage("s", "d", batch(2), ttl_ms=60_000, topic_id=None)
-        first, _ = await one.append_stage("s", 1, ANY)
-        one.config = TopicConfig(quota_bytes=one.log.kept_bytes)
-        again, _ = await one.append_stage("s", 1, ANY)
-        assert (again.base_offset, again.last_offset) == (first.base_offset, first.last_offset)
+        numbered, named = Conditions(stamp=Stamp(1001, 4, 0)), Conditions(message_id="m")
+        stored = [(await one.append(batch(2), each)).base_offset for each in (numbered, named)]
+        await staged(one)
+        stored.append((await one.append_stage("s", 1, ANY))[0].base_offset)
+        one.config = structs.replace(one.config, quota_bytes=0)
+        again = [await one.append(batch(2), each) for each in (numbered, named)]
+        again.append((await one.append_stage("s", 1, ANY))[0])
+        assert [each.base_offset for each in again] == stored
+        assert all(each.duplicate for each in again)
+        assert not await staged(one)
+        with pytest.raises(NotFound):
+            await one.append_stage("unknown", 1, ANY)
+
+    asyncio.run(scenario())
+
+
+def test_a_zombie_learns_that_it_is_fenced_also_where_the_quota_is_used(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, group = await with_records(tmp_path)
+        for number in (1, 2):
+            command = InstallFence(f"g-812-{number}", number, f"s{number}", "loader", "Exclusive", number)
+            await group.propose(encode_command(command), 1.0)
+        one.config = TopicConfig(quota_bytes=0)
+        with pytest.raises(ProducerFenced):
+            await one.append(batch(2), Conditions(token=Token("g-812-1", 1, "s1")))
+        with pytest.raises(StorageQuotaExceeded):
+            await one.append(batch(2), Conditions(token=Token("g-812-2", 2, "s2")))
 
     asyncio.run(scenario())
 

@@ -152,6 +152,9 @@ def test_a_node_tells_a_client_of_no_topic_that_it_may_not_know() -> None:
     async def test(node: Conversation) -> None:
         await node.call("POST", "/v1/topics/secret/partitions/0/records", MANY, bearer(ROOT.token))
         moving = [Reassignment(name, 0, ["n1"]) for name in ("secret", "log-1")]
+        measures = node.service.measures()
+        measures.log.quotas = {"secret": 0.85}
+        node.service.measures = lambda: measures  # type: ignore[method-assign]
         seen = structs.replace(node.service.cluster(), reassignments=moving)
         node.service.cluster = lambda: seen  # type: ignore[method-assign]
         for path in (
@@ -163,6 +166,7 @@ def test_a_node_tells_a_client_of_no_topic_that_it_may_not_know() -> None:
                 answer = await node.call("GET", path, None, headers, valid=False)
                 assert b"secret" not in answer.body, path
         assert b"log-1" in (await asked(node, "GET", "/v1/cluster")).body
-        assert b"secret" in (await node.call("GET", "/v1/cluster", None, bearer(ROOT.token))).body
+        for path in ("/v1/cluster", "/metrics"):
+            assert b"secret" in (await node.call("GET", path, None, bearer(ROOT.token))).body
 
     run(test)

@@ -114,7 +114,7 @@ def test_a_bucket_of_a_histogram_has_all_that_is_in_those_below() -> None:
     run(test)
 
 
-def test_names_of_consumer_groups_are_for_callers_who_may_read_the_cluster() -> None:
+def test_names_of_consumer_groups_and_topics_are_for_callers_who_may_read_the_cluster() -> None:
     access = Access([Token("reads", hashlib.sha256(b"reads").hexdigest(), "read")])
 
     async def test(node: Conversation) -> None:
@@ -122,11 +122,11 @@ def test_names_of_consumer_groups_are_for_callers_who_may_read_the_cluster() -> 
             headers = {} if token is None else {"Authorization": f"Bearer {token}"}
             answer = await node.call("GET", "/metrics", None, headers)
             assert answer.status == 200
-            assert (b"readers" in answer.body) is is_shown
+            assert (b"readers" in answer.body) is (b'topic="logs"' in answer.body) is is_shown
             assert b"stockade_raft_groups{" in answer.body
 
     run(test, access)
-    assert {"stockade_group_lag_records"} == WITH_NAMES
+    assert {"stockade_group_lag_records", "stockade_log_quota_used_ratio"} == WITH_NAMES
 
 
 def test_a_certificate_counts_the_days_that_it_has_left() -> None:

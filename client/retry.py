@@ -29,8 +29,8 @@ def backoff_s(config: ClientConfig, attempts: int, error: StockadeError) -> floa
 
 
 def pause_before_next(config: ClientConfig, attempts: int, error: StockadeError, left_s: float) -> float:
-    """Seconds to wait before the next attempt of a call. Raises ``error``, that of the last one, if there is to be no
-    other: it concerns the request itself, or the next attempt would begin after the ``left_s`` that the call has.
+    """Seconds to wait before the next attempt of a call. Raises ``error``, the last attempt's, if no other one follows:
+    the error concerns the request itself, or the next attempt would begin after the ``left_s`` that the call has.
     """
     pause_s = backoff_s(config, attempts, error)
     if not is_momentary(error) or pause_s > left_s:

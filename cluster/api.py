@@ -452,8 +452,8 @@ class Ledger(Protocol):
     def act(
         self, act: str, topic: str | None, partition: int | None, wanted: dict[str, Any], by: By
     ) -> AbstractAsyncContextManager[dict[str, Any]]:
-        """Around an act: its intent is recorded before it begins, and when it ends its outcome, with what the block
-        puts into the dictionary. Raises LeaderNotAvailable and LedgerFull: the block did not begin.
+        """Around an act: the ledger records its intent before the block begins, and its outcome when the block ends,
+        with what the block puts into the dictionary. Raises LeaderNotAvailable and LedgerFull: the block did not begin.
         """
         ...
 

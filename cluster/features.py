@@ -1,9 +1,9 @@
 """The cluster's feature level: what all members understand, replicated by the controller and raised by an operator.
 
-While a cluster is upgraded, nodes of two releases are in it: what one of them writes into a log, a checkpoint or a file
-the other one has to read, and after a rollback it has to go on with it. So a release that brings a command, a field or
-a format brings a feature level, too, and uses them only at that level: ``features.require(TIERS)``. The level is raised
-once, by one command, when every member supports it; it never goes down. Before, every node can be rolled back.
+While a cluster is upgraded, its nodes run two releases. Each must read what the other writes into a log, a checkpoint
+or a file, and after a rollback go on with it. So a release that brings a command, a field or a format brings a feature
+level, too, and uses them only at that level: ``features.require(TIERS)``. The level is raised once, by one command,
+when every member supports it; it never goes down. Before, every node can be rolled back.
 
 Level 1: all software up to commit 787c146 of this project (protocol 6).
 Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity); a partition's command BeginAt, so that a

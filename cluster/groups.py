@@ -123,7 +123,7 @@ class ServedGroup:
         return outcome
 
     def undecided(self, outcome: Rejected | Unknown | Overloaded) -> StockadeError:
-        """Of a command that the machine did not answer: that nothing was proposed, or that the outcome is unknown."""
+        """The refusal for a command that the machine did not answer: not proposed, or of unknown outcome."""
         if isinstance(outcome, Rejected):
             return self.not_leading()
         if isinstance(outcome, Unknown):

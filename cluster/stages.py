@@ -1,11 +1,12 @@
-"""When a command was proposed, known to be committed, and applied: for those few requests that someone traces."""
+"""When a command was proposed, known to be committed, and applied: for the few requests that a client traces."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
 
 Watch = Callable[[float, float, float], None]
-"""Called when a command has its outcome: when it was proposed, when the run of applies began that its commit let begin
-(its entry is then on the disks of a majority), and when that run had ended; seconds on the loop's clock.
+"""Called when a command has its outcome, with three times in seconds on the loop's clock: of its proposal, of the
+beginning of the run of applies that followed its commit (its entry is then on the disks of a majority), and of the end
+of that run.
 """
 WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
-"""Of the request that this task works on; None: nobody traces it."""
+"""Of the request that this task works on; None: the request is not traced."""

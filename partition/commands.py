@@ -136,9 +136,9 @@ class SlotState(msgspec.Struct, frozen=True, tag="slot"):
 
 
 class ForgetProducers(msgspec.Struct, frozen=True, tag="forget_producers"):
-    """Which of these producers are not known here? Installs of them that were decided up to ``order``, an index of the
-    controller's log, are ignored from now on: one that writes again has to be enrolled anew. Answers
-    ProducersForgotten.
+    """Ask which of these producers the partition does not know. From now on it ignores installs of those that the
+    controller decided up to ``order``, an index of its log: such a producer must be enrolled anew to write again.
+    Answers ProducersForgotten.
     """
 
     pids: list[int]
@@ -163,7 +163,7 @@ SEQUENCE_MODULUS = 1 << 31
 
 
 def belongs_to_another(owner: str, principal: str) -> bool:
-    """Whether what belongs to principal ``owner`` is not for ``principal``. What belongs to none ("") is for all."""
+    """Whether ``principal`` may not use what belongs to ``owner``. All may use what belongs to none ("")."""
     return owner not in ("", principal)
 
 
@@ -472,7 +472,7 @@ class Staged(msgspec.Struct, frozen=True, tag="staged"):
 
 
 class StagesChanged(msgspec.Struct, frozen=True, tag="stages_changed"):
-    """What was to be kept is kept, what was to be deleted is gone."""
+    """The partition has kept and deleted the stages that the command named."""
 
 
 Result = (

@@ -107,7 +107,7 @@ class StockadeError(Exception):
         return self.http_status
 
     def had_effects(self) -> Self:
-        """This refusal, which came after its request had, or may have, changed something."""
+        """Mark this refusal: its request has changed something, or may have. Returns it."""
         self.no_side_effects = False
         return self
 
@@ -175,7 +175,7 @@ class HeadersTooLarge(
 
 
 class NotFound(StockadeError, code="NOT_FOUND", http_status=404, title="Not found"):
-    """Fields: what (route, ticket, producer, node, stage, principal, token)."""
+    """Fields: what (route, ticket, producer, node, stage, principal, token, session)."""
 
     def __init__(self, detail: str | None = None, what: str | None = None) -> None:
         super().__init__(detail or (f"No such {what}" if what else None), what=what)
@@ -502,8 +502,8 @@ class StorageQuotaExceeded(
     title="The partition's quota of bytes does not take the batch",
     retriable=True,
 ):
-    """The partition keeps ``kept_bytes``, and with what is under way and the batch it would keep more than the topic's
-    ``quota_bytes``; nothing was proposed. Fields: quota_bytes, kept_bytes, retry_after_ms.
+    """The partition keeps ``kept_bytes``; with the appends under way and the batch it would exceed the topic's
+    ``quota_bytes``. Nothing was proposed. Fields: quota_bytes, kept_bytes, retry_after_ms.
     """
 
     def __init__(self, quota_bytes: int, kept_bytes: int, retry_after_ms: int = 1000) -> None:

@@ -38,8 +38,8 @@ ELECTION_S = 0.001
 REMEMBER_S = 60.0
 """Between two times at which what other nodes told is written down."""
 TURN_S = 0.02
-"""What the groups do in one turn of the loop takes so long at most, and as long as one group needs: others wait for the
-next turn, and connections are served between.
+"""The groups work so long at most in one turn of the loop, or as long as one group needs: the others wait for the next
+turn, and the loop serves connections between.
 """
 APPLY_SLICE_S = 0.005
 """So much of a turn of the loop is spent on applies."""

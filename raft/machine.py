@@ -22,8 +22,9 @@ class Machine(Protocol):
     have one index. False: each command has an index of its own."""
 
     may_lag: bool = False
-    """True: a replica that does not lead may apply what is committed in longer runs, a moment later (raft_node.py says
-    how much). False: it applies at once."""
+    """True: a replica that does not lead may apply what is committed in longer runs, a moment later (apply_lag.py says
+    how much). False: it applies at once.
+    """
 
     def start(self, directory: Path) -> None:
         """Begin with no state in a fresh, empty directory. Called once, or else ``restore``, before anything else."""

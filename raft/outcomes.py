@@ -1,4 +1,4 @@
-"""What can become of a proposal, and why a linearizable read may be refused. Plain values, no behaviour."""
+"""The outcomes of a proposal, and why a linearizable read may be refused. Plain values, no behaviour."""
 
 import msgspec
 

@@ -66,7 +66,7 @@ class NodePorts(Protocol):
 
     @property
     def apply_began(self) -> float:
-        """When the run of applies began that is under way, or was the last one."""
+        """When the present or last run of applies began."""
         ...
 
     def applied(self) -> float:

@@ -187,8 +187,8 @@ def _is_known(here: Iterable[LedgerEntry], place: int, first: int) -> bool:
     """
     for each in here:
         if each.act in DECISIONS and _order(each) <= place:
-            # An exclusive grant holds alone, and its end leaves nobody. When the ledger begins, it tells of every
-            # grant that holds, and afterwards of every change.
+            # An exclusive grant holds alone: after its end the slot has no holder. When the ledger begins, it tells of
+            # every grant that holds, and afterwards of every change.
             told = each.before if each.act in ENDS else each.after
             is_alone = (told or {}).get("mode") != "Shared"
             if is_alone or (first == 1 and each.act != "grant.held"):

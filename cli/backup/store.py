@@ -78,7 +78,7 @@ class Store(Place):
         return read, {name: fault for name, (_, fault) in found.items() if fault}
 
     def announce(self, manifest: Manifest) -> None:
-        """Say which files a backup has that is almost complete: nobody prunes them from now on."""
+        """Say which files an almost complete backup has: from now on no ``prune`` removes them."""
         self.write(f"{UNFINISHED}/{manifest.name}.json", encode(manifest))
 
     def withdraw(self, name: str) -> None:

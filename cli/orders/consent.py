@@ -20,7 +20,7 @@ from ..ui.output import show_json
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Done = TypeVar("_Done")
 DIGEST_BYTES = 8
-"""Of a plan: it guards against a change that nobody noticed, not against one that somebody made to fit."""
+"""Of a plan's digest: enough to detect an unnoticed change, not a plan that was forged to have the same digest."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ async def under_consent(
     look: Callable[[], Awaitable[Plan]],
     act: Callable[[Mapping[str, Any]], Awaitable[_Done]],
 ) -> _Done:
-    """What ``act`` answers, given the conditions of the plan that was agreed to; none if nobody was to look at one.
+    """What ``act`` answers, given the conditions of the plan that the operator agreed to; none without a plan.
 
     Ends the command: with --plan; when the answer is no; with code CHANGED and the new plan, when the plan is not the
     one that was agreed to.

@@ -19,7 +19,7 @@ _log = logging.getLogger("stockade")
 
 
 class ServiceManager:
-    """Who started this process and wants to hear of it; without ``address`` nobody does, and nothing is sent.
+    """The service manager that started this process, if it wants to hear of it: without ``address`` nothing is sent.
 
     ``watchdog_s``: the process is killed when it has not been ``alive`` for so long; None: it is not watched.
     """

@@ -1,4 +1,4 @@
-"""The requests for a grant and for resources, apart from the client: a session that is cancelled looks after them."""
+"""The requests for a grant and for resources, as values: a session looks after those whose caller was cancelled."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

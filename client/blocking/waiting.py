@@ -36,8 +36,8 @@ class Waiting:
         self._call.nodes[node] = error.detail.removeprefix(begins) if is_silent else f"{error.code}: {error.detail}"
 
     def pause_s(self, error: StockadeError) -> float:
-        """Seconds to sleep before the next attempt. Raises ``error``, that of the last one, if there is to be no other:
-        the refusal concerns the request itself, or the patience ends.
+        """Seconds to sleep before the next attempt. Raises ``error``, the last attempt's, if no other one follows: the
+        refusal concerns the request itself, or the patience ends.
         """
         self._attempts += 1
         now_s = time.monotonic()

@@ -144,7 +144,7 @@ class Buffer:
         if not future.cancelled():
             self.give_back(size)  # room was given at the last moment
         else:
-            self.give_back(0)  # who waited behind may fit
+            self.give_back(0)  # a task that waited behind it may fit
 
     def give_back(self, size: int) -> None:
         """Free room, and give it to the waiting tasks that fit."""

@@ -119,7 +119,7 @@ class Seats:
             sender.pump(route)
 
     async def _settled(self, routes: Iterable[Route]) -> None:
-        """Return when no seat of these is being taken, but for the caller's own."""
+        """Return when no task but the caller's own is taking a seat of these routes."""
         tasks = [task for route in routes if (task := self._taking.get(route)) not in (None, asyncio.current_task())]
         await asyncio.gather(*filter(None, tasks), return_exceptions=True)
 

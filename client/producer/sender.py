@@ -48,8 +48,8 @@ class Route:
     """A partition of a topic, and its queue.
 
     ``timer`` fires when the queue wants to be polled again. ``call``: the wait for the next outcome, while batches are
-    in flight. ``has_halted``: whether the log says that it has. ``recovering``: held by whoever recovers it, since the
-    records of the first to do so may be under way before a second one is done.
+    in flight. ``has_halted``: whether the log says that it has. ``recovering``: held by one ``recover`` at a time,
+    since records sent after a first one may be under way before a second one is done.
     """
 
     topic: str

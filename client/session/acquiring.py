@@ -1,9 +1,9 @@
 """How a session acquires grants and resources, and how it gives up what a cancelled acquisition leaves behind.
 
-A request that the application has cancelled may be carried out all the same: then the session, which lives on, would
-have a place in the queue, a grant or a resource that nobody knows of and nobody releases. So each such request is
-undone in the background. The cluster answers a repeated request with the same ticket or grant, which is how an undo
-finds out what a request of unknown outcome has done.
+The cluster may carry out a request that the application has cancelled. The session, which lives on, would then have a
+place in the queue, a grant or a resource that the application does not know of and never releases. So the session
+undoes each such request in the background. The cluster answers a repeated request with the same ticket or grant, which
+is how an undo finds out what a request of unknown outcome has done.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Acquiring:
             await asyncio.wait(list(self._undos))
 
     async def acquire(self, request: GrantRequest, hold: Callable[[Grant], T]) -> T:
-        """What ``hold`` makes of the grant. Whoever cancels it leaves the queue, and holds nothing.
+        """What ``hold`` makes of the grant. A cancelled call leaves the queue, and holds nothing.
 
         ``undone`` has to return just before.
         """
@@ -82,7 +82,7 @@ class Acquiring:
         return hold(await self._wait(answer, request.session))
 
     async def own(self, request: OwnRequest, hold: Callable[[list[OwnResult]], T]) -> T:
-        """What ``hold`` makes of the verdicts. Whoever cancels it owns no more than before.
+        """What ``hold`` makes of the verdicts. After a cancelled call the session owns no more than before.
 
         ``undone`` has to return just before.
         """
@@ -91,7 +91,7 @@ class Acquiring:
 
     @contextmanager
     def _one_of(self, kind: type, name: str) -> Iterator[None]:
-        """Meanwhile an acquisition does not know yet what it has."""
+        """Inside the block, an acquisition does not know yet what it has."""
         known = asyncio.get_running_loop().create_future()
         self._first[known] = kind, name
         try:
@@ -108,7 +108,7 @@ class Acquiring:
                 asking.cancel()
 
     async def close(self) -> None:
-        """Stop to undo: the end of the session does it."""
+        """Stop undoing: the end of the session gives everything up."""
         tasks: list[asyncio.Task[Any]] = [*self._undos, *filter(None, self._undos.values())]
         self.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -199,8 +199,8 @@ class Acquiring:
         await self._client.disown(request.group, request.session, names, patience_ms=self._ttl_ms)
 
     async def _found_out(self, request: GrantRequest) -> Grant | Ticket:
-        """What a request of unknown outcome has done, or now does. Asked in no mode that evicts: if it has done
-        nothing, another session may have come to hold the partitions, and nobody wants to evict it any more.
+        """What a request of unknown outcome has done, or now does. Asked in a mode that does not evict: if the request
+        has done nothing, another session may hold the partitions by now, and must not lose them to a cancelled call.
         """
         if request.mode == "ExclusiveWithFencing":
             request = replace(request, mode="Exclusive")
@@ -264,6 +264,6 @@ def _places(of: Grant | Ticket) -> tuple[str, list[int]]:
 
 
 def _seen(asking: "asyncio.Task[Any]") -> None:
-    """Nobody need look at the error of a request that is over together with its session."""
+    """Take the error of a request that ended, perhaps with its session, so that asyncio logs no unread error."""
     if not asking.cancelled():
         asking.exception()

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 
 TRACEPARENT = "traceparent"
 _SAMPLED = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f][13579bdf]\Z")
-"""A traceparent whose trace someone collects. A node takes longer with a traced request."""
+"""A traceparent with the flag *sampled*: its trace is collected. A node takes longer with a traced request."""
 
 _carried: ContextVar[str | None] = ContextVar("traceparent", default=None)
 

@@ -13,7 +13,7 @@ from ...partition.errors import ThrottlingQuotaExceeded
 from ..model import By
 
 RETRY_AFTER_MS = 1000
-"""Until something that a principal has too many of may have gone."""
+"""After so long a principal at its quota may try again: some of what it has may be gone."""
 RETRY_AFTER_MS_MAX = 60_000
 PER_S_MAX = 1 << 40
 COUNT_MAX = 1_000_000

@@ -153,8 +153,8 @@ class Caller:
             raise PermissionDenied(f"{self.name} lacks the right: {right}")
 
     def by(self, kind: Kind, *names: str, most: int | None = None) -> By:
-        """Who asks, for a command that may take over what has these names: with the right to ``evict`` all of them?
-        ``most`` is of the quota.
+        """The caller, for a command that may take over the objects of these names, and whether it may ``evict`` all of
+        them. ``most`` is of the quota.
         """
         return By(self.principal, all(self._rights.allow("evict", kind, name) for name in names), most)
 

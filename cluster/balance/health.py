@@ -8,7 +8,7 @@ SLOW_SYNC_US = 100_000
 """A log that takes so long to sync, on the average of SYNCS_MIN syncs between two reports, is on a slow disk."""
 SYNCS_MIN = 5
 GIVEN_UP_AFTER = 15
-"""Times the time of stability: a node that has been away for so long is not waited for any more."""
+"""Times of stability (``stable_ms``) after which the others no longer wait for a node that is away."""
 
 
 class Vitals(msgspec.Struct, frozen=True):

@@ -40,9 +40,9 @@ def make_plan(facts: Facts) -> Plan:
 
 
 def find_holds(nodes: Sequence[NodeFacts]) -> dict[str, Hold]:
-    """The nodes for whose sake nothing moves by itself: those that are away for a while, and have been back for a
-    while; and, while software of several versions runs, those that do not run what most run. A node that is being
-    removed, or has never come, holds back nothing.
+    """The nodes that keep the cluster from moving anything by itself: those that are away, but not given up, or are
+    back for too short a time; and, while software of several versions runs, those that do not run what most run. A node
+    that is being removed, or has never come, holds back nothing.
     """
     found: dict[str, Hold] = {}
     here = [node for node in nodes if node.bar not in ("leaving", "announced")]

@@ -1,4 +1,4 @@
-"""The last backup in each place, as those who made them told it. Nodes make none and ask no place."""
+"""The last backup in each place, as its maker told the controller. Nodes make no backups and ask no place."""
 
 from collections.abc import Iterable
 
@@ -9,14 +9,14 @@ from ...partition.errors import InvalidRequest
 from .timed import Asked
 
 PLACES_MAX = 16
-"""When another place comes, the one that was told of longest ago is forgotten."""
+"""Beyond it, the controller forgets the place whose backup was noted longest ago."""
 PLACE_CHARACTERS_MAX = 500
 NAME_CHARACTERS_MAX = 100
 
 
 class NoteBackup(Asked, frozen=True, tag="note_backup"):
-    """A backup was made. What is told of a place takes the place of what was told before, unless it is older. Its
-    principal is the one who asks. Answers Done, or InvalidRequest.
+    """A backup was made. It replaces the backup that was noted for its place before, unless it is older. Its principal
+    is the caller's. Answers Done, or InvalidRequest.
     """
 
     made: NotedBackup

@@ -463,7 +463,7 @@ class TopicDeleted(msgspec.Struct, frozen=True, tag="topic_deleted"):
 
 
 class OfTicket(msgspec.Struct, frozen=True):
-    """What became of an acquire."""
+    """The outcome of an acquire."""
 
     ticket_id: str
     session: str

@@ -87,7 +87,7 @@ class NoteIntent(Asked, frozen=True, tag="note_intent"):
 
 
 class NoteOutcome(Timed, frozen=True, tag="note_outcome"):
-    """What came of an intent; of one that is not open, nothing is recorded. Answers Done."""
+    """The outcome of an intent. Nothing is recorded of an intent that is not open. Answers Done."""
 
     intent: int
     outcome: Outcome
@@ -181,9 +181,9 @@ class Ledger:
         after: Mapping[str, Any] | None = None,
         **about: Any,
     ) -> int:
-        """Make an entry; its number, 0 if it is left out. ``by`` None: who asked for the command; NO_PRINCIPAL, and
-        every other one that names neither principal nor request: the cluster itself. ``reserve``: whether it may use
-        the reserve (1), or has its place in any case (ALWAYS). ``about``: further fields of LedgerEntry.
+        """Make an entry; returns its number, 0 if it is left out. ``by`` None: the caller of the command. A ``by``
+        without principal and request, such as NO_PRINCIPAL: the cluster itself. ``reserve``: whether it may use the
+        reserve (1), or has its place in any case (ALWAYS). ``about``: further fields of LedgerEntry.
         """
         if not self.is_recording:
             return 0
@@ -281,7 +281,7 @@ class Ledger:
         return Noted(number)
 
     def conclude(self, command: NoteOutcome) -> None:
-        """What came of an intent."""
+        """Record the outcome of an intent, if it is open."""
         intent = self._intents.get(command.intent)
         if intent is not None:
             self._conclude(intent, command.outcome, command.code, command.result)

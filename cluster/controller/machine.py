@@ -318,7 +318,7 @@ class ControllerMachine(Machine):
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def ticket(self, ticket_id: str, session: str, principal: str = "") -> GrantState | TicketState:
-        """What became of a ticket, for its session.
+        """The state of a ticket, for its session.
 
         Raises UnknownSession, SessionExpired, PermissionDenied, NotFound, ProducerFenced.
         """
@@ -444,7 +444,7 @@ class ControllerMachine(Machine):
         self.severing.forget(session)
 
     def freed(self, session: str) -> Freed:
-        """What partitions have yet to commit of the end of a session."""
+        """The installs that partitions have yet to commit because a session ended."""
         return Freed(self.slots.fences.uncleared(sessions=[session]), self.leaving.outstanding(session)[1])
 
     def _acquire(self, index: int, command: Acquire) -> GrantState | TicketState:

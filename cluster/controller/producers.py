@@ -330,8 +330,8 @@ class ProducerRegistry:
         ]
 
     def state(self, row: ProducerRow) -> ProducerState:
-        """As answered, with what must be installed first: also of retired ids, which may be written with
-        still.
+        """The answer, with the installs that must come first: also those of retired ids, which a producer may still
+        write with.
         """
         return ProducerState(row.pid, row.epoch, row.name, self.enrolments.pending([*row.retired, row.pid]))
 

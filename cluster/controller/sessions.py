@@ -281,7 +281,7 @@ class Leases:
         return term == self._term
 
     def stamp(self, term: int, now_ms: int) -> int:
-        """What a command may say that the lease clock is."""
+        """The lease clock that a command may carry."""
         return min(now_ms, self._horizon_ms - 1) if term == self._term else now_ms
 
     def renew(self, term: int, session: str, now_ms: int, principal: str = "") -> SessionState | None:

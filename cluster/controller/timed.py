@@ -15,8 +15,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(Timed, frozen=True, kw_only=True):
-    """A command of a client. ``by``: who asks. PermissionDenied answers what would use what another principal has, or
-    take it over without the right.
+    """A command of a client. ``by``: who asks. The answer is PermissionDenied to a command that would use what another
+    principal has, or take it over without the right.
     """
 
     by: By = NO_PRINCIPAL

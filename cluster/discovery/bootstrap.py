@@ -37,7 +37,7 @@ class JoinBootstrapped(msgspec.Struct, frozen=True):
 
 
 class AwaitMembers(msgspec.Struct, frozen=True):
-    """Nothing can be known before these nodes have answered."""
+    """This node cannot decide before these nodes have answered."""
 
     node_ids: tuple[str, ...]
 

@@ -293,7 +293,7 @@ async def _first(
     most: int,
     fits: Callable[[_Item], bool] | None = None,
 ) -> tuple[int, list[_Item]]:
-    """How many have a key that begins so and fit, and the first ``most`` of them; of those that there are now."""
+    """How many items have a key with this ``prefix`` and fit, and the first ``most`` of them, as of the call."""
     there = list(items)
     total = 0
     first: list[_Item] = []

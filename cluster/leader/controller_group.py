@@ -143,8 +143,8 @@ class ControllerGroup(ServedGroup):
         return _placement(topic) if topic is not None else None
 
     async def decide(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
-        """Propose what ``make`` makes of the lease clock, which says not more than the leader may let pass; the answer,
-        of the type that this command gives.
+        """Propose the command that ``make`` makes with the lease clock, which goes no further than the leader may let
+        it; returns the machine's answer, which is of the type ``answer``.
 
         Raises the refusal that the machine answered, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
         """
@@ -165,8 +165,9 @@ class ControllerGroup(ServedGroup):
         return self.features.at_least(LEDGER)
 
     async def begin_ledger(self) -> None:
-        """What is decided after this is recorded, if all members know of ledgers: the command that raises the level
-        begins it, but for a cluster that had the level before there were ledgers. As ``decide`` raises.
+        """Begin the ledger, if all members know of ledgers: it records what is decided after this. The command that
+        raises the level begins it, too; this is for a cluster that had the level before there were ledgers. Raises as
+        ``decide`` does.
         """
         if self.keeps_ledger and not self.machine.ledger.is_recording:
             await self.decide(lambda now: BeginLedger(now_ms=now), Done)
@@ -220,9 +221,9 @@ def _renewals(renewals: list[tuple[str, int]], now_ms: int) -> RenewSessions:
 
 
 def _without_ledger(command: Command) -> Command:
-    """As older software can read and keep it: nothing that is for the ledger alone. A field that it does not know would
-    be lost in its state, and replicas would make other entries later. The command that raises the level is for newer
-    software anyhow.
+    """The command without what is for the ledger alone, so that older software can read and keep it. Its state would
+    lose a field that it does not know, and replicas would make other entries later. The command that raises the level
+    is for newer software anyhow.
     """
     match command:
         case FenceInstalled():

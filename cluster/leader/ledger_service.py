@@ -1,4 +1,4 @@
-"""Acts that the controller does not decide, in its ledger: what is intended before it is done, and what came of it."""
+"""Acts that the controller does not decide, in its ledger: the intent before an act, and its outcome after it."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,8 +30,8 @@ class LedgerNotes:
     async def act(
         self, act: str, topic: str | None, partition: int | None, wanted: dict[str, Any], by: By
     ) -> AsyncIterator[dict[str, Any]]:
-        """Around an act: its intent is in the ledger before it begins, and its outcome when it ends, with what the
-        block puts into the dictionary. Raises LeaderNotAvailable and LedgerFull: the block did not begin.
+        """Around an act: the ledger records its intent before the block begins, and its outcome when the block ends,
+        with what the block puts into the dictionary. Raises LeaderNotAvailable and LedgerFull: the block did not begin.
         """
         result: dict[str, Any] = {}
         number = await self._intend(act, topic, partition, wanted, by)

@@ -64,7 +64,7 @@ class RenewalBatcher:
         return await control.decide(lambda now: RenewSession(now_ms=now, by=by, session=session), SessionState)
 
     async def _prove(self) -> None:
-        """This node led after the call."""
+        """Return when it is proved that this node led after the call."""
         loop = asyncio.get_running_loop()
         proved = loop.create_future()
         self._waiting.append(proved)
@@ -158,7 +158,7 @@ class SessionService:
         return SessionFenced(handle, ended.client_id, ended.grants, ended.resources)
 
     async def _until_cleared(self, handle: str) -> None:
-        """No partition has to commit the end of a session with this handle any more."""
+        """Return when no partition has yet to commit the end of the session with this handle."""
         machine = self._machine
         for place, session in enumerate([*machine.slots.fences.departed_names(), *machine.leaving.sessions()], 1):
             if session_handle(session) == handle:
@@ -260,7 +260,7 @@ class SessionService:
             holder["expires_in_ms"] = max(0, deadline_ms - self._control.now_ms())
 
     async def _until_in_force(self, grant_id: str, timeout_s: float) -> None:
-        """Or until the grant has ended."""
+        """Return when the grant is in force or has ended, or the time is over."""
         machine = self._machine
         await self._control.changed.until(
             lambda: None if machine.slots.is_in_force(grant_id) is False else True, timeout_s

@@ -61,7 +61,7 @@ class GroupStatusReader:
         return answer
 
     async def until_all(self, node_ids: Iterable[str], holds: Callable[[rpc.Status], bool], timeout_s: float) -> bool:
-        """Whether, before the time is over, every one of these nodes that can be reached answers so."""
+        """Whether, before the time is over, ``holds`` is true of the answer of each node that can be reached."""
         asked, loop = list(node_ids), asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while loop.time() < deadline:
@@ -88,8 +88,8 @@ class GroupStatusReader:
         return Topic(topic.topic, topic.topic_id, topic.replication_factor, topic.is_sealed, topic.config, partitions)
 
     async def page(self, topic: Placement, first: int, most: int, find: str) -> TopicPage:
-        """A topic with ``most`` of its partitions from the ``first`` on, of those that ``find`` fits; the nodes are
-        asked for no others, unless it has to be looked at each whether it fits.
+        """A topic with ``most`` of its partitions from the ``first`` on, of those that ``find`` fits; this node asks
+        the others for no more, unless it needs all partitions to see which ones fit.
         """
         total = len(topic.replicas)
         if find:
@@ -213,8 +213,8 @@ class TopicService:
         return await self._described_with_leaders(name, created.topic_id), created.created
 
     async def _with_retention(self, name: str, config: TopicConfig) -> TopicConfig:
-        """With that of the topic if it exists, as nothing was said against it; or else the cluster's own. Topics that
-        Stockade made for itself drop only what it tells them to.
+        """The configuration with the retention of the existing topic, since the creator left it open, or else with the
+        cluster's own. Topics that Stockade made for itself drop only what it tells them to.
         """
         await self._control.barrier()
         existing = self._control.placement(name)

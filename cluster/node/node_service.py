@@ -235,7 +235,7 @@ class NodeService:
             return replica
         placement = self._replicas.topics.get(topic)
         if placement is None or partition >= len(placement.replicas) or topic_id not in (None, placement.topic_id):
-            # This node may lag behind the controller: the controller's leader decides what there is.
+            # This node may lag behind the controller: the controller's leader knows which partitions exist.
             placement = await self.at_controller().topics.find(topic)
         if partition >= len(placement.replicas):
             raise UnknownTopicOrPartition(topic=topic, partition=partition)

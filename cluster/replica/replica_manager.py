@@ -126,7 +126,7 @@ class ReplicaManager:
         self.changed.notify()
 
     async def _forget_deleted(self, catalog: Catalog) -> None:
-        """A topic's id never returns, so no replica of it is ever opened again: nothing asks what it had promised."""
+        """A deleted topic's id never returns, so no replica of it is ever opened again: forget its tombstones."""
         topics = {placement.topic_id for placement in catalog.topics}
 
         def is_gone(group: int) -> bool:

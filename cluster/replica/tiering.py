@@ -122,7 +122,7 @@ class Tiering:
             self._dropped()
 
     async def look(self) -> None:
-        """Look whether the objects are in this node's place that let go what the last ``drop`` had to keep."""
+        """Look in this node's place for the objects of the files that the last ``drop`` had to keep."""
         self._seen.keep({replica.group.group_id for replica in self._replicas.all()})
         await self._seen.look(self._unseen)
 

@@ -31,9 +31,7 @@ class Cache:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def path(self, key: str) -> Path:
-        """Where the messages of an object are to be: a new place for each fetch, so what is removed late is nobody
-        else's.
-        """
+        """The path for the messages of an object: a new one for each fetch, so a late removal hits no newer file."""
         return self._folder / f"{key}-{next(self._numbers)}{SUFFIX}"
 
     def get(self, key: str) -> SegmentIndex | None:

@@ -108,7 +108,7 @@ class TieredStore:
         segment = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         self.counts.fetched += 1
         if doomed := self._cache.add(key, segment):
-            # Nobody waits for it: readers of this object need not wait until the others are gone.
+            # No reader waits for this: those of the object need not wait until the others are gone.
             self._removers.submit(_remove, doomed)
         return segment
 

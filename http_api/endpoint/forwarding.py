@@ -40,7 +40,7 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
 
 
 async def _answer_with(call: Call, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Records that are read count for the caller here: the leader leaves to this node what it has passed on."""
+    """This node counts the records that are read for the caller: the leader leaves that to the node that forwarded."""
     headers = _picked(upstream.headers.items(), _ANSWER_HEADERS)
     length = upstream.content_length
     has_records = call.request.method == "GET" and call.route.group == "partition" and upstream.status == 200

@@ -1,8 +1,8 @@
 """The fast path of appends to one partition.
 
 What is stored here is answered as the route's own handler does (``records.handlers``). That handler gets every request
-that is not plain, and every one of which surely nothing was proposed, so that it answers what is wrong. What may have
-been proposed is never proposed again. No task waits for the verdict: ``apply`` calls ``settle``, which answers.
+that is not plain, and every one whose batch was surely not proposed, so that it answers what is wrong. A batch that may
+have been proposed is never proposed again. No task waits for the verdict: ``apply`` calls ``settle``, which answers.
 """
 
 from collections.abc import Mapping
@@ -107,7 +107,7 @@ class FastAppends:
             spending.held_requests -= 1
 
     def leave(self, size: int, spending: Spending | None) -> None:
-        """The general handler answers it: that takes the room, and counts it for the caller, once more."""
+        """Leave it to the general handler, which takes the room, and counts the append for the caller, once more."""
         self.give_back(size, spending)
         if spending is not None:
             spending.take_back(size)

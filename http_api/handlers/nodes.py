@@ -58,7 +58,7 @@ async def follow_events(call: Call) -> web.StreamResponse:
     pulse, seen = call.context.pulse, 0
 
     async def read() -> ClusterState:
-        call.check_rights()  # others get what it reads, and nodes that refuse its credentials would be missing in that
+        call.check_rights()  # other followers get this reading, which would lack nodes that refuse these credentials
         return await read_cluster(call)
 
     with pulse.follower():

@@ -17,13 +17,13 @@ INLINE_BYTES_MAX = 64 * 1024
 long: JSON in both forms, and what is split by key.
 """
 INLINE_PIECES_MAX = 8192
-"""Nor is a text with more pieces: lines, commas and opening brackets. Each may be an object, of some 1 us."""
+"""A text with more pieces (lines, commas, opening brackets) is not parsed there: each may be an object, some 1 us."""
 INLINE_ARROW_BYTES_MAX = 4 * 1024 * 1024
-"""Nor an Arrow body that unpacks to more, 13 KB of which may unpack to 16 MiB. By columns, 4 MiB take some 5 ms."""
+"""An Arrow body that unpacks to more is not read there: 13 KB may become 16 MiB. By columns, 4 MiB take some 5 ms."""
 INLINE_SPLIT_ROWS_MAX = 4096
-"""Nor is one of more records split by key, which handles them one by one."""
+"""An Arrow body of more records is not split by key there: a split handles them one by one."""
 INLINE_SPLIT_BYTES_MAX = 256 * 1024
-"""Nor one that unpacks to more: each 8 bytes of it may be a header."""
+"""An Arrow body that unpacks to more is not split there, either: each 8 bytes of it may be a header."""
 
 
 def is_light(form: str, body: bytes) -> bool:

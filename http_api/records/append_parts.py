@@ -117,8 +117,8 @@ class Verdicts:
             self._decide_slowly(number, batch)
 
     async def _batch(self, part: Part, found: Partition) -> Batch:
-        """One part is read at a time, with a turn for others behind it: all of a request may come here at once, while
-        nobody leads their partitions. Elsewhere than in the event loop, if it is not light.
+        """Read one part at a time, with a turn for other tasks before it: all parts of a request may come here at once,
+        while their partitions have no leader. A part that is not light is read outside the event loop.
         """
         check_message_id(found, part.conditions)
         async with self._reading:

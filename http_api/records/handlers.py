@@ -118,7 +118,7 @@ async def trim(call: Call) -> web.StreamResponse:
 def _told(
     call: Call, partition: Partition, act: str, wanted: dict[str, Any]
 ) -> AbstractAsyncContextManager[dict[str, Any]]:
-    """Around an act that the ledger tells; elsewhere than at the leader, which refuses it, there is nothing to tell."""
+    """Around an act that the ledger tells. A node that does not lead refuses the act, and tells nothing."""
     if not partition.is_leading:
         return nullcontext({})
     return call.service.ledger.act(act, partition.topic, partition.partition, wanted, call.by)

@@ -1,8 +1,8 @@
 """Which requests a browser may bring: no page but the node's own gets anything from a node, or changes anything there.
 
-A page in somebody's browser reaches whatever that browser reaches: a node on loopback, or behind a firewall. It has two
-ways. It sends a form, or fetches without a preflight: the browser then names the page in Origin. Or the name server of
-the page's domain says later that the domain is 127.0.0.1 (DNS rebinding): the browser takes the node for the page's own
+A page in a browser reaches each node that the browser reaches: on loopback, or behind a firewall. It has two ways. It
+sends a form, or fetches without a preflight: the browser then names the page in Origin. Or the name server of the
+page's domain says later that the domain is 127.0.0.1 (DNS rebinding): the browser takes the node for the page's own
 origin, and only Host shows the domain.
 
 So a request with an Origin is refused unless that is the origin of the request itself, or one of ``hosts``. And where

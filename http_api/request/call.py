@@ -197,11 +197,11 @@ class Call:
 
     @property
     def by(self) -> By:
-        """Who asks for something that takes nothing over."""
+        """The caller, for a request that takes nothing over."""
         return By(self.caller.principal, request=self.id, client=self.client)
 
     def by_name(self, kind: Kind, *names: str, most: int | None = None) -> By:
-        """Who asks for something that may take over what has these names."""
+        """The caller, for a request that may take over the objects of these names."""
         return structs.replace(self.caller.by(kind, *names, most=most), request=self.id, client=self.client)
 
     @property
@@ -212,7 +212,7 @@ class Call:
         return self.request.remote or ""
 
     def by_most(self, what: Literal["sessions", "topics"]) -> By:
-        """Who asks for something of which its quota may allow so many."""
+        """The caller, for a request that makes an object whose number its quota may bound."""
         most: int | None = getattr(self.caller.spending.quota, what)
         return structs.replace(self.by, most=most)
 
@@ -298,7 +298,7 @@ class Call:
             in_flight.give_back(arriving=1)
 
     async def _invite(self) -> None:
-        """A client of HTTP/1.0 knows no answer before the answer."""
+        """Answer 100 Continue if the client expects it; a client of HTTP/1.0 knows no such answer."""
         request = self.request
         if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")

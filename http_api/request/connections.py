@@ -1,8 +1,8 @@
 """The connections that a node takes from clients: how many, from which addresses, and which one goes for a new one.
 
-At a bound the new connection is taken and an idle one closed: clients open a connection to send a request at once, and
-whoever fills a node with connections leaves them idle. The oldest idle connection of the address with the most goes,
-one that has never asked before one that has. Only if that address has none is the new one refused.
+At a bound the node takes the new connection and closes an idle one: a client opens a connection to send a request at
+once, and an attacker who fills a node with connections leaves them idle. The oldest idle connection of the address with
+the most goes, one that has never asked before one that has. Only if that address has none is the new one refused.
 
 Linux gives a new descriptor the lowest free number. So a connection with the number ``n`` shows that the process has
 all descriptors below ``n`` in use, for whatever purpose, and no count has to be kept beside the kernel's.

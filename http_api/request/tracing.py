@@ -1,9 +1,9 @@
 """OpenTelemetry in a node: spans of the requests whose client traces them (the extra ``otel``).
 
 A request with a ``traceparent`` header gets a span, and each command that it proposes two more: ``commit``, until its
-entry is on the disks of a majority, and ``apply``. A request that is passed on carries the span of the node that passes
-it on. What becomes of spans is up to the SDK that the process was started with; without one, or without the extra, the
-header is passed on as it came. A request without the header pays nothing, and one with it goes past the fast path.
+entry is on the disks of a majority, and ``apply``. A request that a node passes on carries the span of that node. The
+SDK that the process was started with decides what happens to spans; without one, or without the extra, the node passes
+the header on as it came. A request without the header pays nothing, and one with it goes past the fast path.
 """
 
 import asyncio

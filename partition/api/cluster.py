@@ -86,8 +86,10 @@ class BalanceSettings(msgspec.Struct, frozen=True):
     - ``mode``: ``on``, leaders go home and replicas move; ``leaders``, leaders go home; ``off``, neither does.
     - ``moves_at_once``: partitions that move at a time, by themselves or as a plan was confirmed.
     - ``copy_bytes_per_s``: bytes of copies that a node receives, and that it sends, in a second; 0: without a bound.
-    - ``stable_ms``: for so long a node has to run, to answer and to have a fast disk before it is given anything.
-    - ``disk_used_percent_max``: replicas leave a disk that is fuller than this, and go to none that would be nearly so.
+    - ``stable_ms``: how long a node must have run, answered and had a fast disk before the cluster gives it leaders or
+      replicas.
+    - ``disk_used_percent_max``: the cluster moves replicas off a disk that is fuller than this, and moves none to a
+      disk that would be nearly so.
     """
 
     mode: BalanceMode = "on"
@@ -125,9 +127,9 @@ class BalancePlan(msgspec.Struct, frozen=True):
     """What would bring the cluster into balance. ``plan``: a digest of ``moves`` and ``leaders``; to balance with it as
     ``if_plan`` is refused once another plan is in its place.
 
-    ``moving`` partitions move now, of which ``moving_bytes`` are still to be copied at most. ``barred``: nodes that are
-    given nothing, and why. ``held``: nodes for whose sake no move begins by itself, and why; a confirmed one does.
-    ``is_cut``: there is more to do, which a later plan will have.
+    ``moving`` partitions move now, of which ``moving_bytes`` are still to be copied at most. ``barred``: nodes that the
+    plan gives nothing, and why. ``held``: nodes that keep the cluster from beginning a move by itself, and why; an
+    operator may begin it. ``is_cut``: there is more to do, which a later plan will have.
     """
 
     plan: str

@@ -10,9 +10,9 @@ import msgspec
 NO_HASH = "0" * 64
 """``previous`` of the first entry."""
 Outcome = Literal["done", "unchanged", "refused", "intended", "unknown"]
-"""``unchanged``: there was nothing to do. ``refused``: nothing was changed, ``code`` says why. ``intended``: a
-partition is about to be asked; a later entry with this one's number in ``intent`` says what came of it. ``unknown``:
-that cannot be said.
+"""``unchanged``: there was nothing to do. ``refused``: nothing was changed, ``code`` says why. ``intended``: a node is
+about to ask a partition; a later entry with this one's number in ``intent`` has the outcome. ``unknown``: the outcome
+is not known.
 """
 
 
@@ -72,7 +72,7 @@ def encode_entry(entry: LedgerEntry) -> bytes:
 
 
 def entry_hash(entry: bytes) -> str:
-    """What the next entry has as ``previous``."""
+    """The hash of an entry: ``previous`` of the next one."""
     return hashlib.sha256(entry).hexdigest()
 
 

@@ -44,8 +44,8 @@ class PrincipalList(msgspec.Struct, frozen=True):
 
 
 class IssuedToken(msgspec.Struct, frozen=True):
-    """A token that a principal was given. ``token`` is told this once and kept nowhere; None: the request brought the
-    hash of one that its caller made.
+    """A token that a principal was given. The cluster tells ``token`` this once, and keeps it nowhere; None: the caller
+    made the token, and sent its hash.
     """
 
     id: str

@@ -130,7 +130,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 class TopicPage(msgspec.Struct, frozen=True):
-    """A topic with some of its partitions, ascending: ``total`` have what was looked for."""
+    """A topic with some of its partitions, ascending; ``total`` of them match the search."""
 
     name: str
     topic_id: int
@@ -162,8 +162,8 @@ class TopicSummary(msgspec.Struct, frozen=True):
 
 
 class TopicList(msgspec.Struct, frozen=True):
-    """Topics, ascending by name: a page of the ``total`` that fit, which have ``partitions``, of which ``held`` have an
-    exclusive holder. These are unknown from a node of an older version.
+    """A page of topics, ascending by name. ``total`` topics match; together they have ``partitions``, of which ``held``
+    have an exclusive holder. A node of an older version does not tell these numbers.
     """
 
     topics: list[TopicSummary]

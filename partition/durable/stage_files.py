@@ -81,7 +81,7 @@ class DiskStageFiles:
         return partial(self._forget, set(self._unsynced), list(self._dropped), self.reclaimable)
 
     def _forget(self, synced: set[int], dropped: list[Path], size: int) -> None:
-        """As SegmentLog does: nothing, if another directory took the place of the one that was captured."""
+        """Remove the first dropped files, unless another directory replaced the captured one (as SegmentLog does)."""
         if self._dropped[: len(dropped)] == dropped:
             remove(dropped)
             del self._dropped[: len(dropped)]

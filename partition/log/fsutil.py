@@ -60,7 +60,7 @@ def names_in(directory: Path) -> list[str]:
 
 
 def _with_a_descriptor(opening: Callable[[], _T]) -> _T:
-    """What ``opening`` returns. It changes nothing before it has a descriptor."""
+    """What ``opening`` returns; ``opening`` must change nothing before it has a descriptor."""
     while True:
         try:
             found = opening()

@@ -189,7 +189,7 @@ class SegmentIndex:
         return max(self._max_timestamps(first), default=-1)
 
     def _max_timestamps(self, first: int) -> Iterator[int]:
-        """Of each batch from ``first`` on, which takes 60 ns each: a segment may have 100,000."""
+        """The greatest timestamp of each batch from ``first`` on, at 60 ns each: a segment may have 100,000."""
         # A copy, since an append could not grow the entries while a view of them is in use.
         return chain.from_iterable(_MAX_TIMESTAMP.iter_unpack(self.entries[first * ENTRY.size :]))
 

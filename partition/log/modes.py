@@ -11,11 +11,11 @@ SECRET_MODE = 0o600
 """Files whose content opens something: keys, tokens."""
 FOLDER_MODE = 0o750
 _NOT_FOR_OTHERS = 0o027
-"""The bits that neither DATA_MODE nor FOLDER_MODE has: the group writes, and all that others may do."""
+"""The bits that neither DATA_MODE nor FOLDER_MODE has: write for the group, and everything for others."""
 
 
 def open_to_others(root: Path) -> Iterator[tuple[Path, int]]:
-    """``root`` and what is in it, as far as others may use it, or its group may write: each with its mode.
+    """``root`` and the files and folders in it that others may use, or that the group may write, each with its mode.
 
     Links are not followed, but for ``root``. What disappears meanwhile is left out. Raises OSError.
     """

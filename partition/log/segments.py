@@ -128,8 +128,8 @@ class SegmentLog:
     def restore(
         self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset, stored_end: Offset = 0
     ) -> None:
-        """Be the log that was captured with these files. Records below ``stored_end`` may be in no file: they are in
-        the store beyond this disk. Raises ImageDamaged.
+        """Restore the log that was captured with these files. Records below ``stored_end`` may be in no file: they are
+        in the store beyond this disk. Raises ImageDamaged.
         """
         segments = segment_files.reopen(directory, files)
         needed = max(log_start, stored_end)
@@ -238,8 +238,8 @@ class SegmentLog:
             self._drop_first()
 
     def drop_local(self, before: Offset) -> None:
-        """Forget the files of whole segments below ``before``, which are in the store: log_start stays. Not the last
-        one. They go with the next checkpoint.
+        """Forget the files of whole segments below ``before``, except the last segment's: the store has their records,
+        and log_start stays. The next checkpoint removes the files.
         """
         while len(self._segments) > 1 and self._segments[0].next_offset <= before:
             self._drop_first()

@@ -135,7 +135,7 @@ class PartitionMachine:
         return [*reversed(self.fence.present()), *reversed(self.fence.tenures.ended.values())]
 
     def has_due(self, now_ms: int) -> bool:
-        """Whether something would be forgotten if a command brought this time."""
+        """Whether a command with this time would make the machine forget something."""
         return self._first_deadline_ms() <= now_ms
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
@@ -304,7 +304,7 @@ class PartitionMachine:
         return self._drop_below(before)
 
     def _begin_at(self, command: BeginAt) -> Trimmed | StockadeError:
-        """No offset that was ever given out is skipped or given out again: there was none."""
+        """The log has given out no offset yet, so it can neither skip one nor give one out twice."""
         self._pass_time(command.now_ms)
         refusal = self._judge_topic(command.topic_id, None, stores=True) or self.fence.judge(
             None, self.config.require_fence, command.principal

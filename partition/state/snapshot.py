@@ -139,7 +139,7 @@ def encode(machine: PartitionMachine) -> bytes:
 
 
 def put_back(machine: PartitionMachine, state: State) -> None:
-    """Make the machine what it was, except for its log."""
+    """Restore the machine's state, except for its log."""
     topic_id = machine.config.topic_id
     if state.config.topic_id != topic_id:
         raise ImageDamaged(f"the state is of topic {state.config.topic_id}, not of {topic_id}")

@@ -106,7 +106,7 @@ class Stages:
         """No stage expires before: a lower bound of their deadlines."""
 
     def listed(self, prefix: str, now_ms: int) -> list[StageInfo]:
-        """The stages whose names begin so, as clients are told of them."""
+        """The stages whose names begin with ``prefix``, as clients see them."""
         return [
             StageInfo(
                 stage=stage.name,
@@ -203,7 +203,7 @@ class Stages:
             self.due_ms = min((stage.expires_ms for stage in self._mortal()), default=inf)
 
     def put_back(self, stages: Sequence[Stage], next_number: int) -> None:
-        """Be what was captured."""
+        """Restore the captured stages."""
         self.stages = {stage.name: stage for stage in stages}
         self.next_number = next_number
         self.size = sum(stage.length for stage in stages if not stage.is_appended)

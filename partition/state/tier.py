@@ -107,11 +107,11 @@ class Tier:
         return self.objects[bisect_right(self.objects, offset, key=attrgetter("end"))]
 
     def known(self, log_start: Offset, term: int) -> "Known":
-        """What there is now."""
+        """The list as it is now, for a leader's sweep."""
         return Known(list(self.objects), self.end, log_start, term)
 
     def save(self) -> SavedTier | None:
-        """None: it is as in the beginning."""
+        """The state to save; None: no upload was begun."""
         return SavedTier(self.home, self.end, self.objects) if self.home else None
 
     def load(self, saved: SavedTier | None) -> None:
@@ -134,8 +134,8 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def dead(names: Sequence[str], known: Known) -> list[str]:
-    """Of the files in a partition's home, those that are not in the list and can never get into it, however old this
-    knowledge is: docs/tiered.md says why. What a node that died was writing is among them. Takes some 5 us a file.
+    """The files in a partition's home that are not in the list and can never get into it, however old ``known`` is
+    (docs/tiered.md says why); among them what a node was writing when it died. Takes some 5 us a file.
     """
     listed = {name_of(each) for each in known.objects}
     found = []

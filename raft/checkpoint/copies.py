@@ -50,8 +50,8 @@ PAUSE_S = 0.5
 """Between a failure and the next attempt."""
 
 PACED_S_MAX = 5.0
-"""A piece waits for its turn no longer: the asking node must not take the answer for lost. So the least bound that is
-kept in all cases is what COPIES_MAX copies on each of a few nodes ask for at once, in this time.
+"""The longest wait of a piece for its turn: the asking node must not take the answer for lost. So a bound holds in all
+cases only if it is at least what COPIES_MAX copies on each of a few nodes ask for at once, in this time.
 """
 
 _log = logging.getLogger(__name__)

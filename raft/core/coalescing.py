@@ -5,11 +5,11 @@ With many groups on a node most messages are alike: one small entry that follows
 AppendMany; the node that receives it hands each one to its group, waits once for its disk, and answers all of them by
 one AckMany.
 
-What the groups do is as if each message had come alone. Group has a short way for what is usual: ``take`` does what
-``receive`` does with an AppendEntries, and ``acked`` what that does with an AppendAck; a message for which ``take``
-has a doubt goes to ``receive``, and is left out of the AckMany. An AckMany is an AppendAck of each message that it does
-not leave out: the follower is in the message's term, under the same leader, when the entry is on its disk and the
-answer leaves. The order of the messages of a group is kept.
+What the groups do is as if each message had come alone. Group has a short way for usual messages: ``take`` does what
+``receive`` does with an AppendEntries, and ``acked`` what ``receive`` does with an AppendAck. A message that ``take``
+does not take goes to ``receive``, and the AckMany leaves it out. An AckMany is an AppendAck of each other message: the
+follower is in the message's term, under the same leader, when the entry is on its disk and the answer leaves. The order
+of the messages of a group is kept.
 """
 
 from collections.abc import Callable, Mapping

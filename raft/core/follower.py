@@ -177,7 +177,7 @@ class FollowerState:
             self._node.learn_commit(min(message.commit_index, self.verified_index), message.commit_index)
 
     def on_offer(self, node_id: str, offer: Offer) -> None:
-        """What we lack is gone at our leader, which has a checkpoint for us.
+        """Our leader no longer has the entries that we lack, and offers a checkpoint in their place.
 
         An offer says nothing about our log, so it commits nothing (D3). It is answered at once, as a heartbeat is: with
         the end of our committed entries, so that the leader goes on from there once it can.

@@ -154,7 +154,7 @@ class Group:
 
     @property
     def apply_began(self) -> float:
-        """When the run of applies began that is under way on this node, or was the last one: its clock in seconds."""
+        """When the present or last run of applies on this node began, in seconds of its clock."""
         return self._ports.apply_began
 
     # Events of the node.

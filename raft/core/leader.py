@@ -138,7 +138,7 @@ class LeaderState:
         self.pushed_at: float = float("-inf")
         """When the heir was last asked to campaign."""
         self.is_settled: bool = False
-        """Whether we and all followers are voters, with the disks that they are known by: there is no one to change."""
+        """Whether we and all followers are voters with the configured disks: the leader has no member to change."""
         self.beat_is_wanted: bool = True
         """Whether the next ``broadcast`` begins a round of empty messages: heartbeats."""
         self.has_more: bool = False
@@ -219,8 +219,8 @@ class LeaderState:
         self.notice_at = float("inf")
 
     def _with_room(self, followers: list[Progress]) -> list[Progress]:
-        """Those that are sent entries: all but those with full disks, if a majority is left without them. If none is,
-        nodes take no more appends, and what is still proposed is small or, as a trim, makes room.
+        """The followers to send entries to: all but those with full disks, if a majority is left without these. If none
+        is, nodes take no more appends, and the commands still proposed are small or, as a trim, make room.
 
         One that is far behind, or needs a checkpoint, is no part of that majority: it may take minutes to be filled,
         and until then nothing would be committed. The heir of a transfer is sent entries whatever its disk: it cannot
@@ -232,8 +232,8 @@ class LeaderState:
         return able if votes > self._majority_others else followers
 
     def _is_sent_nearly_all(self, follower: Progress, index: int) -> bool:
-        """Whether a follower needs no checkpoint, and IN_SYNC_ENTRIES_MAX entries up to ``index`` at most that it was
-        not sent. What matched so far does not tell: in a new term nothing did.
+        """Whether a follower needs no checkpoint, and the leader has yet to send it at most IN_SYNC_ENTRIES_MAX entries
+        up to ``index``. ``match_index`` does not tell: in a new term nothing has matched yet.
         """
         return follower.next_index > max(self._log.base_index, index - IN_SYNC_ENTRIES_MAX)
 
@@ -380,9 +380,9 @@ class LeaderState:
         return None
 
     def has_caught_up(self, follower: Progress) -> bool:
-        """Whether it has all on disk that was here when this leadership began, and what it lacks since would fit in one
-        message. It must have the configuration that names it, too: a disk that does not know that it is a member does
-        not vote, and as a voter it may be needed before it gets another message.
+        """Whether the follower has on disk all entries from before this leadership, and one message holds those that it
+        lacks. It must have the configuration that names it, too: a node that does not know that it is a member does not
+        vote, and as a voter it may be needed before it gets another message.
         """
         log = self._log
         if not follower.connected or follower.probing:

@@ -146,10 +146,10 @@ class ProposalQueue:
     """Proposals that are not in the leader's log yet. ``Proposals`` bounds them.
 
     While the last entry of the log is not committed, a small queue waits for that. It then becomes one entry, with one
-    record in each log, one message to each follower and one ack. No follower hears of these commands later for it, as
-    messages with few entries wait for each other (``Progress.may_be_sent``); and what a deposed leader has not appended
-    it can reject, where it would have to call an entry's outcome unknown. After a commit clients propose again, so the
-    queue is held for one more turn of the loop: what they propose by then goes with it.
+    record in each log, one message to each follower and one ack. That delays no follower, since messages with few
+    entries wait for each other anyway (``Progress.may_be_sent``); and a deposed leader can reject a command that it has
+    not appended, while the outcome of an appended one is unknown. After a commit clients propose again, so the queue is
+    held for one more turn of the loop: what they propose by then goes with it.
     """
 
     def __init__(self) -> None:

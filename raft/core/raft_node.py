@@ -557,7 +557,7 @@ class RaftNode(SyncObj):
 
     @property
     def _has_left(self) -> bool:
-        """Whether this node is no voter any more, and that is applied: so long it leads, without counting itself."""
+        """Whether this node has applied that it is no voter any more. Until then it leads, without counting itself."""
         return not self.membership.is_voter and self.applied_index >= self.log.configuration_index
 
     def step_down(self) -> None:

@@ -93,7 +93,7 @@ class ChangeRefused:
 
 
 def apply_change(configuration: Configuration, change: Change) -> Configuration:
-    """The configuration after a change. Raises Refused with the reason if the change is invalid."""
+    """The configuration after a change. Raises InvalidChange with the reason."""
     voters, learners = dict(configuration.voters), dict(configuration.learners)
     node_id = change.node_id
     match change:

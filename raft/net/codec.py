@@ -10,9 +10,9 @@ cannot have produced raises InvalidFrame, and no other exception.
 **Versions.** A node speaks PROTOCOL_VERSION and PROTOCOL_OLDEST, which is that of the release before; each connection
 has the version in which its hellos were exchanged (handshake.py). To add a kind of frame, or to change one: raise
 PROTOCOL_VERSION, unless that was done since the last release; add the class, its kind and its codec; and name the
-version in ``SINCE``. Whoever builds such a frame asks first: ``ports.speaks(node_id, version)`` in the core,
-``Transport.speaks`` elsewhere, and otherwise sends what the older version has. The answer may change whenever the
-connection does, so ask for each frame. ``Transport.send`` refuses a frame that the other end does not know.
+version in ``SINCE``. Code that builds such a frame asks first, by ``ports.speaks(node_id, version)`` in the core and
+``Transport.speaks`` elsewhere; if the answer is no, it sends what the older version has. The answer may change whenever
+the connection does, so ask for each frame. ``Transport.send`` refuses a frame that the other end does not know.
 """
 
 import struct

@@ -89,8 +89,8 @@ def _level_fault(hello: Hello, level: int) -> str | None:
 
 
 def stranger_to_drop(hosts: Sequence[str], peers: Container[str]) -> int:
-    """Which of too many connections without a hello is closed, as a number in ``hosts``: where each comes from, oldest
-    first.
+    """Which connection without a hello to close when there are too many, as an index into ``hosts``, which says where
+    each comes from, oldest first.
 
     The oldest of the host with the most goes, so that a newcomer with a hello to send is heard. Hosts of ``peers``, at
     which nodes of the cluster are known to be, lose one only if there are no others.

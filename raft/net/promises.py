@@ -5,8 +5,8 @@ lacks what the node has acknowledged and voted since. Votes and acknowledgements
 only grows. So each node tells the others with its heartbeats how far its log is on disk, and where it ended when its
 process began. A node that begins below what it had told an earlier time has lost promises.
 
-That is noticed as far as another node knows it: what a node told nobody before it was rolled back, nobody can miss. The
-memory is written down now and then, so that it outlives a restart of all nodes.
+The other nodes notice that only as far as the node had told them before it was rolled back. Each node writes down now
+and then what it was told, so that this outlives a restart of all nodes.
 """
 
 from pathlib import Path

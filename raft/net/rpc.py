@@ -1,4 +1,4 @@
-"""Remote calls between nodes, outside Raft: what can become of one. transport.py makes and serves them.
+"""Remote calls between nodes, outside Raft: the outcomes of one. transport.py makes and serves them.
 
 A call is never repeated. It has one of three outcomes: surely not sent (ConnectionError), answered, or unknown.
 """

@@ -24,7 +24,7 @@ class StreamTransport(asyncio.Transport):
         self._seal = seal
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Of the TCP connection. Who writes to its socket goes past the encryption."""
+        """Information on the TCP connection. Bytes written to its socket bypass the encryption."""
         return self._below.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

@@ -24,7 +24,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp(path: str) -> Stamp | None:
-    """What changes when a file is written or replaced; None: it cannot be looked at."""
+    """A value that changes when the file is written or replaced; None: the file cannot be examined."""
     try:
         found = Path(path).stat()
     except OSError:

@@ -107,8 +107,8 @@ class Transport:
     position: Callable[[], int]
     """How far this node's log is on disk: heartbeats tell the others."""
     on_rolled_back: Callable[[str, int], None]
-    """Called with the id of a node that knows that this node's log was on disk up to a position, and with that, when
-    this process began with less.
+    """Called with the id of a node and a position, when that node knows that this node's log was on disk up to the
+    position, and this process began below it.
     """
     disk: int
     """How full this node's disk is, as Ping says it. ``tell_disk`` changes it."""
@@ -547,8 +547,8 @@ class Transport:
             connection.keep_alive(self._times.dead_s, awake_at, ping)
 
     def tell_disk(self, level: int) -> None:
-        """This node's disk is so full now. A change is told at once, ahead of all that is sent later: a node that leads
-        next because this one hands a group over knows already that it can send it no entries.
+        """Set how full this node's disk is. The other nodes are told of a change at once, ahead of all that is sent
+        later: a node to which this one hands a group over knows by then that it can send this one no entries.
         """
         if level != self.disk:
             self.disk = level

@@ -239,7 +239,7 @@ class Wal:
         return self._identity.level
 
     async def raise_level(self, level: int) -> None:
-        """Have it on disk that what is written from now on may need this feature level."""
+        """Record durably that what is written from now on may need this feature level."""
         await asyncio.to_thread(self._identity.raise_level, level)
 
     @property
@@ -334,7 +334,7 @@ class Wal:
         """Call ``wake`` once, when record ``lsn``, or every record appended until now, is on disk, and not for each
         flush before that.
 
-        One that waits already is called for what it began to wait for. It may wait again when it is called.
+        A ``wake`` that waits already is called for the record that it began to wait for. It may wait again when called.
         """
         self._waiting.setdefault(wake, self._tail.lsn if lsn is None else lsn)
 

@@ -36,8 +36,9 @@ class WalWriter:
         self.syncs: Histogram = Histogram(SLOW_SYNC_S, self._tell)
         """Seconds of each fdatasync."""
         self.step: tuple[int, int] = 0, 0
-        """The number of what the thread does with the disk, or did last, and how many bytes it syncs. Each has another
-        number. The loop reads it, to see whether the disk goes on."""
+        """The number of the thread's present or last step with the disk, and how many bytes the step syncs. Each step
+        has another number, by which the loop sees whether the disk goes on.
+        """
         self._begin = begin
         self._begun = begun
         self._fd: int | None = None

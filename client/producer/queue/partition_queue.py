@@ -15,10 +15,10 @@ remembers five batches of each producer, always remembers the whole window (SEMA
   the failed batch and all behind it fail in order (9.8, 9.9). Attempts in flight still get their answers, so that each
   batch fails with an outcome of its own: committed, absent or unknown. After ``reopen`` it takes records again.
 - With ``on_error="continue"`` a refusal that concerns one batch fails that batch alone. Its sequence numbers are a gap
-  that no batch may follow, so the queue needs a new epoch, one for each failed batch, which those that fail before it
-  is in force share (9.5); likewise when the partition has forgotten this
-  producer (9.7). Under the new epoch, a batch that may have been stored under the old one is sent once more unchanged,
-  only to learn its outcome; the others get new numbers.
+  that no batch may follow, so the queue needs a new epoch for each failed batch; batches that fail before it is in
+  force share it (9.5). The queue also needs one when the partition has forgotten this producer (9.7). Under the new
+  epoch, a batch that may have been stored under the old one is sent once more unchanged, only to learn its outcome; the
+  others get new numbers.
 
 - A batch with ``if_log_end`` or ``message_id`` has the window for itself: the partition may refuse it (OffsetMismatch),
   or answer it as a duplicate of another producer's batch, without using up its sequence numbers. Where no attempt can
@@ -447,7 +447,7 @@ class PartitionQueue:
         return self._slide()
 
     def stop(self) -> None:
-        """Nothing is sent again after a halt, this one or the next: a batch of unknown outcome fails with it."""
+        """Send nothing again after a halt, this one or the next: a batch of unknown outcome fails as unknown."""
         self._is_stopped = True
 
     def abandon(self, error: StockadeError) -> list[Settled]:

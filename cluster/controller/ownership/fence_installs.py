@@ -2,8 +2,8 @@
 How slots are installed is in slots.py.
 
 Each kind of work has the command to propose to the partition's group, and makes the command that reports it to the
-controller's group. Both may be lost, repeated, late, or sent by the leader of an earlier term; why that is safe is
-argued there.
+controller's group. Both may be lost, repeated, late, or sent by the leader of an earlier term; slots.py argues why that
+is safe.
 
 For each partition and group there is at most one reader's fence to install: the last (fence_epoch, owned). The
 partition takes nothing older than what it knows; of one fence_epoch, ``owned=False`` is later than ``owned=True``. So

@@ -1,5 +1,5 @@
-"""Live grants, by id, by partition and by session; why those ended that a live session had; and the queue of tickets
-that wait for grants, first come first served (SEMANTICS 6.3).
+"""Live grants, by id, by partition and by session; why the grants of live sessions ended; and the queue of tickets that
+wait for grants, first come first served (SEMANTICS 6.3).
 
 An exclusive grant holds its partitions alone; Shared grants hold theirs beside each other. acquire.py decides which
 acquire gets a grant. A session that asks about an ended grant or ticket is answered with the reason instead of
@@ -17,15 +17,15 @@ from ..commands import GroupId
 from ..topology.catalog import group_id
 
 ENDED_PER_SESSION_MAX = 16
-"""Remembered of a live session; beyond it the oldest is forgotten."""
+"""Ended grants and tickets remembered of a live session; beyond it the oldest is forgotten."""
 TICKETS_PER_TOPIC_MAX = 1_000
 """Tickets that wait for partitions of one topic."""
 RETRY_AFTER_MS = 1000
 
 
 class EndedGrant(msgspec.Struct, frozen=True):
-    """Why, and one of its partitions. ``reason``: of PRODUCER_FENCED, or ``cancelled``. ``granted``: it was a grant,
-    which may have evicted others and been in force; False: a ticket that never got one.
+    """Why a grant or ticket ended, and one of its partitions. ``reason``: of PRODUCER_FENCED, or ``cancelled``.
+    ``granted``: it was a grant, which may have evicted others and been in force; False: a ticket that never got one.
     """
 
     reason: str

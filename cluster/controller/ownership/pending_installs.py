@@ -72,6 +72,6 @@ class PendingInstalls:
             self._count += len(refs[0]) + len(refs[1])
 
     def _waits(self, session: str) -> bool:
-        """Whether one of a session's is not committed: the first such one is enough."""
+        """Whether any install that this session waits for is not committed."""
         fences, readers = self._refs[session]
         return not all(map(self._is_over, fences)) or not all(map(self._is_installed, readers))

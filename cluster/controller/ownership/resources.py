@@ -193,7 +193,7 @@ class Resources:
         return {**preview, "fence_epoch": row.fence_epoch, **code}
 
     def _judge(self, command: Own, claim: Claim) -> Resource | None:
-        """What the resource becomes; None: the claim is refused."""
+        """The resource after the claim; None: the claim is refused."""
         row = self.rows.get(command.group, {}).get(claim.resource)
         return judge(row, command.session, claim.generation, self.floor)
 
@@ -240,7 +240,7 @@ class Resources:
 
 
 def judge(row: Resource | None, session: str, requested: int | None, floor: int = 0) -> Resource | None:
-    """The table: what becomes of a resource that ``session`` claims with this generation; None: refused.
+    """The table: the resource after a claim by ``session`` with this generation; None: the claim is refused.
 
     One that is not remembered may have been forgotten, and then had a fence_epoch up to ``floor``.
     """

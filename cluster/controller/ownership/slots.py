@@ -9,9 +9,9 @@ down, the slot is what was decided at that place, and nothing older comes back.
 
 *What the controller does.* Every change of who has a partition (a grant made, a grant ended, a fence without a new
 owner) is a decision with the next number in one order, at an epoch of that partition that never falls. So on one
-partition the places rise, and the order of the partition is that of the controller. What it wants of a partition is one
-thing: the slot of the last decision. Work is what is not known to be so yet, and a report takes it off only if it names
-that decision.
+partition the places rise, and the order of the partition is that of the controller. The controller wants one thing of
+each partition: the slot of the last decision. A partition that is not known to have that slot is work, and a report
+ends the work only if it names that decision.
 
 *So, with any message lost, repeated or late, sent by the leader of any term:*
 
@@ -447,7 +447,7 @@ class Slots:
             self._freed.pop(topic.topic_id, None)
 
     def ticket(self, session: str, ticket_id: str) -> GrantState | TicketState:
-        """What became of a ticket.
+        """The state of a ticket, for its session.
 
         Raises NotFound, or ProducerFenced when its grant has ended or is another session's. The refusal of a ticket
         that once had a grant says so in ``no_side_effects``: the grant may have evicted others and been in force.

@@ -163,7 +163,7 @@ class Catalog:
         return TopicCreated(index, created=True)
 
     def change(self, index: int, command: ChangeTopic, nodes: Nodes) -> list[int]:
-        """Make the topic what the command says; the partitions that came by it."""
+        """Change the topic as the command says; returns the numbers of the partitions that it added."""
         topic = self.find(command.name, command.topic_id)
         wanted = topic.partitions if command.partitions is None else command.partitions
         if not topic.partitions <= wanted <= PARTITIONS_PER_TOPIC_MAX:

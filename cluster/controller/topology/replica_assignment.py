@@ -47,7 +47,7 @@ CONTROLLERS_MAX = 5
 CONTROLLERS_GROWN = 3
 """A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
 DIGEST_BYTES = 8
-"""Of a plan: it guards against a change that nobody noticed, not against one that somebody made to fit."""
+"""Of a plan's digest: enough to detect an unnoticed change, not a plan that was forged to have the same digest."""
 
 
 class SavedReplicaAssignment(msgspec.Struct, frozen=True):
@@ -164,8 +164,8 @@ class ReplicaAssignment:
         self.feature_level = max(self.feature_level, command.level)
 
     def choice(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """What it would change to have the controller group on these nodes, in this order of no weight; None: spread
-        by the cluster itself. Raises NotFound, InvalidRequest.
+        """The change that would place the controller group on these nodes, whose order has no weight; None: the cluster
+        spreads it by itself. Raises NotFound, InvalidRequest.
         """
         target = self._spread_controllers() if node_ids is None else self._chosen(node_ids)
         now = self._goal(CONTROLLER_GROUP)

@@ -10,8 +10,8 @@ import pytest
 from stockade.cluster.replica import scrubber
 from stockade.cluster.replica.scrubber import Scrubber
 from stockade.partition.commands import Append
-from stockade.partition.segments.index import SegmentIndex
-from stockade.partition.segments.segments import SegmentLog
+from stockade.partition.log.index import SegmentIndex
+from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import batch_from_columns
 from stockade.raft.wal.errors import DiskRefused
 

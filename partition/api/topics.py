@@ -36,7 +36,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
       new topic gets the cluster's own retention (7 days, if not configured) when its creator gives neither; a whole
       TopicConfig gives both.
     - ``quota_bytes``: size of a partition, beyond which appends are refused (StorageQuotaExceeded) until a trim, or the
-      retention, has made room. It counts the batches with records that are kept, wherever they are stored.
+      retention, has made room. It counts the batches with records that are kept, wherever they are
+      stored, and stages until they are appended.
     - ``local_retention_ms``, ``local_retention_bytes``: age, and size of a partition, beyond which whole segments lie
       in the nodes' tiered store alone, and are read from there; -1 for both: everything stays on the nodes' disks. What
       the retention does not keep goes from there, too.

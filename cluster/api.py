@@ -311,7 +311,7 @@ class Resources(Protocol):
         ...
 
     async def list_resources(self, group: str) -> list[Resource]:
-        """Every resource ever owned in the group, ascending; linearizable."""
+        """Every resource ever owned in the group, ascending; linearizable, of more than 2,000 each one by itself."""
         ...
 
     async def fence_topic(

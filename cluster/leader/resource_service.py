@@ -1,6 +1,9 @@
 """Resources of groups, and fences on purpose, as the controller's leader serves them."""
 
+import asyncio
 from collections.abc import Sequence
+from heapq import merge
+from itertools import islice
 from typing import Literal
 
 from msgspec import structs
@@ -10,6 +13,9 @@ from ..controller.commands import Disown, FenceRef, FenceTopic, Own, Owned, Topi
 from ..controller.topology.catalog import group_id
 from ..model import NO_PRINCIPAL, By, Claim
 from .controller_group import ControllerGroup
+
+SLICE = 2_000
+"""Resources of a group that are listed in one turn of the loop: a group may have a million."""
 
 
 class ResourceService:
@@ -48,11 +54,28 @@ class ResourceService:
         return await self._when_installed(owned)
 
     async def list_resources(self, group: str) -> list[Resource]:
-        """Every resource ever owned in the group, ascending."""
+        """Every resource ever owned in the group, ascending; of more than SLICE, each as it is when its turn comes."""
         await self._control.barrier()
+        names, found = list(self._machine.resources.rows.get(group, ())), list[Resource]()
+        ordered: list[list[str]] = []
+        for start in range(0, len(names), SLICE):
+            if start:
+                await asyncio.sleep(0)
+            ordered.append(sorted(names[start : start + SLICE]))
+        ascending = merge(*ordered)
+        while some := list(islice(ascending, SLICE)):
+            found += self._those(group, some)
+            if len(ordered) > 1:
+                await asyncio.sleep(0)
+        return found
+
+    def _those(self, group: str, names: Sequence[str]) -> list[Resource]:
+        """The resources with these names, but those that were forgotten meanwhile."""
+        rows = self._machine.resources.rows.get(group, {})
         return [
-            Resource(resource, row.owner is not None, self._client(row.owner), row.generation, row.fence_epoch)
-            for resource, row in self._machine.resources.of_group(group)
+            Resource(name, row.owner is not None, self._client(row.owner), row.generation, row.fence_epoch)
+            for name in names
+            if (row := rows.get(name)) is not None
         ]
 
     async def fence_topic(

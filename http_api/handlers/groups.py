@@ -1,14 +1,19 @@
 """Handlers of groups: owners of resources, and the positions at which a group's readers continue."""
 
+import asyncio
+
 from aiohttp import web
 
 from ...cluster.api import Partition
 from ...cluster.controller.ownership.resources import partition_named
 from ...partition.api.ownership import OwnAnswer, Position, Resources
 from ...partition.errors import UnknownTopicOrPartition
-from ..codec import schemas
+from ..codec import json_codec, media, schemas
 from ..codec.json_codec import or_none
 from ..request.call import Call, json_answer
+
+RESOURCES_PER_TURN = 5_000
+"""Of a group, that are encoded in one turn of the loop."""
 
 
 async def own(call: Call) -> web.StreamResponse:
@@ -59,7 +64,15 @@ async def disown(call: Call) -> web.StreamResponse:
 async def list_resources(call: Call) -> web.StreamResponse:
     """Every resource of a group, with its owner."""
     group = call.parameters.group()
-    return json_answer(Resources(group, await call.service.at_controller().resources.list_resources(group)))
+    found = await call.service.at_controller().resources.list_resources(group)
+    if len(found) <= RESOURCES_PER_TURN:
+        return json_answer(Resources(group, found))
+    pieces = []
+    for start in range(0, len(found), RESOURCES_PER_TURN):
+        pieces.append(json_codec.dump(found[start : start + RESOURCES_PER_TURN])[1:-1])
+        await asyncio.sleep(0)
+    body = b'{"group":%b,"resources":[%b]}' % (json_codec.dump(group), b",".join(pieces))
+    return web.Response(body=body, content_type=media.JSON)
 
 
 async def get_position(call: Call) -> web.StreamResponse:

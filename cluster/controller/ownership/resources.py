@@ -135,10 +135,6 @@ class Resources:
         """A resource; generation and fence_epoch are 0 for one that was never owned."""
         return self.rows.get(group, {}).get(resource, _NEVER_SEEN)
 
-    def of_group(self, group: str) -> list[tuple[str, Resource]]:
-        """Every resource ever owned in a group, ascending."""
-        return sorted(self.rows.get(group, {}).items())
-
     def of_topic(self, topic: str) -> list[Key]:
         """The resources that have names of partitions of a topic, ascending."""
         return sorted(self._by_topic.get(topic, ()))

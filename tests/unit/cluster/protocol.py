@@ -182,7 +182,7 @@ class Protocol(Postal):
         assert sorted(map(told, machine.slots.grants.by_id.values())) == sorted(map(told, self.reference.grants))
         line = machine.slots.queue.of_topic(machine.catalog.topics()[0].topic_id)
         assert list(map(told, line)) == list(map(told, self.reference.line))
-        rows = {("g", name): row for name, row in machine.resources.of_group("g")}
+        rows = {("g", name): row for name, row in machine.resources.rows.get("g", {}).items()}
         assert {key: (row.owner, row.generation, row.fence_epoch) for key, row in rows.items()} == {
             key: (row.owner, row.generation, row.fence_epoch) for key, row in self.reference.resources.items()
         }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stockade.cluster.groups import Router
+from stockade.cluster.leader import resource_service
 from stockade.cluster.model import Claim
 from stockade.cluster.node.node_service import NodeService
 from stockade.partition.api.ledger import session_handle
@@ -406,5 +407,37 @@ def test_what_there_is_is_listed_and_counted(
         assert (await service.at_controller().lists.list_sessions("nobody", 10)).total == 0
         holding = await service.at_controller().lists.list_sessions("", 10, holding=True)
         assert (holding.total, [each.client_id for each in holding.sessions]) == (1, ["beta"])
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_the_loop_goes_on_while_the_many_resources_of_a_group_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource_service, "SLICE", 3)
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (a,) = await opened(service, "a")
+        resources, names = service.at_controller().resources, [f"r{number * 7 % 10}" for number in range(10)]
+        await resources.own("g", a, [Claim(name) for name in names], atomic=True, sever="session")
+        listing, turns = asyncio.ensure_future(resources.list_resources("g")), 0
+        while not listing.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert await listing == [Resource(name, True, "a", 1, 1) for name in sorted(names)]
+        assert turns >= 2 * len(names) // 3
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_resource_that_is_forgotten_while_its_group_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (a,) = await opened(service, "a")
+        resources = service.at_controller().resources
+        await resources.own("g", a, [Claim("x")], atomic=True, sever="session")
+        assert resources._those("g", ["forgotten", "x"]) == [Resource("x", True, "a", 1, 1)]
+        assert resources._those("forgotten", ["x"]) == []
 
     run(tmp_path, monkeypatch, scenario)

@@ -3,10 +3,29 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from stockade.http_api.handlers import groups
+
 from ..conversation import NDJSON, RECORDS, TEXT, Conversation, nodes, run
 
 OWN = "/v1/groups/plant/own"
 POSITION = "/v1/groups/plant/positions/orders/0"
+
+
+def test_many_resources_of_a_group_are_answered_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groups, "RESOURCES_PER_TURN", 2)
+
+    async def test(node: Conversation) -> None:
+        owner = await session(node)
+        for number in range(5):
+            await own(node, owner, f'"{number}"')
+            answer = await node.call("GET", "/v1/groups/plant/resources")
+            assert [each["resource"] for each in answer.json["resources"]] == [f'"{at}"' for at in range(number + 1)]
+            assert answer.json["resources"][-1]["client_id"] == "alpha"
+            assert answer.json["group"] == "plant"
+
+    run(test)
 
 
 async def session(node: Conversation, client_id: str = "alpha") -> dict[str, str]:

@@ -379,7 +379,7 @@ def test_what_nobody_owns_for_long_is_forgotten_and_no_fence_epoch_of_it_is_give
     forget(driver, *keys)
     driver.fail_over()
     forget(driver, *keys)
-    assert [resource for resource, _ in driver.machine.resources.of_group("g")] == ["kept"]
+    assert list(driver.machine.resources.rows["g"]) == ["kept"]
     assert owned(driver, "b", "r") == (1, 4)
     assert owned(driver, "b", "r", group="h") == (1, 4), "groups share what is too low"
     assert owned(driver, "a", "kept") == (1, 1)
@@ -392,7 +392,7 @@ def test_a_resource_that_partitions_may_know_of_is_never_forgotten() -> None:
     driver.close("a")
     driver.tick(2 * RESOURCE_TTL_MS)
     forget(driver, ("g", "t/0"), ("g", "gone/7"))
-    assert len(driver.machine.resources.of_group("g")) == 2
+    assert len(driver.machine.resources.rows["g"]) == 2
 
 
 def test_forgetting_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,7 +405,7 @@ def test_forgetting_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(driver.own("b", "s"), ThrottlingQuotaExceeded)
     forget(driver, ("g", "r"))
     assert owned(driver, "b", "s", group="h") == (1, 2)
-    assert driver.machine.resources.of_group("g") == []
+    assert "g" not in driver.machine.resources.rows
 
 
 def test_a_partition_made_again_learns_who_owned_it() -> None:

@@ -39,6 +39,7 @@ from .catalog_sync import CatalogSync
 from .controller_member import ControllerMember, Readers
 from .disk_watch import DiskWatch
 from .leadership import Leaderships
+from .memory import give_back_memory
 from .node_service import NodeFailure, NodeService, Startup
 from .reporting import Reporter
 
@@ -159,6 +160,7 @@ class Node:
         self._start_tiering()
         self._spawn(self._registration.run())
         self._spawn(self._leaderships.watch(self._host.groups))
+        self._spawn(give_back_memory())
 
     def _start_tiering(self) -> None:
         debts = Debts(Path(self._config.data_dir), self.tiered)

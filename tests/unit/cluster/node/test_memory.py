@@ -1,0 +1,39 @@
+"""What a process has freed goes back to the operating system."""
+
+import asyncio
+import ctypes
+import re
+from pathlib import Path
+
+import pytest
+
+from stockade.cluster.node import memory
+
+MIB = 1 << 20
+BLOCK = 60_000
+
+
+def resident() -> int:
+    found = re.search(r"^VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="malloc is not glibc's here")
+def test_holes_between_blocks_that_are_still_used_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PERIOD_S", 0.01)
+
+    async def scenario() -> None:
+        blocks = [bytes(BLOCK) for _ in range(256 * MIB // BLOCK)]
+        used = blocks[::32]
+        del blocks
+        before = resident()
+        task = asyncio.create_task(memory.give_back_memory())
+        async with asyncio.timeout(30):
+            while resident() > before - 128 * MIB:
+                await asyncio.wait([task], timeout=0.01)
+                assert not task.done()
+        task.cancel()
+        assert len(used) > 100
+
+    asyncio.run(scenario())

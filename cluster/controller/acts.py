@@ -391,13 +391,16 @@ def _chunks(keys: Iterable[Key]) -> Iterator[list[Key]]:
 def _topic(topic: Topic | None) -> dict[str, Any] | None:
     if topic is None:
         return None
+    config = msgspec.structs.asdict(topic.config)
+    if topic.config.quota_bytes < 0:
+        del config["quota_bytes"]  # entries of software that does not know it have the same bytes
     return {
         "topic_id": topic.topic_id,
         "partitions": topic.partitions,
         "replication_factor": topic.replication_factor,
         "sealed": topic.sealed,
         "principal": topic.principal,
-        "config": msgspec.structs.asdict(topic.config),
+        "config": config,
     }
 
 

@@ -288,6 +288,15 @@ def test_the_bytes_of_entries_are_the_same_in_every_release() -> None:
     assert recorded.machine.ledger.head == head
 
 
+def test_a_quota_is_told_of_a_topic_that_has_one(recorded: Recorded) -> None:
+    recorded.topic()
+    [changed] = recorded.told(msgspec.structs.replace(ADMINISTERED[ChangeTopic], config={"quota_bytes": 7}))
+    assert changed.before is not None
+    assert changed.after is not None
+    assert "quota_bytes" not in changed.before["config"]
+    assert changed.after["config"]["quota_bytes"] == 7
+
+
 def test_a_takeover_tells_whose_grant_ended_by_whom_and_where_the_new_one_took_effect(recorded: Recorded) -> None:
     topic_id = recorded.topic()
     a, b = recorded.session("a"), recorded.session("b")

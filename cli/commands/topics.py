@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 import click
+from msgspec import structs
 
 from ...client.api.client import Client
 from ...client.api.tail import TailRecord
 from ...client.config import ClientConfig
 from ...client.session.session import Session
 from ...partition.api.records import Trimmed, text_or_base64
-from ...partition.api.topics import PartitionState, SlotHolder, Topic
+from ...partition.api.topics import PartitionState, SlotHolder, Topic, TopicConfig
 from ..orders.consent import Consent, consent_options, under_consent
 from ..orders.plans import deletion_plan, trim_plan
 from ..ui.completion_names import TOPIC
@@ -231,7 +232,7 @@ async def list_topics(client: Client, internal: bool, output: str) -> None:
 
 @topics.command(
     cls=Manual,
-    short_help="Show leaders, replicas, writers and sizes of a topic.",
+    short_help="Show settings, leaders, replicas, writers and sizes of a topic.",
     examples=[
         ("Who leads, who writes", "stockade topics describe orders"),
         ("Leader of partition 0", "stockade topics describe orders --output json | jq -r '.partitions[0].leader_node'"),
@@ -241,7 +242,7 @@ async def list_topics(client: Client, internal: bool, output: str) -> None:
 @output_option
 @with_client
 async def describe(client: Client, name: str, output: str) -> None:
-    """Show leader, replicas, number of records and writer of each partition of the topic NAME."""
+    """Show settings of the topic NAME, and leader, replicas, number of records and writer of each partition."""
     described = await client.topic(name)
     if output == "json":
         show_json(described)
@@ -250,6 +251,9 @@ async def describe(client: Client, name: str, output: str) -> None:
     fenced = ", exclusive writers only" if described.config.require_fence else ""
     sealed = ", sealed" if described.sealed else ""
     click.echo(f"{name}: {_size(described)}, id {described.topic_id}{fenced}{sealed}")
+    default, config = structs.asdict(TopicConfig()), structs.asdict(described.config)
+    given = ", ".join(f"{field}={value}" for field, value in config.items() if value != default[field])
+    click.echo(f"settings: {given or 'the defaults'}")
     show_table(["PARTITION", "LEADER", "REPLICAS", "RECORDS", "WRITER"], rows)
 
 

@@ -125,8 +125,8 @@ function Configuration({ topic }) {
       ["Writer group", config.writer_group || "none"],
       ["Kept for", limit(config.retention_ms, span)],
       ["Kept up to", limit(config.retention_bytes, bytes)],
-      ["Appends refused beyond", limit(config.quota_bytes ?? -1, bytes)],
       ["Of it on the nodes' disks", onDisks(config)],
+      ["Appends refused beyond", limit(config.quota_bytes ?? -1, bytes)],
       ["Largest batch", bytes(config.max_batch_bytes)],
       ["Message ids remembered for", config.dedupe_window_ms ? span(config.dedupe_window_ms) : "not at all"],
       ["Idle producers forgotten after", span(config.producer_ttl_ms)],
@@ -172,7 +172,7 @@ function Change({ topic, onClose }) {
     <label class="check"><input type="checkbox" checked=${form.fence} onChange=${set("fence")} />Refuse every write that carries no fencing token</label>
     <label class="check"><input type="checkbox" checked=${form.sealed} disabled=${topic.sealed} onChange=${set("sealed")} />Sealed: no more records, for ever</label>
     ${form.sealed && !topic.sealed && html`<${Blast}><p>Every write to ${plural(topic.partitions.length, "partition")} is refused from now on. This cannot be undone.</p><//>`}
-    ${(form.hours !== "" || form.size !== "") && html`<${Blast}><p>Records beyond these limits are dropped from all ${plural(topic.partitions.length, "partition")}, for good.</p><//>`}
+    ${(form.hours !== "" || form.size !== "") && html`<${Blast}><p>Records that are older, or beyond the size to keep, are dropped from all ${plural(topic.partitions.length, "partition")}, for good.</p><//>`}
   <//>`;
 }
 

@@ -124,14 +124,15 @@ class FenceChain(HeldLease):
 
         for route in self._routes:
             await wait_settled(route.queue.unsettled)
+        halted = [(route, route.queue.error) for route in self._routes if route.queue.error is not None]
         await self._fences.take(self._sender, self._routes, acquired)
         await self._sender.renew()
         answer = self._told(fence)
         if inspect.isawaitable(answer):
             await answer
         if fence.error is None and self.error is None:
-            for route in self._routes:
-                if route.queue.error is not None:
+            for route, error in halted:
+                if route.queue.error is error:  # not one that the application has recovered, and that halted anew
                     self._reopen(route)
 
     async def _follow(self, fence: Fence) -> None:

@@ -12,7 +12,7 @@ from stockade.client.errors import ClientClosed
 from stockade.client.producer.producer import Producer
 from stockade.client.session.session import Fence
 from stockade.partition.api.producers import ProducerPair
-from stockade.partition.errors import ProducerFenced, StockadeError
+from stockade.partition.errors import MessageTooLarge, ProducerFenced, StockadeError
 
 from ..fake_cluster import FakeCluster, Fault
 
@@ -104,6 +104,31 @@ def test_an_open_outcome_at_the_loss_is_certified_before_the_new_epoch_begins(cl
 
     produce(cluster, work)
     assert cluster.values("t") == [b"stored", b"next"]
+
+
+def test_a_partition_that_the_callback_recovered_and_that_halted_anew_stays_halted(cluster: FakeCluster) -> None:
+    """Its records fail in order: what follows them must not be stored before the application has seen why."""
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        async def told(_: Fence) -> None:
+            await producer.recover("t", 0)
+            cluster.faults = [Fault.TOO_LARGE]
+            with pytest.raises(MessageTooLarge):
+                await (await producer.send("t", b"too large"))
+
+        async with producer.exclusive("t", reacquire=told) as fence:
+            cluster.close_session(fence.session_id)
+            with pytest.raises(ProducerFenced):
+                await (await producer.send("t", b"zombie"))
+            await fence.again()
+            with pytest.raises(MessageTooLarge):
+                _ = await producer.send("t", b"after it")
+            await producer.recover("t", 0)
+            await (await producer.send("t", b"after the recovery"))
+
+    produce(cluster, work)
+    assert cluster.values("t") == [b"after the recovery"]
 
 
 def test_a_callback_that_raises_ends_the_block_with_its_reason(cluster: FakeCluster) -> None:

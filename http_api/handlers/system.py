@@ -70,7 +70,7 @@ async def metrics(call: Call) -> web.StreamResponse:
         names = call.caller.may("read", "cluster", "")
     except Unauthenticated:
         names = False
-    return web.Response(body=call.context.metrics.text(names=names), headers={"Content-Type": CONTENT_TYPE})
+    return web.Response(body=await call.context.metrics.text(names=names), headers={"Content-Type": CONTENT_TYPE})
 
 
 async def list_stalls(call: Call) -> web.StreamResponse:

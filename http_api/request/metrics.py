@@ -3,10 +3,11 @@
 Labels have few values: a route's template, never a path. Neither labels nor lines have session ids.
 """
 
+import asyncio
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -47,10 +48,29 @@ access_log: logging.Logger = logging.getLogger("stockade.http.access")
 _log = logging.getLogger(__name__)
 
 
-class Metrics(Collector):
-    """The counters of one application, in a registry of their own, and what its node says of itself.
+class Taken(Collector):
+    """Samples that were taken, for a registry."""
 
-    They are plain numbers, which ``collect`` turns into samples: a counter of the library takes a lock at each count.
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Sequence[Metric]:
+        """Called by the registry."""
+        return self._families
+
+
+def written(families: Sequence[Metric]) -> bytes:
+    """These, and those of the process, in the Prometheus text format."""
+    registry = CollectorRegistry()
+    registry.register(Taken(families))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class Metrics:
+    """The counters of one application, and what its node says of itself.
+
+    They are plain numbers, which ``text`` turns into samples: a counter of the library takes a lock at each count.
     """
 
     def __init__(self, front: Front, connections: Connections, stalls: Stalls, http_tls: HttpTls | None = None) -> None:
@@ -60,14 +80,10 @@ class Metrics(Collector):
         self._connections = connections
         self._stalls = stalls
         self._http_tls = http_tls
-        self._names = False
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._sums: dict[tuple[str, str], float] = {}
         self._refusals: Counter[tuple[str]] = Counter()
-        self._registry = CollectorRegistry()
-        self._registry.register(self)
-        ProcessCollector(registry=self._registry)
 
     def answered(
         self, method: str, route: str, status: int, seconds: float, size: int, *, is_stream: bool = False
@@ -113,21 +129,15 @@ class Metrics(Collector):
             certificates=self._certificates(service.measures().raft.certificate_expires_at),
         )
 
-    def text(self, *, names: bool) -> bytes:
-        """All of them, in the Prometheus text format. ``names``: with series that name consumer groups or topics."""
-        self._names = names
-        return generate_latest(self._registry)
+    async def text(self, *, names: bool) -> bytes:
+        """All of them, in the Prometheus text format. ``names``: with series that name consumer groups or topics.
 
-    def describe(self) -> Iterator[Metric]:
-        """Called by the registry when this is registered; nothing is looked at then."""
-        return iter(())
-
-    def collect(self) -> Iterator[Metric]:
-        """Called by the registry when it is read. Each series is there, also one without a sample."""
+        Each series is there, also one without a sample. The samples are taken at once; to write them takes longer, in
+        a thread.
+        """
         samples = self._of_requests() | of_node(self._front.service.measures(), self._expiries())
-        for series in SERIES:
-            shown = self._names or series.name not in WITH_NAMES
-            yield family(series, samples.get(series.name, {}) if shown else {})
+        shown = ({} if series.name in WITH_NAMES and not names else samples.get(series.name, {}) for series in SERIES)
+        return await asyncio.to_thread(written, [*map(family, SERIES, shown)])
 
     def _of_requests(self) -> Samples:
         front, stalls = self._front, self._stalls

@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
+from weakref import ref
 
 from ..commands import Offset
 from ..records.batch import STREAM_START
@@ -66,23 +67,30 @@ def extend(segment: SegmentIndex) -> Writers:
 
 
 class LoadedIndexes:
-    """Entries of full segments, read when they are needed and kept while they fit ``bytes_max`` together."""
+    """Entries of full segments, read when they are needed and kept while they fit ``bytes_max`` together, and while
+    their segment is there: those of a segment that was dropped go with it.
+    """
 
     def __init__(self, bytes_max: int) -> None:
+        self.size: int = 0
+        """Bytes of all that are kept."""
         self._bytes_max = bytes_max
-        self._size = 0
-        self._loaded: OrderedDict[SegmentIndex, bytes] = OrderedDict()
+        self._loaded: OrderedDict[ref[SegmentIndex], bytes] = OrderedDict()
 
     def load(self, segment: SegmentIndex) -> bytes:
         """The bytes of a segment's index file."""
-        entries = self._loaded.get(segment)
+        key = ref(segment, self._forget)
+        entries = self._loaded.get(key)
         if entries is None:
-            entries = self._loaded[segment] = _read_file(files_of(segment)[1], segment.index_size)
-            self._size += len(entries)
-            while self._size > self._bytes_max and len(self._loaded) > 1:
-                self._size -= len(self._loaded.popitem(last=False)[1])
-        self._loaded.move_to_end(segment)
+            entries = self._loaded[key] = _read_file(files_of(segment)[1], segment.index_size)
+            self.size += len(entries)
+            while self.size > self._bytes_max and len(self._loaded) > 1:
+                self.size -= len(self._loaded.popitem(last=False)[1])
+        self._loaded.move_to_end(key)
         return entries
+
+    def _forget(self, key: "ref[SegmentIndex]") -> None:
+        self.size -= len(self._loaded.pop(key, b""))
 
 
 _LOADED = LoadedIndexes(64 * 1024 * 1024)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from stockade.partition.commands import Append, Stamp
 from stockade.partition.errors import OffsetOutOfRange
-from stockade.partition.log import segments
+from stockade.partition.log import segment_files, segments
 from stockade.partition.log.fsutil import PIECES_MAX, write_all
 from stockade.partition.log.index import ENTRY, SegmentIndex
 from stockade.partition.log.interface import MemoryLog, Slice, StoredBatch
+from stockade.partition.log.segment_files import LoadedIndexes
 from stockade.partition.log.segments import UNWRITTEN_REST_BYTES_MAX, SegmentLog
 from stockade.partition.records.batch import STREAM_START, batch_from_columns, stream
 
@@ -527,3 +528,36 @@ def test_the_bytes_that_a_log_keeps_are_those_of_its_batches_from_log_start_on(
         log.trim(log.log_end)
         assert log.kept_bytes == 0
         log.close()
+
+
+def test_the_index_of_a_segment_that_was_dropped_leaves_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic with retention is read for years: its old segments must not fill the cache of indexes."""
+    loaded = LoadedIndexes(1 << 30)
+    monkeypatch.setattr(segment_files, "_LOADED", loaded)
+    log = begun(tmp_path / "log", len(STREAM_START) + 3 * SIZE)
+    for number in range(30):
+        log.append(command([number]), 0)
+    for offset in range(30):
+        log.read(offset, 1)
+    assert loaded.size == 27 * ENTRY.size
+    log.trim(15)
+    assert loaded.size == 12 * ENTRY.size
+    assert log.read(20, 1).next_offset == 21
+    log.begin(tmp_path / "other")
+    assert loaded.size == 0
+
+
+def test_indexes_beyond_the_bound_leave_the_memory_and_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = LoadedIndexes(7 * ENTRY.size)
+    monkeypatch.setattr(segment_files, "_LOADED", loaded)
+    log = begun(tmp_path / "log", len(STREAM_START) + 3 * SIZE)
+    for number in range(30):
+        log.append(command([number]), 0)
+    for offset in (*range(30), *range(30)):
+        assert log.read(offset, 1).next_offset == offset + 1
+        assert loaded.size <= 7 * ENTRY.size
+    log.close()

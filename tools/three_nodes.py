@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Coroutine
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from one_process import DRIVER, CausalLoop, Pipe, Turn
 
@@ -39,7 +39,7 @@ class Client(asyncio.Protocol):
         self._received = b""
 
     @classmethod
-    async def to(cls, node_id: str) -> "Client":
+    async def to(cls, node_id: str) -> Self:
         """Connect."""
         _, client = await asyncio.get_running_loop().create_connection(cls, *http_address(node_id))
         return client

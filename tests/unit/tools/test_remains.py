@@ -1,0 +1,70 @@
+"""What is gone leaves the memory: three nodes on a clock of their own make and delete topics, and nothing piles up.
+
+A cluster that makes and deletes topics for years must not grow by them. The cluster is that of the walks, so each run
+of the test makes the same calls; caches that have a bound of their own are left out.
+"""
+
+import asyncio
+import gc
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from one_process import CausalLoop, run
+from three_nodes import NODES, Client, Cluster
+
+CACHES = ("stockade.http_api.fast_path.",)
+"""Of the heads of requests, whose paths name the topics: the 1,024 latest."""
+SETTLE_S = 5.0
+"""Virtual seconds in which a deleted topic has left every node."""
+
+
+class Asking(Client):
+    """Takes any answer of a status, also one without a body."""
+
+    async def get(self, status: int, method: str, path: str, body: bytes = b"", form: str = "application/json") -> Any:
+        self._answer, self._received = asyncio.get_running_loop().create_future(), b""
+        head = f"{method} {path} HTTP/1.1\r\nHost: walk\r\nContent-Type: {form}\r\nContent-Length: {len(body)}\r\n\r\n"
+        self.pipe.write(head.encode() + body)
+        answer = await self._answer
+        assert answer.split(maxsplit=2)[1] == b"%d" % status, answer
+        content = answer.partition(b"\r\n\r\n")[2]
+        return json.loads(content) if content else None
+
+
+async def life_of_a_topic(clients: list[Asking], name: str) -> None:
+    """Made, written on every partition, read and deleted."""
+    topic = f"/v1/topics/{name}"
+    await clients[0].get(201, "POST", "/v1/topics", json.dumps({"name": name, "partitions": 4}).encode())
+    for partition, client in enumerate((*clients, clients[0])):
+        records = f"{topic}/partitions/{partition}/records"
+        await client.get(200, "POST", records, b"value", "text/plain")
+        await client.get(200, "GET", f"{records}?offset=0")
+    await clients[0].get(204, "DELETE", topic)
+    await asyncio.sleep(SETTLE_S)
+
+
+def objects() -> Counter[str]:
+    """How many there are of each class of the product."""
+    gc.collect()
+    kinds = (type(each) for each in gc.get_objects())
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in kinds if isinstance(kind.__module__, str))
+    return Counter(name for name in names if name.startswith("stockade.") and not name.startswith(CACHES))
+
+
+def test_nothing_of_deleted_topics_stays_in_memory(tmp_path: Path) -> None:
+    async def main(loop: CausalLoop) -> None:
+        cluster = Cluster(loop, tmp_path)
+        await cluster.found(1)
+        clients = [await Asking.to(node_id) for node_id in NODES]
+        counts = []
+        for number in range(9):
+            await life_of_a_topic(clients, f"t{number}")
+            counts.append(objects())
+        before, after = counts[2], counts[-1]
+        grown = {name: (before[name], count) for name, count in after.items() if count >= before[name] + 6}
+        assert not grown, "of these there is one more, or more, for each topic that was made and deleted"
+        await cluster.close()
+
+    run(main)

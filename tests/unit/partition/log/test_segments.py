@@ -561,3 +561,21 @@ def test_indexes_beyond_the_bound_leave_the_memory_and_are_read_again(
         assert log.read(offset, 1).next_offset == offset + 1
         assert loaded.size <= 7 * ENTRY.size
     log.close()
+
+
+def test_an_index_that_two_threads_read_at_a_time_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded, read = LoadedIndexes(1 << 30), segment_files._read_file
+    log = begun(tmp_path / "log", len(STREAM_START) + 3 * SIZE)
+    for number in range(6):
+        log.append(command([number]), 0)
+    (segment,) = log.full_segments
+
+    def slowly(path: Path, size: int) -> bytes:
+        monkeypatch.setattr(segment_files, "_read_file", read)
+        loaded.load(segment)  # what another thread does while this one waits for the disk
+        return read(path, size)
+
+    monkeypatch.setattr(segment_files, "_read_file", slowly)
+    assert loaded.load(segment) == loaded.load(segment)
+    assert loaded.size == segment.index_size
+    log.close()

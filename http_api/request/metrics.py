@@ -8,6 +8,7 @@ import logging
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -80,6 +81,7 @@ class Metrics:
         self._connections = connections
         self._stalls = stalls
         self._http_tls = http_tls
+        self._writing = ThreadPoolExecutor(1, "metrics")
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._sums: dict[tuple[str, str], float] = {}
@@ -132,12 +134,12 @@ class Metrics:
     async def text(self, *, names: bool) -> bytes:
         """All of them, in the Prometheus text format. ``names``: with series that name consumer groups or topics.
 
-        Each series is there, also one without a sample. The samples are taken at once; to write them takes longer, in
-        a thread.
+        Each series is there, also one without a sample. The samples are taken at once; to write them takes longer, in a
+        thread of its own: those of the loop may all wait for a disk, which is when a monitor has to see this.
         """
         samples = self._of_requests() | of_node(self._front.service.measures(), self._expiries())
         shown = ({} if series.name in WITH_NAMES and not names else samples.get(series.name, {}) for series in SERIES)
-        return await asyncio.to_thread(written, [*map(family, SERIES, shown)])
+        return await asyncio.get_running_loop().run_in_executor(self._writing, written, [*map(family, SERIES, shown)])
 
     def _of_requests(self) -> Samples:
         front, stalls = self._front, self._stalls

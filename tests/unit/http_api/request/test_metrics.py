@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 import math
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -127,6 +129,22 @@ def test_names_of_consumer_groups_and_topics_are_for_callers_who_may_read_the_cl
 
     run(test, access)
     assert {"stockade_group_lag_records", "stockade_log_quota_used_ratio"} == WITH_NAMES
+
+
+def test_metrics_are_answered_while_every_thread_of_the_loop_waits_for_a_disk() -> None:
+    async def test(node: Conversation) -> None:
+        loop, disk = asyncio.get_running_loop(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        waiting = loop.run_in_executor(None, disk.wait)
+        try:
+            async with asyncio.timeout(30):
+                assert (await node.call("GET", "/metrics")).status == 200
+            assert not waiting.done()
+        finally:
+            disk.set()
+            await waiting
+
+    run(test)
 
 
 def test_a_certificate_counts_the_days_that_it_has_left() -> None:

@@ -111,6 +111,10 @@ class Cluster:
         await http.close()
         await node.stop()
 
+    async def pass_time(self, seconds: float) -> None:
+        """Let virtual time pass: what is due by then is done, however busy the machine is."""
+        await asyncio.sleep(seconds)
+
     async def close(self) -> None:
         """Stop what runs."""
         for node_id in list(self._running):

@@ -33,7 +33,7 @@ class Asking(Client):
         return json.loads(content) if content else None
 
 
-async def life_of_a_topic(clients: list[Asking], name: str) -> None:
+async def life_of_a_topic(cluster: Cluster, clients: list[Asking], name: str) -> None:
     """Made, written on every partition, read and deleted."""
     topic = f"/v1/topics/{name}"
     await clients[0].get(201, "POST", "/v1/topics", json.dumps({"name": name, "partitions": 4}).encode())
@@ -42,7 +42,7 @@ async def life_of_a_topic(clients: list[Asking], name: str) -> None:
         await client.get(200, "POST", records, b"value", "text/plain")
         await client.get(200, "GET", f"{records}?offset=0")
     await clients[0].get(204, "DELETE", topic)
-    await asyncio.sleep(SETTLE_S)
+    await cluster.pass_time(SETTLE_S)
 
 
 def objects() -> Counter[str]:
@@ -60,7 +60,7 @@ def test_nothing_of_deleted_topics_stays_in_memory(tmp_path: Path) -> None:
         clients = [await Asking.to(node_id) for node_id in NODES]
         counts = []
         for number in range(9):
-            await life_of_a_topic(clients, f"t{number}")
+            await life_of_a_topic(cluster, clients, f"t{number}")
             counts.append(objects())
         before, after = counts[2], counts[-1]
         grown = {name: (before[name], count) for name, count in after.items() if count >= before[name] + 6}

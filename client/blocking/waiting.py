@@ -41,7 +41,10 @@ class Waiting:
         """
         self._attempts += 1
         now_s = time.monotonic()
-        pause_s = pause_before_next(self._config, self._attempts, error, self._call.ends_s - now_s)
+        try:
+            pause_s = pause_before_next(self._config, self._attempts, error, self._call.ends_s - now_s)
+        finally:
+            del error  # which knows this frame when it is raised
         if not self._call.is_told and now_s >= self._call.due_s:
             self._call.is_told = True
             _log.warning(warning(self._call, 0, now_s))

@@ -130,9 +130,8 @@ class Calls:
                     attempts += 1
                     pause_s = pause_before_next(self._config, attempts, error, deadline_s - time.monotonic())
                     call.error = error
-                    await asyncio.sleep(
-                        pause_s
-                    )  # here, where ``error`` ends with the block: no frame keeps its own error
+                    # ``error`` ends with this block, so that no frame keeps its own error.
+                    await asyncio.sleep(pause_s)
                     if is_wanted is not None and not is_wanted():
                         raise
 

@@ -79,12 +79,12 @@ class LoadedIndexes:
 
     def load(self, segment: SegmentIndex) -> bytes:
         """The bytes of a segment's index file."""
-        key = ref(segment, self._forget)
+        key = ref(segment)
         entries = self._loaded.get(key)
         if entries is None:
             entries = _read_file(files_of(segment)[1], segment.index_size)
             self.size += len(entries) - len(self._loaded.pop(key, b""))  # which a thread may have read meanwhile
-            self._loaded[key] = entries
+            self._loaded[ref(segment, self._forget)] = entries
             while self.size > self._bytes_max and len(self._loaded) > 1:
                 self.size -= len(self._loaded.popitem(last=False)[1])
         self._loaded.move_to_end(key)

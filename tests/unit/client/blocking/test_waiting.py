@@ -1,8 +1,10 @@
 """What a blocking client says, and does, without a cluster."""
 
+import gc
 import logging
 import socket
 import time
+import weakref
 
 import pytest
 
@@ -67,6 +69,25 @@ def test_the_last_attempt_and_a_refusal_of_the_request_itself_are_raised(clock: 
     clock[0] = 0.85
     with pytest.raises(ClusterUnreachable):
         waiting.pause_s(ClusterUnreachable("no node"))
+
+
+def test_nothing_of_a_call_that_failed_waits_for_the_garbage_collector(clock: list[float]) -> None:
+    waiting = Waiting("GET /v1/topics", 1, CONFIG)
+
+    def failed() -> weakref.ref[UnknownTopicOrPartition]:
+        with pytest.raises(UnknownTopicOrPartition):
+            try:
+                raise UnknownTopicOrPartition
+            except UnknownTopicOrPartition as error:
+                known = weakref.ref(error)
+                waiting.pause_s(error)
+        return known
+
+    gc.disable()
+    try:
+        assert failed()() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("patience_ms", [0, 50])

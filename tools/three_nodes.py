@@ -57,14 +57,17 @@ class Client(asyncio.Protocol):
         if separator and len(body) == int(length or 0):
             self._answer.set_result(self._received)
 
-    async def ask(self, method: str, path: str, body: Any = None, **headers: object) -> Any:
-        """What the node answers."""
+    async def send(self, method: str, path: str, data: bytes = b"", **headers: object) -> bytes:
+        """The bytes that the node answers with."""
         self._answer, self._received = asyncio.get_running_loop().create_future(), b""
-        data = b"" if body is None else json.dumps(body).encode()
         lines = {"Host": "walk", "Content-Type": "application/json", "Content-Length": len(data), **headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
         self.pipe.write(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + data)
-        answer = await self._answer
+        return await self._answer
+
+    async def ask(self, method: str, path: str, body: Any = None, **headers: object) -> Any:
+        """What the node answers in JSON, which is no refusal."""
+        answer = await self.send(method, path, b"" if body is None else json.dumps(body).encode(), **headers)
         assert answer.split(maxsplit=2)[1] in (b"200", b"201"), answer
         return json.loads(answer.partition(b"\r\n\r\n")[2])
 

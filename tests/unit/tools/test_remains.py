@@ -4,12 +4,9 @@ A cluster that makes and deletes topics for years must not grow by them. The clu
 of the test makes the same calls; caches that have a bound of their own are left out.
 """
 
-import asyncio
 import gc
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from one_process import CausalLoop, run
 from three_nodes import NODES, Client, Cluster
@@ -20,29 +17,20 @@ SETTLE_S = 5.0
 """Virtual seconds in which a deleted topic has left every node."""
 
 
-class Asking(Client):
-    """Takes any answer of a status, also one without a body."""
-
-    async def get(self, status: int, method: str, path: str, body: bytes = b"", form: str = "application/json") -> Any:
-        self._answer, self._received = asyncio.get_running_loop().create_future(), b""
-        head = f"{method} {path} HTTP/1.1\r\nHost: walk\r\nContent-Type: {form}\r\nContent-Length: {len(body)}\r\n\r\n"
-        self.pipe.write(head.encode() + body)
-        answer = await self._answer
-        assert answer.split(maxsplit=2)[1] == b"%d" % status, answer
-        content = answer.partition(b"\r\n\r\n")[2]
-        return json.loads(content) if content else None
-
-
-async def life_of_a_topic(cluster: Cluster, clients: list[Asking], name: str) -> None:
+async def life_of_a_topic(cluster: Cluster, clients: list[Client], name: str) -> None:
     """Made, written on every partition, read and deleted."""
     topic = f"/v1/topics/{name}"
-    await clients[0].get(201, "POST", "/v1/topics", json.dumps({"name": name, "partitions": 4}).encode())
+    await clients[0].ask("POST", "/v1/topics", {"name": name, "partitions": 4})
     for partition, client in enumerate((*clients, clients[0])):
         records = f"{topic}/partitions/{partition}/records"
-        await client.get(200, "POST", records, b"value", "text/plain")
-        await client.get(200, "GET", f"{records}?offset=0")
-    await clients[0].get(204, "DELETE", topic)
+        assert status(await client.send("POST", records, b"value", **{"Content-Type": "text/plain"})) == 200
+        await client.ask("GET", f"{records}?offset=0")
+    assert status(await clients[0].send("DELETE", topic)) == 204
     await cluster.pass_time(SETTLE_S)
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(maxsplit=2)[1])
 
 
 def objects() -> Counter[str]:
@@ -57,7 +45,7 @@ def test_nothing_of_deleted_topics_stays_in_memory(tmp_path: Path) -> None:
     async def main(loop: CausalLoop) -> None:
         cluster = Cluster(loop, tmp_path)
         await cluster.found(1)
-        clients = [await Asking.to(node_id) for node_id in NODES]
+        clients = [await Client.to(node_id) for node_id in NODES]
         counts = []
         for number in range(9):
             await life_of_a_topic(cluster, clients, f"t{number}")

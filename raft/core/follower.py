@@ -223,7 +223,12 @@ class FollowerState:
 
 
 class Election:
-    """When a node asks for votes. It decides; Voting and RaftNode act."""
+    """When a node asks for votes. It decides; Voting and RaftNode act.
+
+    No tally outlives the configuration that it was begun under: another one need not know all who voted, and has
+    another majority. Entries, which bring a configuration or take one back, come from a leader, and ``heard_leader``
+    ends the tally first. A checkpoint may come to a candidate: ``void`` ends the tally when it is installed.
+    """
 
     def __init__(
         self, majority: Callable[[], int], settings: RaftSettings, clock: Callable[[], float], rng: Callable[[], float]

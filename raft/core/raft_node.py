@@ -382,8 +382,7 @@ class RaftNode(SyncObj):
     def become_leader(self) -> None:
         """The election of the current term is won."""
         self._election.void()
-        now = self._ports.time()
-        self.leading = LeaderState(self.log, self.membership, self.settings, self._gate.post, now)
+        self.leading = LeaderState(self.log, self.membership, self.settings, self._gate.post, self._ports.time())
         if not self.ready:
             self._ready_index = self.leading.no_op_index
         self.leader = self.node_id
@@ -580,6 +579,7 @@ class RaftNode(SyncObj):
         restore()
         if origin.term > self.term:  # a leader of an older term may contradict what is committed in this one
             self._follow(origin.term, None)
+        self._election.void()  # a tally of votes ends with the configuration that they are counted by
         self.log.install(origin)
         self._SyncObj__raftCommitIndex = self._SyncObj__raftLastApplied = origin.index
         return True

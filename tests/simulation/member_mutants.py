@@ -170,6 +170,17 @@ def keeps_a_stray_tail() -> Any:
     return patch.object(GroupLog, "install", keeping)
 
 
+def keeps_votes_of_an_older_configuration() -> Any:
+    """A candidate that installs a checkpoint goes on counting votes, by the majority that the checkpoint tells."""
+    install = RaftNode.install
+
+    def keeping(node: RaftNode, origin: Origin, restore: Any) -> bool:
+        with patch.object(node._election, "void", lambda: None):
+            return install(node, origin, restore)
+
+    return patch.object(RaftNode, "install", keeping)
+
+
 def ignores_offers() -> Any:
     """A follower that lacks what is gone is offered a checkpoint, and does not fetch it."""
 

@@ -7,15 +7,25 @@ from unittest.mock import patch
 
 import pytest
 from simulation.checker import Attempt, Violation
-from simulation.checkpoints import Checkpoints
+from simulation.checkpoints import NOWHERE, Checkpoints
 from simulation.disk import View
-from simulation.member_mutants import forgets_what_it_had_promised
+from simulation.member_mutants import forgets_what_it_had_promised, keeps_votes_of_an_older_configuration
 from simulation.members import Members
 from simulation.world import Setting, World
 
 from stockade.raft.core.group import Committed, NotLeader, Rejected
-from stockade.raft.log.configuration import AddLearner, ChangeRefused, Configuration, RemoveMember
-from stockade.raft.messages import AppendAck, Offer, PreVote, PreVoteReply, RaftMessage, RequestVote, VoteReply
+from stockade.raft.log.configuration import AddLearner, ChangeRefused, Configuration, RemoveMember, apply_change
+from stockade.raft.messages import (
+    AppendAck,
+    AppendEntries,
+    Offer,
+    PreVote,
+    PreVoteReply,
+    RaftMessage,
+    RequestVote,
+    TimeoutNow,
+    VoteReply,
+)
 from stockade.raft.settings import RaftSettings
 
 DEFAULTS = RaftSettings()
@@ -298,6 +308,78 @@ def test_a_handover_that_makes_no_sense_is_refused(asked: str, heir: str | None,
     heir = leader if heir == "itself" else heir
     settled = transfer(world, leader if asked == "leader" else follower, heir)
     assert [type(each) for each in settled] == [error]
+
+
+# A configuration that changes while votes are counted.
+
+
+def a_candidate_installs_a_checkpoint() -> World:
+    """Two of five voters left while n2 was cut off. One of them votes for n2 before n2 installs the checkpoint that
+    tells of that; the three that are left commit a command meanwhile, without n2.
+    """
+    world, leader, (late, gone, other, voter) = started(5)
+    for each in (late, gone):
+        world.isolate([each])
+    for each in (gone, other):
+        change(world, leader, RemoveMember(each))
+        world.run(0.5)
+    world.processes[leader].checkpoints.take(1)
+    world.run(0.5)
+    journal = world.group(leader)._node.log
+    journal.compact(journal.origin.index)
+    offers: list[tuple[int, str, int]] = []
+    world.processes[late].fetch_checkpoint = lambda *offer: offers.append(offer)
+    for each in (leader, gone):
+        world.network.mend(each, late)
+    world.run_until(lambda: bool(offers), 2.0)
+    world.group(late).receive(leader, TimeoutNow(world.group(leader).term))
+    world.network.cut(leader, late)
+    (attempt,) = propose(world, leader, "acknowledged")
+    world.run_until(lambda: world.group(late)._node._election._votes == {late, gone}, 0.1)
+    world.run_until(lambda: isinstance(attempt.outcome, Committed), 0.1)
+    world.disks[late].checkpoints[1] = checkpoint = world.disks[leader].checkpoints[1]
+    assert world.group(late).install(checkpoint, NOWHERE)
+    assert world.group(late).voters == (leader, late, voter)
+    world.run(0.1)
+    return world
+
+
+def test_votes_end_with_the_configuration_that_they_were_counted_by() -> None:
+    world = a_candidate_installs_a_checkpoint()
+    assert world.leaders() == ["n1"]
+    world.heal()
+    world.run(3.0)
+    assert len(world.leaders()) == 1
+    assert {tuple(commands(world, node)) for node in world.group("n1").voters} == {(b"acknowledged",)}
+
+
+def test_votes_that_outlived_their_configuration_would_make_a_second_leader() -> None:
+    with keeps_votes_of_an_older_configuration(), pytest.raises(Violation, match="without the votes of a majority"):
+        a_candidate_installs_a_checkpoint()
+
+
+@pytest.mark.parametrize("is_taken_back", [False, True])
+def test_a_candidate_counts_no_vote_after_entries_that_change_the_configuration(is_taken_back: bool) -> None:
+    """The votes come late: after the leader of the same term, which sent the entries, is lost again."""
+    world, leader, (candidate, gone, other) = started(4)
+    if is_taken_back:
+        for each in (gone, other):
+            world.network.hold(leader, each)
+        change(world, leader, RemoveMember(gone))
+        world.run_until(lambda: gone not in world.group(candidate).voters, 0.1)
+    for each in (leader, gone, other):
+        world.network.hold(candidate, each)
+    group, before = world.group(candidate), world.group(candidate).configuration
+    group.receive(leader, TimeoutNow(1))
+    world.run_until(lambda: group._node._election._votes == {candidate}, 0.1)
+    entry = b"\1" if is_taken_back else apply_change(before, RemoveMember(gone)).entry()
+    group.receive(other, AppendEntries(2, 2, 2, 1, 1, [(3, 2, entry)]))
+    assert group.configuration != before
+    group.peer_down(other)
+    group.peer_up(other, world.founders[other])
+    for each in (leader, gone, other):
+        group.receive(each, VoteReply(2, True))
+    assert not group.is_leader
 
 
 # Followers that lack what is gone.

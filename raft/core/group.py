@@ -499,6 +499,8 @@ class Group:
     def step_down(self) -> None:
         """Stop leading, and ask the follower that is furthest to take over. Does nothing on a node that does not lead.
 
+        One that lacks committed entries, as far as is known here, is not asked: it cannot win. Unlike ``transfer`` it
+        does not wait until the follower has the entries in flight, of which under load there are always some.
         Proposals in flight end as Unknown, barriers as NotLeader.
         """
         self._run(self._node.step_down)

@@ -560,10 +560,10 @@ class RaftNode(SyncObj):
         return not self.membership.is_voter and self.applied_index >= self.log.configuration_index
 
     def step_down(self) -> None:
-        """Stop leading; the follower that is furthest is asked to campaign."""
+        """Stop leading. The furthest follower is asked to campaign, if it has all that is committed and so can win."""
         if self.leading is not None:
             heir = self.leading.furthest()
-            if heir is not None:
+            if heir is not None and heir.match_index >= self.commit_index:
                 self._gate.post(heir.node_id, TimeoutNow(self.term))
             self._follow(self.term, None)
 

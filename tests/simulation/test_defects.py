@@ -356,14 +356,41 @@ def test_d20_a_stale_leader_serves_no_linearizable_read() -> None:
     assert [type(error) for error in settled] == [NotLeader]
 
 
+@pytest.mark.parametrize("in_flight", [False, True])
 @pytest.mark.parametrize("nodes", [3, 5])
-def test_a_leader_hands_over_without_a_timeout(nodes: int) -> None:
+def test_a_leader_hands_over_without_a_timeout(nodes: int, in_flight: bool) -> None:
     world, leader, _ = started(nodes)
     seen = sent_messages(world)
-    world.group(leader).step_down()
+    if in_flight:
+        propose(world, leader, "first")
+        world.run_until(lambda: world.group(leader).applied_index == 3, 0.1)
+        propose(world, leader, "second")
+        world.run(0.0001)
+    group = world.group(leader)
+    assert (group._node.log.last_index > group.commit_index) == in_flight
+    group.step_down()
     world.run_until(lambda: bool(world.leaders()), 0.1)
     assert world.leaders() != [leader]
     assert any(isinstance(message, TimeoutNow) for _, _, message in seen)
+
+
+def test_a_leader_that_stops_asks_no_follower_to_take_over_that_lacks_what_is_committed() -> None:
+    world, leader, (behind, voter) = started()
+    world.network.cut(leader, behind)
+    (attempt,) = propose(world, leader, "acknowledged")
+    world.run_until(lambda: isinstance(attempt.outcome, Committed), 0.1)
+    world.network.cut(leader, voter)
+    world.network.mend(leader, behind)
+    leading = world.group(leader)._node.leading
+    assert leading is not None
+    world.run_until(lambda: leading.followers[behind].connected and not leading.followers[voter].connected, 1.0)
+    assert leading.followers[behind].match_index == 2
+    seen = sent_messages(world)
+    world.group(leader).step_down()
+    world.heal()
+    world.run(2.0)
+    assert not any(isinstance(message, TimeoutNow) for _, _, message in seen)
+    assert len(world.leaders()) == 1
 
 
 def test_a_follower_that_comes_back_with_an_empty_disk_is_filled_again_and_votes_again() -> None:

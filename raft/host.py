@@ -9,8 +9,10 @@ import random
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from ..partition.log.fsutil import write_durably
 from .checkpoint.copies import FOR_COPIES, CheckpointReceiver, CheckpointSender
 from .checkpoint.group_storage import CheckpointScheduler, GroupStorage
 from .core.coalescing import Coalescer
@@ -35,6 +37,8 @@ FOR_CLUSTER = b"\0"
 """The kind of the calls that ``serve`` names the handler of."""
 ELECTION_S = 0.001
 """Ample for the work of an election: as many as become due at once do not all begin at once."""
+ROLLED_BACK = "rolled-back"
+"""The file beside the log that says why no process may begin with it any more. Another log has another folder."""
 REMEMBER_S = 60.0
 """Between two times at which what other nodes told is written down."""
 TURN_S = 0.02
@@ -272,10 +276,14 @@ class RaftHost:
         return self._transport.address
 
     async def start(self) -> None:
-        """Recover the log, then listen and dial. Raises what ``check_level``, Wal.open and Transport.start raise."""
+        """Recover the log, then listen and dial. Raises what ``check_level``, Wal.open and Transport.start raise, and
+        DiskRefused if the disk was found to be rolled back.
+        """
         check_level(self._data_dir, self.software)
-        loop = asyncio.get_running_loop()
         wal, settings = self._data_dir / "wal", self._settings
+        if (wal / ROLLED_BACK).exists():
+            raise DiskRefused(self._data_dir, (wal / ROLLED_BACK).read_text())
+        loop = asyncio.get_running_loop()
         log = Wal.open(wal, loop, self._fail, settings.wal_file_bytes, stall_s=settings.disk_stall_ms / 1000)
         self.incarnation = log.incarnation
         self._transport.raise_level(log.level)
@@ -430,8 +438,11 @@ class RaftHost:
             group.peer_heard(node_id)
 
     def _on_rolled_back(self, node_id: str, position: int) -> None:
+        """Blocks: the next start must find the mark, and its log may be longer by then than what was told."""
         if position > self._began:
             fault = f"it is older than what this node told {node_id} before (a restored copy or snapshot of a disk?)"
+            with suppress(OSError):  # the node stops in any case, and node_id has a mark, too
+                write_durably(self._data_dir / "wal" / ROLLED_BACK, fault.encode())
             self._fail(DiskRefused(self._data_dir, fault))
 
     async def _remember(self) -> None:

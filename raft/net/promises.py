@@ -3,7 +3,9 @@
 A snapshot of a disk, or a backup of a node's folder, started in the place of the node, has the node's incarnation and
 lacks what the node has acknowledged and voted since. Votes and acknowledgements of all groups are in one log, whose end
 only grows. So each node tells the others with its heartbeats how far its log is on disk, and where it ended when its
-process began. A node that begins below what it had told an earlier time has lost promises.
+process began. A node that begins below what it had told an earlier time has lost promises. They stay lost when its log
+grows beyond that place again, so from then on no process may begin with this disk: the node writes that into its folder
+(RaftHost), and the others remember it, should another copy be put in its place.
 
 The other nodes notice that only as far as the node had told them before it was rolled back. Each node writes down now
 and then what it was told, so that this outlives a restart of all nodes.
@@ -16,6 +18,9 @@ import msgspec
 
 from ...partition.log.fsutil import write_durably
 from ..messages import Hello
+
+ROLLED_BACK = (1 << 63) - 1
+"""In place of the position that a disk had told which was rolled back since: no log begins there."""
 
 
 class Told(NamedTuple):
@@ -42,12 +47,15 @@ class Promises:
 
     def lost(self, hello: Hello) -> int | None:
         """The position that the sender of this hello had told of the same disk, and below which its log has begun now;
-        None: it has lost nothing that is known here.
+        None: it has lost nothing that is known here. After a loss no process that begins with this disk passes.
         """
         told = self.told.get(hello.node_id)
         if told is None or told.incarnation != hello.incarnation or told.session == hello.session:
             return None
-        return told.position if hello.began < told.position else None
+        if hello.began >= told.position:
+            return None
+        self._remember(hello.node_id, told._replace(position=ROLLED_BACK))
+        return told.position
 
     def greeted(self, hello: Hello) -> None:
         """A node has introduced itself, and has lost nothing."""
@@ -56,9 +64,11 @@ class Promises:
             self._remember(hello.node_id, Told(hello.incarnation, hello.session, hello.began))
 
     def tells(self, node_id: str, position: int) -> None:
-        """A node that has introduced itself says how far its log is on disk."""
+        """A node that has introduced itself says how far its log is on disk. If that is the process whose disk passes
+        for rolled back, its disk lives: the other hello was of a copy, or older and late.
+        """
         told = self.told.get(node_id)
-        if told is not None and told.position < position:
+        if told is not None and (told.position < position or told.position == ROLLED_BACK):
             self._remember(node_id, told._replace(position=position))
 
     def _remember(self, node_id: str, told: Told) -> None:

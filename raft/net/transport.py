@@ -464,7 +464,7 @@ class Transport:
         if connection.dialled is None:
             connection.send(encode(0, structs.replace(self._hello, version=hello.version)))
         if not is_opening and (lost := self.promises.lost(hello)) is not None:
-            self._rejected(connection, f"has begun below position {lost} of its log: its disk was rolled back")
+            self._rejected(connection, "begins with a log that lacks what it had told: its disk was rolled back")
             connection.send(encode(0, RolledBack(lost)))
             connection.close()
             return

@@ -4,6 +4,7 @@ Three real hosts with real logs; the copy is made of a running node, as a snapsh
 """
 
 import asyncio
+import errno
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from stockade.raft.net.promises import Promises
 from stockade.raft.wal.errors import DiskRefused
 
-from .cluster import Cluster, _copy_of_a_moment, until
+from .cluster import Cluster, MemoryMachine, _copy_of_a_moment, until
 
 
 async def with_image(cluster: Cluster, node: str) -> Path:
@@ -121,6 +122,60 @@ def test_it_is_noticed_after_a_restart_of_all_nodes_as_well(tmp_path: Path) -> N
             put_back(cluster, node, image)
             for each in names:
                 await cluster.start(each)
+            await gives_up(cluster, node)
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_was_rolled_back_stays_out_until_it_has_an_empty_disk(tmp_path: Path) -> None:
+    """It ran alone for a while, so its log is longer at the next start than what it had told."""
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            leader = await cluster.led()
+            node, other = (each for each in cluster.hosts if each != leader)
+            image = await with_image(cluster, node)
+            told = cluster.hosts[other]._transport.promises.told[node].position
+            others = {leader, other}
+            for each in (node, *others):
+                await cluster.stop(each)
+            put_back(cluster, node, image)
+            await cluster.start(node)
+            host = cluster.hosts[node]
+            host.open_group(9, {node: host.incarnation}, MemoryMachine())
+            await until(lambda: host.groups[9].is_leader and host.log.durable_position >> 32 > told >> 32)
+            for each in others:
+                await cluster.start(each)
+            await gives_up(cluster, node)
+            await cluster.stop(node)
+            cluster.fatal.clear()
+            with pytest.raises(DiskRefused, match=r"older than what this node told.*stockade rebuild"):
+                await cluster.start(node)
+            (cluster._data(node) / "wal" / "rolled-back").unlink()  # as another copy of it, in its place, may lack it
+            await cluster.start(node)
+            assert cluster.hosts[node]._began > told
+            await gives_up(cluster, node)
+            await cluster.stop(node)
+            cluster.fatal.clear()
+            shutil.rmtree(cluster._data(node) / "wal")
+            shutil.rmtree(cluster._data(node) / "groups")
+            await cluster.start(node)
+            last = await cluster.commit(b"with all three")
+            await until(lambda: cluster.group(node).applied_index >= last)
+            assert cluster.fatal == []
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_disk_takes_no_mark_stops_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_durably(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path) as cluster:
+            node, host = next(iter(cluster.hosts.items()))
+            monkeypatch.setattr("stockade.raft.host.write_durably", write_durably)
+            host._on_rolled_back("n2", host._began + 1)
             await gives_up(cluster, node)
 
     asyncio.run(scenario())

@@ -1,5 +1,6 @@
 """A disk that was rolled back is noticed by any node that knows what it had promised, and by no other sign."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,48 @@ def test_a_new_session_is_judged_by_what_it_tells_itself(tmp_path: Path) -> None
     promises.greeted(hello(1, 50))
     promises.tells("n2", 100)
     promises.greeted(hello(2, 120))
-    assert promises.lost(hello(3, 119)) == 120
     promises.tells("n2", 130)
+    assert promises.lost(hello(3, 130)) is None
     assert promises.lost(hello(3, 125)) == 130
+
+
+def test_a_disk_that_was_rolled_back_stays_out_however_long_its_log_grows(tmp_path: Path) -> None:
+    path = tmp_path / "promises.json"
+    promises = Promises(path)
+    promises.greeted(hello(1, 50))
+    promises.tells("n2", 100)
+    assert promises.lost(hello(2, 99)) == 100
+    promises.save()
+    for again in (promises, Promises(path)):
+        lost = again.lost(hello(3, 7 << 32))
+        assert lost is not None
+        assert lost > 7 << 32, "it learns that, too"
+        assert again.lost(hello(3, 0, incarnation=8)) is None, "with an empty disk it is another member"
+    promises.greeted(hello(3, 0, incarnation=8))
+    assert promises.lost(hello(4, 0, incarnation=8)) is None
+
+
+def test_a_late_hello_costs_a_node_nothing_whose_disk_is_well() -> None:
+    """Of its process before, from a connection that a partition held up; or of a copy that ran beside it."""
+    promises = Promises()
+    promises.greeted(hello(1, 50))
+    promises.greeted(hello(2, 100))
+    promises.tells("n2", 130)
+    assert promises.lost(hello(1, 50)) == 130
+    assert promises.lost(hello(2, 100)) is None, "the process that told passes"
+    promises.tells("n2", 140)
+    assert promises.lost(hello(3, 140)) is None
+    assert promises.lost(hello(3, 139)) == 140
+
+
+def test_the_release_before_reads_what_is_remembered_of_a_disk_that_was_rolled_back(tmp_path: Path) -> None:
+    path = tmp_path / "promises.json"
+    promises = Promises(path)
+    promises.greeted(hello(1, 50))
+    promises.lost(hello(2, 0))
+    promises.save()
+    ((name, told),) = json.loads(path.read_bytes()).items()
+    assert (name, told) == ("n2", [7, 1, (1 << 63) - 1])
 
 
 def test_what_was_told_outlives_a_restart_and_damage_of_it_is_no_reason_to_stop(tmp_path: Path) -> None:
@@ -70,8 +110,10 @@ def test_a_node_that_was_rolled_back_is_told_so_and_never_connected(run: Run) ->
             async with await Peer.dial(node, hello(2, 99)) as peer:
                 assert await peer.hear_a(RolledBack) == RolledBack(100)
                 assert await peer.hear() is None
+            async with await Peer.dial(node, hello(3, 101)) as peer:
+                assert isinstance(await peer.hear_a(RolledBack), RolledBack)
             assert node.events == []
-            async with await Peer.dial(node, hello(3, 100)):
+            async with await Peer.dial(node, hello(4, 0, incarnation=8)):
                 await node.until_events(1)
 
     run(scenario)

@@ -88,23 +88,6 @@ class PartitionMachine:
         self.tier: Tier = Tier()
         self.due_ms: float = 0
         """Nothing is forgotten before: a lower bound of the deadlines of producers, message ids and stages."""
-        self._handlers: dict[type[Command], Callable[[Any], Result | StockadeError]] = {
-            InstallFence: lambda command: self.fence.install(command, self.log_end),
-            InstallSeats: lambda command: self.fence.share(command, self.log_end),
-            ClearFence: lambda command: self.fence.clear(command, self.log_end),
-            InstallReader: self.readers.install,
-            CommitPosition: self._commit_position,
-            InstallProducer: self._install_producer,
-            ForgetProducers: self.producers.forget,
-            Trim: self._trim,
-            BeginAt: self._begin_at,
-            Retain: self._retain,
-            Configure: self._configure,
-            PutStage: self._put_stage,
-            ChangeStages: self._change_stages,
-            AppendStage: self._append_stage,
-            BeginTier: self.tier.begin,
-        }
 
     @property
     def topic_epoch(self) -> int:
@@ -146,7 +129,7 @@ class PartitionMachine:
             return self._judge_writer(decoded, decoded.count) or self._store(decoded, decoded.timestamp_ms)
         if type(decoded) is AddTierObject:
             return self.tier.add(decoded, term, self.log_start, self.log_end)
-        return self._handlers[type(decoded)](decoded)
+        return _HANDLERS[type(decoded)](self, decoded)
 
     def _pass_time(self, now_ms: int) -> None:
         """Advance the lease clock, which never goes back. What is due is forgotten before the command is judged
@@ -341,3 +324,25 @@ class PartitionMachine:
             self.due_ms = 0
         self._pass_time(command.now_ms)
         return Configured(self.config_order)
+
+
+_HANDLERS: dict[type[Command], Callable[[PartitionMachine, Any], Result | StockadeError]] = {
+    InstallFence: lambda machine, command: machine.fence.install(command, machine.log_end),
+    InstallSeats: lambda machine, command: machine.fence.share(command, machine.log_end),
+    ClearFence: lambda machine, command: machine.fence.clear(command, machine.log_end),
+    InstallReader: lambda machine, command: machine.readers.install(command),
+    CommitPosition: PartitionMachine._commit_position,
+    InstallProducer: PartitionMachine._install_producer,
+    ForgetProducers: lambda machine, command: machine.producers.forget(command),
+    Trim: PartitionMachine._trim,
+    BeginAt: PartitionMachine._begin_at,
+    Retain: PartitionMachine._retain,
+    Configure: PartitionMachine._configure,
+    PutStage: PartitionMachine._put_stage,
+    ChangeStages: PartitionMachine._change_stages,
+    AppendStage: PartitionMachine._append_stage,
+    BeginTier: lambda machine, command: machine.tier.begin(command),
+}
+"""Of the class, and not of each machine: bound methods would be a circle, and a deleted partition's records' index, its
+producers and message ids would stay in memory until Python's garbage collector finds it.
+"""

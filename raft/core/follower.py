@@ -95,12 +95,12 @@ class FollowerState:
         self._gate = gate
         self._ports = ports
         self.lag: ApplyLag = ApplyLag(ports.time())
-        self.handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
-            AppendEntries: self.on_append,
-            Commit: self.on_commit,
-            Offer: self.on_offer,
-        }
         self.new_term()
+
+    @property
+    def handlers(self) -> dict[type[RaftMessage], Callable[[str, Any], None]]:
+        """What each message of a leader does."""
+        return {AppendEntries: self.on_append, Commit: self.on_commit, Offer: self.on_offer}
 
     def new_term(self) -> None:
         """Forget what is verified, and what is owed to the leader of the term before."""
@@ -341,7 +341,11 @@ class Voting:
         self._election = election
         self._gate = gate
         self._send = send
-        self.handlers: dict[type[RaftMessage], Callable[[str, Any], None]] = {
+
+    @property
+    def handlers(self) -> dict[type[RaftMessage], Callable[[str, Any], None]]:
+        """What each message of an election does."""
+        return {
             PreVote: self.on_prevote,
             PreVoteReply: self.on_prevote_reply,
             RequestVote: self.on_request_vote,

@@ -393,9 +393,13 @@ class RaftNode(SyncObj):
         self._enter_term(self.term, node_id)
 
     def abandon(self) -> None:
-        """This replica stops: settle all proposals that wait."""
+        """This replica stops: settle all proposals that wait, and undo the circles of references. With them a deleted
+        partition stayed in memory until Python's garbage collector looked at old objects: for an hour, or longer.
+        """
         self._follow(self.term, None)
         self._take_queue()
+        self._handlers.clear()
+        del self._voting, self._following, self._election, self._SyncObj__transport
 
     # Connections and time.
 

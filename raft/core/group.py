@@ -346,7 +346,8 @@ class Group:
         if now - self._timer_at > STALL_S and not self._is_waking:
             # The loop stood still, and uvloop runs timers before it reads: first hear what the sockets hold.
             self._is_waking = True
-            self._node.stood_still(now - self._timer_at)
+            if self._node.leading is not None:  # it asked its followers nothing, so their silence is forgiven
+                self._node.leading.forgive(now - self._timer_at)
             self._timer, self._timer_at = self._ports.call_at(now + WAKING_S, self._on_time), now + WAKING_S
             return
         self._is_waking = False

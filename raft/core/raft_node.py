@@ -463,11 +463,6 @@ class RaftNode(SyncObj):
                 return leading.look_at_clock(now)
         return True
 
-    def stood_still(self, seconds: float) -> None:
-        """Nothing ran here for so long: followers were asked nothing, so their silence of that time is forgiven."""
-        if self.leading is not None:
-            self.leading.forgive(seconds)
-
     def campaign_soon(self) -> None:
         """Ask for votes soon: for the first founder of a new group, where placement wants the leader."""
         self._election.hurry()

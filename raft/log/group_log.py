@@ -1,14 +1,13 @@
 """One group's log: entries, current term and vote, stored in the write-ahead log that all groups of the node share.
 
-``GroupLog`` is also the journal that pysyncobj expects. It holds terms, locations and configurations in memory, and
-never payloads: those are read back through the write-ahead log. It begins at an origin: the founding of the group, or a
-checkpoint, which covers all entries before it. The commit index is not stored: after a restart it is the origin's
-index, and then what a leader proves.
+``GroupLog`` holds terms, locations and configurations in memory, and never payloads: those are read back through the
+write-ahead log. It begins at an origin: the founding of the group, or a checkpoint, which covers all entries before it.
+The commit index is not stored: after a restart it is the origin's index, and then what a leader proves. GroupLog also
+has the methods of a journal that pysyncobj calls: in its constructor, and when it sets the term or begins to lead.
 """
 
 from bisect import bisect_right
 from collections import deque
-from typing import Any
 
 from ..ports import Log
 from ..wal.records import Location, LogEntry, RecoveredGroup
@@ -346,7 +345,7 @@ class GroupLog:
         if index != self.last_index + 1 or term < self.last_term:
             raise ValueError(f"group {self._group_id}: entry {(term, index)} cannot follow {self.end}")
 
-    # From here on: the journal that pysyncobj expects, by its names. A position is an index minus base_index.
+    # From here on: what pysyncobj calls, by its names. A position is an index minus base_index.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
         """Append an entry."""
@@ -362,9 +361,6 @@ class GroupLog:
         if command[:1] == CONFIGURATION:
             self._configurations.add(idx, Configuration.of_entry(command))
 
-    def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802
-        self.truncate(position + self.base_index)
-
     def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802
         """Save term and vote; ``state_is_durable`` says when they are on disk."""
         self.term, self.voted_for = term, voted_for
@@ -376,25 +372,15 @@ class GroupLog:
     def getVotedForNodeId(self) -> str | None:  # noqa: N802
         return self.voted_for
 
-    def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802
-        """The commit index is not stored."""
-
     def getRaftCommitIndex(self) -> int:  # noqa: N802
         """The index known to be committed after a restart."""
         return self.origin.index
-
-    def onOneSecondTimer(self) -> None:  # noqa: N802
-        """pysyncobj calls this once a second; there is nothing to do."""
-
-    def _destroy(self) -> None:
-        """pysyncobj calls this at its end; the write-ahead log outlives the group."""
 
     def __len__(self) -> int:
         """The entry at the base counts as position 0: pysyncobj reads its index and term only."""
         return self.last_index - self.base_index + 1
 
-    def __getitem__(self, position: int | slice) -> Any:
-        if isinstance(position, slice):
-            return [self[at] for at in range(*position.indices(len(self)))]
+    def __getitem__(self, position: int) -> tuple[bytes, int, int]:
+        """(payload, index, term) of an entry."""
         index = range(self.base_index, self.last_index + 1)[position]
         return NO_OP if index == self.base_index else self.payload_at(index), index, self.term_at(index)

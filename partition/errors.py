@@ -132,10 +132,10 @@ class StockadeError(Exception):
 class CorruptMessage(
     StockadeError, code="CORRUPT_MESSAGE", http_status=400, title="The bytes of the batch are damaged", retriable=True
 ):
-    """The body is not a readable Arrow stream. Fields: reason, crc (CRC-32C of the bytes received, or None)."""
+    """The body is not a readable Arrow stream. Fields: reason."""
 
-    def __init__(self, reason: str, crc: int | None = None) -> None:
-        super().__init__(reason, reason=reason, crc=crc)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, reason=reason)
 
 
 class Unauthenticated(StockadeError, code="UNAUTHENTICATED", http_status=401, title="Credentials are missing or wrong"):

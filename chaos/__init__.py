@@ -3,6 +3,6 @@
 In: a running cluster (`faults.fault.Arena`) and a seed. Out: a history, the final log of every replica, verdicts, a
 report. `system` breaks and mends one thing; `faults` and `workloads` are catalogues; `harness` runs them in rounds;
 `history` records, `checkers` judge, `report` shows. `demo` and `crash_rounds` are two fixed scenarios over `streams`.
-May import the client and the vocabulary of partition; a cluster is reached over HTTP only.
+A cluster is reached over HTTP only.
 May import: nothing of the house.
 """

@@ -220,7 +220,9 @@ def imported_folders(sources: Mapping[PurePosixPath, str]) -> dict[PurePosixPath
 
 def may_import(init: str) -> str:
     """What a folder's ``__init__.py`` says it may import: the end of its docstring, on one line."""
-    _, marker, said = (ast.get_docstring(ast.parse(init)) or "").partition("\nMay import: ")
+    before, marker, said = (ast.get_docstring(ast.parse(init)) or "").partition("\nMay import: ")
+    if "May import" in before:
+        return "(it twice)"
     return " ".join(said.split()) if marker else "(no such line)"
 
 
@@ -381,10 +383,11 @@ def test_subpackages_that_import_in_a_circle_are_found(sources: dict[str, str], 
         ('"""Takes.\n\nMay import: raft.b.\n"""', "from ..b.y import f\ndef f():\n    from ..c import z", 1),
         ('"""Takes.\n\nMay import: raft.b, raft.c.\n"""', "from ..b.y import f", 1),
         ('"""Takes."""', "from .w import f", 1),
+        ('"""Takes. May import `..b`.\n\nMay import: raft.b.\n"""', "from ..b.y import f", 1),
     ],
 )
 def test_a_folder_that_imports_what_it_does_not_say_is_found(init: str, source: str, count: int) -> None:
-    nothing = '"""May import.\n\nMay import: nothing of the house.\n"""'
+    nothing = '"""Takes.\n\nMay import: nothing of the house.\n"""'
     sources = {
         **{"raft/a/__init__.py": init, "raft/a/x.py": source, "raft/a/w.py": ""},
         **{"raft/b/__init__.py": nothing, "raft/b/y.py": "", "raft/c/__init__.py": nothing, "raft/c/z.py": ""},

@@ -1,7 +1,6 @@
 """`stockade chaos …`: run, replay, soak, endurance, rounds, check, faults, report, figures, over the package `chaos`.
 
-In: options. Out: a local cluster to break, a folder of results, tables and exit codes. May import `..ui`,
-`..local_cluster` and all of `chaos`.
+In: options. Out: a local cluster to break, a folder of results, tables and exit codes.
 May import: chaos.checkers, chaos.crash_rounds, chaos.endurance, chaos.faults, chaos.harness, chaos.history,
 chaos.report, chaos.system, chaos.workloads, cli.local_cluster, cli.ui, client, client.api, client.transport, cluster,
 partition.

@@ -2,7 +2,6 @@
 
 `cluster.py` starts one process for each node and supervises them; `embedded.py` runs one node inside this process
 (`stockade.testing`); `ports.py` finds free ports. In: a data folder and ports. Out: running nodes and `cluster.json`.
-May import `..node` and every folder below cli.
 
 May import: cli.node, cli.service, client, client.api, client.blocking, client.session, cluster, cluster.node, http_api,
 partition.log.

@@ -47,9 +47,9 @@ def slot_history(evidence: Evidence) -> Iterator[str]:
             yield f"partition {partition}: {problem}"
 
 
-def judge_calls(calls: Sequence[Call], start: int = 0) -> Iterator[str]:
-    """The violations among the calls of one slot whose first epoch was ``start``."""
-    epoch = start
+def judge_calls(calls: Sequence[Call]) -> Iterator[str]:
+    """The violations among the calls of one slot whose first epoch was 0."""
+    epoch = 0
     for stretch in _stretches(calls):
         found = linearizable(stretch, epoch)
         if not found:

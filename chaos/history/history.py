@@ -94,13 +94,6 @@ def operations(events: Iterable[Event]) -> list[Operation]:
     return [Operation(event, ends.get(event.i)) for event in events if event.type == "invoke"]
 
 
-def read_history(path: Path) -> list[Event]:
-    """The events of a history file. Raises msgspec.DecodeError (a ValueError) on a line that is none."""
-    decoder = msgspec.json.Decoder(Event)
-    with path.open("rb") as lines:
-        return [decoder.decode(line) for line in lines]
-
-
 def refusal_kind(error: BaseException) -> Kind:
     """``fail`` if it is certain that nothing was changed, otherwise ``info``, an unknown outcome.
 

@@ -6,13 +6,13 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import permutations
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 VERSION = "v2.12.0"
 INSTALL = f"go install github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
@@ -141,21 +141,15 @@ class Proxy:
             self._made.destroy_toxic(name)
 
 
-CutKind = Literal["refused", "silent"]
-"""A cut link refuses connections, or accepts them and drops every byte, as after a lost cable."""
-
-
 class Mesh:
-    """A proxy for each ordered pair of nodes, so that each link can be cut and healed alone."""
+    """A proxy for each ordered pair of nodes, so that each link can be broken and healed alone."""
 
     def __init__(self, server: ProxyServer, nodes: Mapping[str, Address]) -> None:
         """``nodes``: where each node really listens."""
-        self._nodes = set(nodes)
         self._proxies = {
             (dialer, target): server.create(f"{dialer}-to-{target}", nodes[target])
             for dialer, target in permutations(sorted(nodes), 2)
         }
-        self._cuts: dict[tuple[str, str], CutKind] = {}
 
     def address(self, dialer: str, target: str) -> Address:
         """Where ``dialer`` reaches ``target``."""
@@ -164,34 +158,6 @@ class Mesh:
     def link(self, dialer: str, target: str) -> Proxy:
         """The proxy through which ``dialer`` reaches ``target``."""
         return self._proxies[dialer, target]
-
-    def isolate(self, nodes: Iterable[str], kind: CutKind) -> None:
-        """Cut every link between ``nodes`` and the others; links within either side stay."""
-        side = set(nodes)
-        for link in self._proxies:
-            if len(side.intersection(link)) == 1 and link not in self._cuts:
-                self._cut(link, kind)
-
-    def heal(self) -> None:
-        """Restore every link."""
-        for link, kind in list(self._cuts.items()):
-            proxy = self._proxies[link]
-            if kind == "refused":
-                proxy.enable()
-            else:
-                for stream in ("upstream", "downstream"):
-                    proxy.remove_toxic(f"silent-{stream}")
-            del self._cuts[link]
-
-    def _cut(self, link: tuple[str, str], kind: CutKind) -> None:
-        proxy = self._proxies[link]
-        if kind == "refused":
-            proxy.disable()
-        else:
-            for stream in ("upstream", "downstream"):
-                # 0 never times out: bytes are thrown away until the toxic goes, and the connection with it.
-                proxy.add_toxic(f"silent-{stream}", "timeout", stream, {"timeout": 0})
-        self._cuts[link] = kind
 
 
 class Proxies:

@@ -110,7 +110,6 @@ class _ProgressDisplay:
     """Shows a run: two bars, and a line for each step."""
 
     def __init__(self, console: Console, records: int) -> None:
-        self._console = console
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

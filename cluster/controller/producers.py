@@ -255,7 +255,8 @@ class ProducerRegistry:
         if command.name is None:  # row 1
             self._next_anonymous += 2
             return ProducerState(self._next_anonymous - 2, 0, None, [])
-        _check_shape(command, command.name)  # rows 2 and 3
+        if not command.name:  # rows 2 and 3
+            raise InvalidRequest("name: empty")
         row = self.rows.get(command.name)
         if row is not None:
             _check_may_take(row, command.by)
@@ -408,11 +409,6 @@ class ProducerRegistry:
     def _fresh_pid(self) -> ProducerId:
         self._next_named += 2
         return self._next_named - 2
-
-
-def _check_shape(command: InitProducer, name: str) -> None:
-    if not name:
-        raise InvalidRequest("name: empty")
 
 
 def _check_may_take(row: ProducerRow, by: By) -> None:

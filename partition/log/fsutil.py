@@ -42,11 +42,6 @@ def keep_descriptors(count: int = DESCRIPTORS_KEPT) -> None:
     _keep()
 
 
-def kept_descriptors() -> int:
-    """How many descriptors are held back now."""
-    return len(_kept)
-
-
 def open_file(path: Path | str, flags: int, mode: int = DATA_MODE) -> int:
     """As ``os.open``; with a descriptor that was held back if the process or the system has no other. Raises OSError,
     with EMFILE or ENFILE when those are used up, too.

@@ -72,11 +72,6 @@ def _started(writer: Any, folder: str, form: str) -> Any:
         raise
 
 
-def exported(spark: Any, folder: str) -> Any:
-    """The rows written to a folder so far, each once."""
-    return spark.read.parquet(f"{folder}/rows")
-
-
 def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) -> Exported:
     """Write the files that ``load`` has read, byte for byte, under their names.
 

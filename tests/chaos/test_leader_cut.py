@@ -12,7 +12,6 @@ from stockade.chaos.harness.readback import read_back
 from stockade.chaos.history.evidence import Evidence, ReplicaLog
 from stockade.chaos.history.history import Event, History, operations, record_name
 from stockade.chaos.system.nodes import ClusterProcesses
-from stockade.chaos.system.proxies import CutKind
 from stockade.chaos.system.raw import RawNode
 from stockade.chaos.system.waiting import until
 from stockade.client.api.client import Client
@@ -20,7 +19,7 @@ from stockade.client.config import ClientConfig
 from stockade.client.transport.http import Transport
 from stockade.partition.errors import StockadeError
 
-from .proxied import ProxiedCluster
+from .proxied import CutKind, ProxiedCluster
 from .traffic import LINES, Traffic, payload, read_once
 
 pytestmark = pytest.mark.processes

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 from sources import ROOT
 
-from stockade.chaos.system.proxies import Address, Mesh, ProxyError, ProxyServer, find_server
+from stockade.chaos.system.proxies import Address, ProxyError, ProxyServer, find_server
+
+from .proxied import CuttableMesh
 
 pytestmark = pytest.mark.processes
 
@@ -32,9 +34,9 @@ def link(address: Address, target: socket.socket) -> tuple[socket.socket, socket
     return near, far
 
 
-def mesh_of(server: ProxyServer, target: socket.socket, prefix: str) -> tuple[Mesh, Address]:
+def mesh_of(server: ProxyServer, target: socket.socket, prefix: str) -> tuple[CuttableMesh, Address]:
     nodes = {f"{prefix}{k}": target.getsockname()[:2] for k in (1, 2, 3)}
-    mesh = Mesh(server, nodes)
+    mesh = CuttableMesh(server, nodes)
     return mesh, mesh.address(f"{prefix}2", f"{prefix}1")
 
 

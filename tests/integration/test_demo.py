@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from histories import read_history
 
 from stockade.chaos.checkers.verdicts import CHECKERS
 from stockade.chaos.demo.demo import Options, plan, run_demo
 from stockade.chaos.demo.report import Run, html, markdown
 from stockade.chaos.demo.zombie import ATTEMPTS
-from stockade.chaos.history.history import Event, History, operations, read_history
+from stockade.chaos.history.history import Event, History, operations
 from stockade.cli.local_cluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.processes

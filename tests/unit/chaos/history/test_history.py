@@ -2,8 +2,9 @@ import io
 from pathlib import Path
 
 import pytest
+from histories import read_history
 
-from stockade.chaos.history.history import Event, History, operations, read_history, record_name, split_name
+from stockade.chaos.history.history import Event, History, operations, record_name, split_name
 from stockade.partition.errors import ProducerFenced, RequestTimedOut
 
 

@@ -195,7 +195,7 @@ class Transport:
                 data=_Body(request.body, request.on_written) if request.body else None,
                 timeout=timeout,
                 allow_redirects=False,
-                middlewares=(_once(),) if request.method in _REPEATED else None,
+                middlewares=(sent_once(),) if request.method in _REPEATED else None,
             ) as response:
                 is_success = response.status < HTTPStatus.MULTIPLE_CHOICES
                 body = await _read(response, request.on_piece if is_success else None)
@@ -239,9 +239,9 @@ _REPEATED = ("PUT", "DELETE")
 """Methods that aiohttp sends a second time by itself, as GET: but a GET changes nothing."""
 
 
-def _once() -> aiohttp.ClientMiddlewareType:
-    """For one request, which aiohttp would send again if the connection ended before the answer: that answer would say
-    nothing of the first one, which may have been carried out.
+def sent_once() -> aiohttp.ClientMiddlewareType:
+    """For one request, a PUT or DELETE: aiohttp would send it again if the connection ended before the answer. That
+    answer would say nothing of the first request, which may have been carried out: 404 for what it deleted, say.
     """
     was_sent = False
 

@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from ...client.transport.http import sent_once
 from ...cluster.api import Service
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 from ..codec import json_codec
@@ -94,28 +95,12 @@ class Peers:
                     headers={**message.headers, FORWARDED_BY: self._service.node_id},
                     data=io.BytesIO(message.body) if message.body else None,
                     allow_redirects=False,
-                    middlewares=None if message.method == "GET" else (_once(),),
+                    middlewares=None if message.method == "GET" else (sent_once(),),
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise LeaderNotAvailable(f"{leader} cannot be reached") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise lost(message.method, leader) from error
-
-
-def _once() -> aiohttp.ClientMiddlewareType:
-    """For one request. aiohttp sends a PUT or DELETE a second time when the connection ends before the answer; that
-    answer would say nothing of the first request, which may have been carried out: 404 for what it deleted, say.
-    """
-    was_sent = False
-
-    async def send(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        nonlocal was_sent
-        if was_sent:
-            raise aiohttp.ServerDisconnectedError
-        was_sent = True
-        return await handler(request)
-
-    return send
 
 
 class _NodeConnector(aiohttp.BaseConnector):

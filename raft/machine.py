@@ -22,7 +22,7 @@ class Machine(Protocol):
     have one index. False: each command has an index of its own."""
 
     may_lag: bool = False
-    """True: a replica that does not lead may apply what is committed in longer runs, a moment later (apply_lag.py says
+    """True: a replica that does not lead may apply what is committed in longer runs, a moment later (follower.py says
     how much). False: it applies at once.
     """
 

@@ -1,9 +1,9 @@
 """What a node does while it does not lead: it stores its leader's entries, watches for its silence, votes, campaigns.
 
-``FollowerState`` verifies and acknowledges entries. ``Election`` decides by the clock alone: the election deadline, the
-leader's lease and the votes counted so far. ``Voting`` exchanges the messages (pre-vote, vote, leadership transfer).
-``VoteGate`` withholds messages until the term and the vote that they rest on are on disk. RaftNode keeps term, vote and
-role.
+``FollowerState`` verifies and acknowledges entries; ``ApplyLag`` says when they are applied. ``Election`` goes by the
+clock alone: the election deadline, the leader's lease and the votes counted so far. ``Voting`` exchanges the messages
+(pre-vote, vote, leadership transfer). ``VoteGate`` withholds messages until the term and the vote that they rest on are
+on disk. RaftNode keeps term, vote and role.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,6 @@ from ..messages import (
 )
 from ..ports import NodePorts
 from ..settings import RaftSettings
-from .apply_lag import ApplyLag
 from .membership import Membership
 
 Send = Callable[[str, RaftMessage], bool]
@@ -83,6 +82,39 @@ class VoteGate:
             withheld, self.withheld = self.withheld, {}
             for (node_id, _), message in withheld.items():
                 self._send(node_id, message)
+
+
+LAG_ENTRIES_MAX = 16
+LAG_BYTES_MAX = 64 << 10
+LAG_S = 0.25
+
+
+class ApplyLag:
+    """How far a follower's machine may be behind: with many groups on a node a run of applies costs more than an apply.
+
+    A follower whose machine may lag (``Machine.may_lag``) applies what is committed when LAG_ENTRIES_MAX entries, or
+    LAG_BYTES_MAX bytes of them, came since it applied last, or LAG_S seconds have passed by the next one. It also
+    applies with every message that has no entries, so within a heartbeat of the last ones. A leader applies at once.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._entries = 0
+        self._bytes = 0
+        self._applied_at = now
+
+    def add(self, entries: int, size: int) -> None:
+        """``entries`` entries of ``size`` bytes together came."""
+        self._entries += entries
+        self._bytes += size
+
+    def end(self, now: float) -> None:
+        """A run of applies is over."""
+        self._entries = self._bytes = 0
+        self._applied_at = now
+
+    def is_enough(self, now: float) -> bool:
+        """Whether it is time to apply."""
+        return self._entries >= LAG_ENTRIES_MAX or self._bytes >= LAG_BYTES_MAX or now >= self._applied_at + LAG_S
 
 
 class FollowerState:

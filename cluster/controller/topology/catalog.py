@@ -5,7 +5,8 @@ returns them.
 """
 
 import re
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -23,7 +24,6 @@ from ....partition.errors import (
 from ...access.quotas import check_most
 from ..commands import ChangeTopic, CreateTopic, GroupId, TopicCreated
 from . import placement
-from .holdings import Holdings
 from .nodes import Nodes
 
 CONTROLLER_GROUP: GroupId = 0
@@ -93,6 +93,37 @@ class Topic(msgspec.Struct):
     def groups(self) -> list[GroupId]:
         """The Raft groups of the partitions, in their order."""
         return [group_id(self.topic_id, partition) for partition in range(self.partitions)]
+
+
+class Holdings:
+    """By node: the groups of which it has, or is to have, a replica; and how many it has the first replica of.
+
+    Kept up to date as placements change, so that a decision about one node, or about one partition, looks at no other.
+    Follows from the catalog: no checkpoint has it.
+    """
+
+    def __init__(self) -> None:
+        self._groups: defaultdict[str, set[GroupId]] = defaultdict(set)
+        self._firsts: Counter[str] = Counter()
+
+    def replace(self, group: GroupId, before: Sequence[str], after: Sequence[str]) -> None:
+        """A group's replicas were on ``before``, and are on ``after`` now, the first replica first."""
+        for node_id in before:
+            self._groups[node_id].discard(group)
+            if not self._groups[node_id]:
+                del self._groups[node_id]
+        for node_id in after:
+            self._groups[node_id].add(group)
+        self._firsts.subtract(before[:1])
+        self._firsts.update(after[:1])
+
+    def groups(self, node_id: str) -> Set[GroupId]:
+        """Of one node, in no order that counts. Do not change them."""
+        return self._groups.get(node_id, frozenset())
+
+    def loads(self) -> dict[str, placement.Load]:
+        """Of the nodes that hold something."""
+        return {node_id: placement.Load(len(groups), self._firsts[node_id]) for node_id, groups in self._groups.items()}
 
 
 class Catalog:

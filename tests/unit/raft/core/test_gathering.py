@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 from simulation.world import Setting, World
 
-from stockade.raft.core.apply_lag import BYTES_MAX, ENTRIES_MAX, LAG_S
+from stockade.raft.core.follower import LAG_BYTES_MAX, LAG_ENTRIES_MAX, LAG_S
 from stockade.raft.core.group import Committed, Group, Outcome, Rejected
 from stockade.raft.core.leader import FEW_BYTES
 from stockade.raft.core.pending import COMMANDS_MAX
@@ -104,16 +104,16 @@ def stream(world: World, leader: str, entries: int, size: int = 1, pause_s: floa
 @pytest.mark.parametrize(
     ("size", "pause_s", "lag"),
     [
-        (1, 0.002, ENTRIES_MAX),
-        (BYTES_MAX // 2, 0.002, 3),
-        (1, LAG_S / 2 - 0.2, ENTRIES_MAX),
+        (1, 0.002, LAG_ENTRIES_MAX),
+        (LAG_BYTES_MAX // 2, 0.002, 3),
+        (1, LAG_S / 2 - 0.2, LAG_ENTRIES_MAX),
     ],
     ids=["entries", "bytes", "time"],
 )
 def test_a_follower_applies_a_stream_in_runs_that_are_bounded(size: int, pause_s: float, lag: int) -> None:
     world, leader, followers = started(PATIENT)
     worst = 0
-    for _ in range(2 * ENTRIES_MAX):
+    for _ in range(2 * LAG_ENTRIES_MAX):
         stream(world, leader, 1, size, max(0.0, pause_s))
         worst = max(worst, *(last_index(world, node) - world.group(node).applied_index for node in followers))
     assert 2 <= worst <= lag + 2, "one more is not committed, and one not yet verified"
@@ -121,21 +121,21 @@ def test_a_follower_applies_a_stream_in_runs_that_are_bounded(size: int, pause_s
 
 def test_a_follower_applies_what_a_stream_left_with_the_next_heartbeat() -> None:
     world, leader, followers = started(PATIENT)
-    stream(world, leader, ENTRIES_MAX // 2)
+    stream(world, leader, LAG_ENTRIES_MAX // 2)
     world.run(2.5 * PATIENT.raft.heartbeat_ms / 1000)
     assert [world.group(node).applied_index for node in followers] == [world.group(leader).applied_index] * 2
 
 
 def test_a_follower_whose_machine_may_not_lag_applies_every_commit_that_it_hears_of() -> None:
     world, leader, followers = started(Setting(bundles=False, raft=PATIENT.raft))
-    stream(world, leader, 2 * ENTRIES_MAX, pause_s=0.01)
+    stream(world, leader, 2 * LAG_ENTRIES_MAX, pause_s=0.01)
     for node in followers:
         assert world.group(node).applied_index == world.group(node).commit_index
 
 
 def test_a_new_leader_has_applied_all_before_it_answers() -> None:
     world, leader, followers = started(PATIENT)
-    stream(world, leader, ENTRIES_MAX // 2)
+    stream(world, leader, LAG_ENTRIES_MAX // 2)
     assert any(world.group(node).applied_index < world.group(leader).commit_index for node in followers)
     committed = world.group(leader).commit_index
     world.group(leader).submit_transfer(followers[0], 5.0, lambda error: None)

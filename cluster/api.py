@@ -64,7 +64,7 @@ class Partition(Protocol):
         ...
 
     def tenure(self, grant_id: str) -> Tenure | None:
-        """Of a grant that holds the slot, or held it and is remembered here."""
+        """The tenure of a grant that holds the slot, or held it and is remembered here."""
         ...
 
     async def append(self, batch: Batch, conditions: Conditions) -> Appended:
@@ -231,7 +231,9 @@ class Sessions(Protocol):
         ...
 
     async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
-        """Its last state: ``cancelled``, also when unknown, or what came first. Raises ProducerFenced (not_holder)."""
+        """Cancel a ticket. Returns its last state: ``cancelled``, also when unknown, or what came first. Raises
+        ProducerFenced (not_holder).
+        """
         ...
 
     async def release(self, grant: str, session: str, by: By = NO_PRINCIPAL) -> None:
@@ -496,11 +498,11 @@ class Service(Protocol):
         ...
 
     def cluster(self) -> Cluster:
-        """As this node sees it; asks no other node."""
+        """The cluster as this node sees it; asks no other node."""
         ...
 
     def counts(self) -> PartitionCounts:
-        """Of the partitions that this node holds."""
+        """Counts of the partitions that this node holds."""
         ...
 
     def unready(self) -> list[Unready]:

@@ -31,7 +31,7 @@ from .rpc import Message
 from .stages import WATCH, Watch
 
 HANDOVER_MAX_S = 3.0
-"""Writers may have to wait for so long, if the node that shall lead has died unnoticed."""
+"""Time that a handover may take. Writers wait as long if the node that shall lead has died unnoticed."""
 RETRY_PAUSE_S = 0.05
 """Between two rounds over the replicas of a group that has no leader."""
 

@@ -76,7 +76,7 @@ def member_faults(member: Member, processes: int | None) -> Iterator[str]:
 
 
 def port_faults(where: str, address: str, processes: int) -> Iterator[str]:
-    """Why an address cannot be the first of so many."""
+    """Why an address cannot be that of the first of ``processes`` nodes, which listen on consecutive ports."""
     first = port_of(address)
     if first is None:
         yield f"{where}: {address} names no port, and {processes} processes need consecutive ones"

@@ -8,11 +8,11 @@ import msgspec
 from ..raft.histogram import Histogram
 
 LAGGING_GROUPS_MAX = 20
-"""Consumer groups whose lag a node tells: those that lag most."""
+"""Consumer groups in the lag metric: those that lag most."""
 QUOTAS_MAX = 20
-"""Topics of whose quota a node tells how much is used: those that have used most of it."""
+"""Topics in the quota metric: those with the highest share used."""
 POSITIONS_MAX = 50_000
-"""Positions of consumer groups that one look adds up; those beyond are left out."""
+"""Positions of consumer groups that one look adds up; it leaves out any further ones."""
 
 
 class GroupCounts(msgspec.Struct):

@@ -9,4 +9,4 @@ beginning of the run of applies that followed its commit (its entry is then on t
 of that run.
 """
 WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
-"""Of the request that this task works on; None: the request is not traced."""
+"""The watch of the request that this task works on; None: the request is not traced."""

@@ -27,7 +27,7 @@ from .tls_site import TlsSite
 DRAIN_S = 10.0
 """Time that requests under way have to finish when the interface is closed."""
 DEFAULT_BOUNDS = ConnectionBounds(connections_max=10_000, address_connections_max=5_000, descriptors_max=1 << 30)
-"""Those of a node whose configuration says nothing, without a bound of the system."""
+"""Bounds of a node whose configuration sets none, on a system that bounds nothing."""
 LINGER_S = 0.2
 """Time that a node without a leadership goes on answering: until the other nodes have heard of the new leaders."""
 
@@ -44,12 +44,12 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The TCP port that it listens on."""
+        """The TCP port that the server listens on."""
         return self.ports[0]
 
     @property
     def ports(self) -> list[int]:
-        """That port, and the one without TLS if there is one."""
+        """The TCP ports: ``port``, and the one without TLS if there is one."""
         return [address[1] for address in self._runner.addresses]
 
     def leave(self) -> None:

@@ -13,7 +13,7 @@ from types import FunctionType
 from aiohttp import BaseConnector, web
 
 NEEDED = "aiohttp>=3.14.5,<3.15"
-"""As pyproject.toml asks for it."""
+"""Version of the library, as pyproject.toml asks for it."""
 _FIRST, _END = (3, 14, 5), (3, 15)
 PRIVATE: dict[type, frozenset[str]] = {
     web.RequestHandler: frozenset(

@@ -25,7 +25,7 @@ from .request.connections import FIRST_BYTE_S, HEAD_S, Connections, Guest
 from .request.metrics import AccessLogger, access_log
 
 IDLE_S = 75.0
-"""A connection without a request for so long after its last answer is closed."""
+"""Time after its last answer after which a connection without a request is closed."""
 REFUSED_RETRY_MS = 1000
 """When a client whose connection was refused may try again."""
 

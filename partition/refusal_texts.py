@@ -268,7 +268,7 @@ BY_CODE: dict[str, Text] = {
     ),
     "CLIENT_FAULT": Text("", "Check what is stored before you repeat it, and report the traceback."),
 }
-"""Those of the client's own codes, too."""
+"""The text of each code, the client's own codes included."""
 
 BY_REASON: dict[tuple[str, str], Text] = {
     ("PERMISSION_DENIED", "foreign_host"): Text(

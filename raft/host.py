@@ -42,11 +42,11 @@ ROLLED_BACK = "rolled-back"
 REMEMBER_S = 60.0
 """Between two times at which what other nodes told is written down."""
 TURN_S = 0.02
-"""The groups work so long at most in one turn of the loop, or as long as one group needs: the others wait for the next
+"""Time that groups work in one turn of the loop at most, or as long as one group needs: the others wait for the next
 turn, and the loop serves connections between.
 """
 APPLY_SLICE_S = 0.005
-"""So much of a turn of the loop is spent on applies."""
+"""Time of one turn of the loop that is spent on applies."""
 
 
 class NodeRuntime:

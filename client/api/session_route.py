@@ -13,7 +13,7 @@ from ...partition.errors import InvalidRequest, NotFound
 from ..transport.calls import quoted
 
 REMEMBERED_S = 600.0
-"""After so long the route without an id in its path is tried again: the upgrade may be over."""
+"""Time after which the route without an id in its path is tried again: the upgrade may be over."""
 
 T = TypeVar("T")
 

@@ -80,7 +80,7 @@ class _Claim:
     """The offset after the last record that the application got; None before the first."""
     committed: int | None = None
     log_end: int = 0
-    """As of the last answer."""
+    """The log's end, as of the last answer."""
     task: "asyncio.Task[None] | None" = None
     is_over: bool = False
     """The application gets no record of it any more."""

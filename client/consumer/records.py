@@ -35,18 +35,20 @@ class Piece:
         return self.base_offset + int(self.batch.num_rows)
 
     def to_arrow(self) -> pa.RecordBatch:
-        """Its rows, without a copy; columns key, value, timestamp, headers."""
+        """The rows of the piece, without a copy; columns key, value, timestamp, headers."""
         return self.batch
 
     def to_pandas(self) -> Any:
-        """Its rows as a pandas.DataFrame indexed by offset. Raises ImportError where pandas is not installed."""
+        """The rows of the piece as a pandas.DataFrame indexed by offset. Raises ImportError where pandas is not
+        installed.
+        """
         frame = self.batch.to_pandas()
         frame.index = range(self.base_offset, self.next_offset)
         frame.index.name = "offset"
         return frame
 
     def records(self) -> Iterator[ConsumedRecord]:
-        """Its rows as records."""
+        """The rows of the piece as records."""
         key, value, timestamp, headers = self.batch.columns
         rows = zip(
             timestamp.view(pa.int64()).to_pylist(),

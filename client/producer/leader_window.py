@@ -17,7 +17,7 @@ from .queue.batch import Batch
 REQUESTS_MAX = 5
 """Requests of a producer that a leader has not begun to answer; Kafka's max.in.flight.requests.per.connection."""
 OPENS_S = 0.05
-"""After so long, a request without any answer no longer holds up the next one."""
+"""Time after which a request without an answer no longer holds up the next one."""
 REQUEST_BYTES_MAX = 1 << 20
 """Bytes of the batches of one request; a longer batch travels alone. Kafka's max.request.size."""
 

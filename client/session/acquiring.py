@@ -25,7 +25,7 @@ from ..transport.calls import Calls, quoted
 _log = logging.getLogger(__name__)
 
 DISOWNED_BYTES = 4096
-"""Of names in one request: they are in its URL."""
+"""Bytes of names in one request: they are in its URL."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

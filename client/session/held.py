@@ -37,11 +37,11 @@ class HeldLease:
         return self._successor
 
     def expect_successor(self) -> None:
-        """It will be acquired again when it is lost: ``again`` waits for that."""
+        """The lease will be acquired again when it is lost: ``again`` waits for that."""
         self._decided = asyncio.Event()
 
     def succeeded(self, successor: Self | None, end: StockadeError | None) -> None:
-        """It was lost and is replaced by ``successor``, or will not be, for the reason ``end``."""
+        """The lease was lost, and is replaced by ``successor`` or, for the reason ``end``, will not be."""
         assert self._decided is not None
         self._successor, self._end = successor, end
         self._decided.set()

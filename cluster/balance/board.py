@@ -45,7 +45,7 @@ class Board:
         self._number_zones()
         self._measure_disks(facts, numbers)
         self.why: dict[int, Why] = {}
-        """Of each partition that the plan changes, in the order of the changes."""
+        """The reason for each partition that the plan changes, in the order of the changes."""
 
     def _number_zones(self) -> None:
         zones: dict[tuple[str, str], int] = {}

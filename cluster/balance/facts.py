@@ -20,7 +20,7 @@ run for too short a time, it runs other software than the rest. So a restart, an
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """Of a node. ``soft_free_bytes``: with less free, the node takes no appends. ``is_ok``: it takes them now."""
+    """The disk of a node. ``soft_free_bytes``: with less free, the node takes no appends. ``is_ok``: it takes them now."""
 
     free_bytes: int
     total_bytes: int
@@ -60,7 +60,7 @@ class PartitionFacts(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Of the whole cluster. ``disk_used_percent_max``: a disk that is fuller than this is relieved."""
+    """Facts of the whole cluster. ``disk_used_percent_max``: a disk that is fuller than this is relieved."""
 
     nodes: Sequence[NodeFacts]
     partitions: Sequence[PartitionFacts]
@@ -68,8 +68,8 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 Why = Literal["disk", "zone", "spread", "home"]
-"""Of a move: its node's disk is full; two replicas are in one zone and need not be; its node holds more than others;
-nothing but the order of the replicas changes, so that homes of leaders are spread.
+"""Reason of a move: its node's disk is full; two replicas are in one zone and need not be; its node holds more than
+others; nothing but the order of the replicas changes, so that homes of leaders are spread.
 """
 
 

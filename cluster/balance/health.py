@@ -5,14 +5,16 @@ import msgspec
 from .facts import Bar, Disk
 
 SLOW_SYNC_US = 100_000
-"""A log that takes so long to sync, on the average of SYNCS_MIN syncs between two reports, is on a slow disk."""
+"""A disk is slow if a sync of the log takes this long, on the average of SYNCS_MIN syncs between two reports."""
 SYNCS_MIN = 5
 GIVEN_UP_AFTER = 15
 """Times of stability (``stable_ms``) after which the others no longer wait for a node that is away."""
 
 
 class Vitals(msgspec.Struct, frozen=True):
-    """Of one report. ``syncs`` of the log since the node's start ``up_ms`` ago, which took ``syncs_us`` together."""
+    """Vital signs in one report: ``syncs`` of the log since the node's start ``up_ms`` ago, which took ``syncs_us``
+    together.
+    """
 
     up_ms: int
     syncs: int
@@ -21,12 +23,12 @@ class Vitals(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """Of one node. ``vitals`` are those of its last report; None: it did not answer the last question."""
+    """Health of one node. ``vitals`` are those of its last report; None: it did not answer the last question."""
 
     def __init__(self) -> None:
         self.vitals: Vitals | None = None
         self._since_ms: int = 0
-        """It has answered since then."""
+        """Since when the node has answered without a gap."""
         self._slow_at_ms: int | None = None
         """When it was found slow the last time, since then."""
         self._away_at_ms: int | None = None

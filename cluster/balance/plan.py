@@ -170,7 +170,7 @@ def _magnitude(board: Board, partition: int) -> int:
 
 
 def _going_home(board: Board) -> Iterator[Transfer]:
-    """Of partitions that do not move: leaders whose home has all that they have, and may lead."""
+    """Leaders of partitions that do not move, whose home has all that they have and may lead."""
     able = {node for node in range(len(board.nodes)) if board.may_lead(node)}
     for partition, part in enumerate(board.partitions):
         home = board.placed[partition][0]

@@ -63,7 +63,7 @@ class ClusterView:
 
     @property
     def index(self) -> int:
-        """Of the newest catalog that this node acted on; 0: it never met a controller."""
+        """Index of the newest catalog that this node acted on; 0: it never met a controller."""
         return self._known.index
 
     @property
@@ -81,7 +81,7 @@ class ClusterView:
         return self._members
 
     def find(self, node_id: str) -> NodeEntry | None:
-        """As the controller knows a node."""
+        """The node's entry, as the controller has it."""
         return next((entry for entry in self._known.nodes if entry.node_id == node_id), None)
 
     def raft_peers(self) -> dict[str, Address]:

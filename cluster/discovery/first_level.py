@@ -20,7 +20,7 @@ from ..groups import Router
 from .cluster_view import ClusterView
 
 PATIENCE_S = 120.0
-"""So long after its founding a cluster can still begin with the newest level."""
+"""Time after its founding in which a cluster can still begin with the newest level."""
 ATTEMPT_S = 5.0
 """How long the controller group may take to decide."""
 LOOK_S = 0.5

@@ -1,4 +1,4 @@
-"""Keeps the connections between nodes in step with who is in the cluster, and copies at the pace that it set."""
+"""Connects to the members of the cluster view, and sets the rate of copies from the cluster's settings."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from ..config import Address
 from .cluster_view import ClusterView
 
 FAREWELL_S = 3.0
-"""A node that was removed stays connected for so long, to hear of it and to erase what it held."""
+"""Time that a removed node stays connected, to hear of its removal and to erase what it held."""
 
 
 class PeerSync:

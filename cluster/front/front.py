@@ -31,8 +31,8 @@ from .writes import Writes
 REQUESTS_MAX = 10_000
 """Requests that a node works on at one time, long polls included; beyond it they are THROTTLING_QUOTA_EXCEEDED."""
 ARRIVING_MAX = 5_000
-"""Of them, requests whose body is still on its way; likewise. Slow bodies leave the other half to requests
-that came whole.
+"""Requests among REQUESTS_MAX whose body is still on its way; beyond it they are THROTTLING_QUOTA_EXCEEDED, too. Slow
+bodies leave the other half to requests that came whole.
 """
 BODY_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of all bodies that a node holds at one time; likewise."""
@@ -53,8 +53,8 @@ GONE_CHECK_S = 1.0
 RECHECK_S = 0.1
 """Interval of the tries while this node hears nothing new: another node may know a new leader before it."""
 TRIES_PER_S = 2000
-"""All waiting requests of a node together try again about so often, except for the first try after news, which is made
-at once: an election runs on the same processor.
+"""Rate at which all waiting requests of a node together try again, because an election runs on the same processor. The
+first try after news is made at once, and does not count.
 """
 
 _T = TypeVar("_T")

@@ -27,7 +27,7 @@ class Writes:
         self.records: int = 0
         """Stored by appends through this node."""
         self.bytes: int = 0
-        """Of the batches stored by appends through this node."""
+        """Bytes of the batches stored by appends through this node."""
         self.refusals: Counter[tuple[str, str]] = Counter()
         """Refused writes by code and reason."""
         self._latest: deque[RefusedWrite] = deque(maxlen=REFUSED_WRITES_MAX)

@@ -92,7 +92,7 @@ class MemberService:
         await self._arrange(lambda now: RemoveZone(now_ms=now, by=by, zone=zone, if_plan=if_plan))
 
     async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
-        """Of a node, or else of a zone. Raises NotFound, NotEnoughReplicas."""
+        """What the removal of a node, or else of a zone, would move. Raises NotFound, NotEnoughReplicas."""
         await self._control.barrier()
         assignment = self._control.machine.assignment
         order = RemoveZone(now_ms=0, zone=zone or "") if node_id is None else RemoveNode(now_ms=0, node_id=node_id)
@@ -136,7 +136,9 @@ class MemberService:
         return f"its software ({software.version or 'unknown'}) supports level {software.newest} at most"
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """Of the choice of these nodes; None: of the cluster's own. Raises NotFound, InvalidRequest."""
+        """What the choice of ``node_ids`` would change; None: the cluster's own choice. Raises NotFound,
+        InvalidRequest.
+        """
         await self._control.barrier()
         self.balancer.check_allowed()
         return self._control.machine.assignment.choice(node_ids)

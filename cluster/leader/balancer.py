@@ -30,13 +30,14 @@ from .controller_group import ControllerGroup, quietly
 ROUND_S = 2.0
 """From the end of a round to the next one, at least."""
 REST = 20
-"""A round is followed by a pause of so many times what its plan took: plans take a twentieth of a processor at most."""
+"""The pause after a round is REST times the time of its plan: plans take a twentieth of a processor at most."""
 PARTITIONS_PER_TURN = 2_000
 """Looked at before others get their turn of the event loop."""
 HOMES_AT_ONCE_MAX = 16
 """Leaders that a round sends to one node. A writer of a partition waits for a moment while its leader goes."""
 BACKOFF_MAX = 6
-"""A leader that was sent home goes again after the time of stability, doubled each time, so often at most."""
+"""A leader that does not stay home is sent again after the time of stability, which doubles BACKOFF_MAX times at most.
+"""
 DIGEST_BYTES = 8
 
 Ask = Callable[[str], Awaitable[NodeReport | None]]
@@ -48,14 +49,14 @@ _log = logging.getLogger(__name__)
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """Of the last plan, for a monitor."""
+    """Figures of the last plan, for a monitor."""
 
     leaders_away: int = 0
     """Partitions that another node leads than the first of their replicas."""
     planned_moves: int = 0
     planned_bytes: int = 0
     moving_bytes: int = 0
-    """Of copies that moves under way still have to make, at most."""
+    """Bytes that moves under way still have to copy, at most."""
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -65,7 +66,7 @@ class Look(msgspec.Struct, frozen=True):
     plan: Plan
     terms: dict[int, int]
     seconds: float
-    """That the plan took."""
+    """Time that the plan took."""
 
     def figures(self) -> Figures:
         """For a monitor."""
@@ -75,7 +76,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def moving_bytes(partitions: Iterable[PartitionFacts]) -> int:
-    """That moves under way copy, counted whole until a copy is done."""
+    """Bytes that moves under way copy; a copy counts whole until it is done."""
     return sum((part.stored_bytes or 0) * len(part.coming) for part in partitions if part.is_moving)
 
 

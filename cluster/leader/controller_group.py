@@ -39,7 +39,7 @@ from ..groups import ServedGroup
 from ..rpc import Catalog, Placement
 
 RETRY_AFTER_MS = 200
-"""After so long a command that the controller group was too busy for may be tried again."""
+"""Time after which a command that the controller group was too busy for may be tried again."""
 TICK_S = 0.2
 """How often the leader looks whether a session is due."""
 

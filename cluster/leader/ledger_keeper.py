@@ -32,9 +32,9 @@ COPY_ENTRIES_MAX = 2_000
 COPY_BYTES_MAX = 512 * 1024
 COPY_TIMEOUT_S = 5.0
 ROOM_BYTES = 1024 * 1024
-"""Of a message, on top of its entries: one entry has 130 KiB at most."""
+"""Bytes of a message on top of its entries: one entry has 130 KiB at most."""
 FOUNDING_S = 10.0
-"""So long the topic waits for the nodes that found the cluster, in order to be on three of them."""
+"""Time that the topic waits for the founding nodes, in order to have replicas on three of them."""
 REPLICAS = 3
 TELL_AGAIN_S = 60.0
 

@@ -14,7 +14,9 @@ from ..model import By
 Decide = Callable[[Command, float], Awaitable[object]]
 """What the controller group answers to a command, in a time in seconds. Raises its refusal."""
 CONCLUDE_TIMEOUT_S = 5.0
-"""So long the answer to a request waits for its outcome to be recorded; after that the ledger calls it unknown."""
+"""Time that the answer to a request waits until its outcome is recorded; after that the ledger calls the outcome
+unknown.
+"""
 
 
 class LedgerNotes:

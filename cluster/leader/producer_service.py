@@ -30,7 +30,7 @@ class ProducerStatusReader:
         self._replicas = replicas
 
     async def here(self, pid: int, group_ids: Iterable[int]) -> rpc.ProducerKnown:
-        """Of those groups that this node leads; linearizable."""
+        """What those groups answer that this node leads; linearizable."""
         found = []
         for group_id in group_ids:
             replica = self._replicas.get(group_id)
@@ -42,7 +42,7 @@ class ProducerStatusReader:
         return rpc.ProducerKnown(found)
 
     async def ask(self, pid: int, places: Mapping[int, Sequence[str]], timeout_s: float) -> list[ProducerOnPartition]:
-        """Of all these groups, on these nodes, in the order of groups. Raises LeaderNotAvailable."""
+        """What all ``groups`` answer, asked on their nodes, in the order of ``groups``. Raises LeaderNotAvailable."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         found: dict[int, ProducerOnPartition | None] = {}

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def judge(free_bytes: int, soft_bytes: int, hard_bytes: int, before: DiskState) -> DiskState:
-    """The state of a disk with so much free."""
+    """The state of a disk with ``free_bytes`` free, after the state ``before``."""
     is_full = free_bytes < hard_bytes + (hard_bytes // MARGIN if before == "full" else 0)
     is_low = free_bytes < soft_bytes + (soft_bytes // MARGIN if before != "ok" else 0)
     if not soft_bytes or not (is_low or is_full):

@@ -45,7 +45,7 @@ from .measuring import Measuring
 HOME_S = 2.0
 """How long the controller group may take to note a partition's new home."""
 LEADER_GRACE_S = 10.0
-"""A partition that finds no leader for so long after the start no longer keeps the node from serving the others."""
+"""Time after the start from which a partition without a leader no longer keeps the node from serving the others."""
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ class NodeService:
         await self._leadership.until(lambda: True if self._leadership.count != seen else None, timeout_s)
 
     def cluster(self) -> Cluster:
-        """As this node sees it."""
+        """The cluster as this node sees it."""
         alive = self._host.connected | {self.node_id}
         disks = {**self._host.disks, self.node_id: self._host.disk}
         states = {node_id: STATES[min(level, len(STATES) - 1)] for node_id, level in disks.items()}
@@ -183,7 +183,7 @@ class NodeService:
         return Cluster(self._cluster_id, self.node_id, VERSION, leader, nodes, moves, controllers, level)
 
     def counts(self) -> PartitionCounts:
-        """Of the partitions that this node holds."""
+        """Counts of the partitions that this node holds."""
         held = list(self._replicas.all())
         led = [replica.machine.fence for replica in held if replica.group.is_leader]
         return PartitionCounts(

@@ -22,7 +22,7 @@ ASK_TIMEOUT_S = 2.0
 
 
 class Reporter:
-    """Of one node. ``disk`` is set before the first question comes."""
+    """Makes the reports of one node. ``disk`` is set before the first question comes."""
 
     disk: DiskWatch
 
@@ -59,7 +59,7 @@ class Reporter:
         return answer.group_ids
 
     async def report(self) -> rpc.NodeReport:
-        """As things are now."""
+        """The report of this node, as of now."""
         led, moving = [], {move.group_id for move in self._view.moves}
         for number, replica in enumerate(list(self._replicas.all()), start=1):
             group = replica.group

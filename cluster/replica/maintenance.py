@@ -16,7 +16,7 @@ PERIOD_S = 1.0
 WRITES_A_TURN = 100
 """Most replicas that write their batches in one turn of the loop, some 10 us each."""
 RETENTION_LOOKS = 10
-"""Retention is looked at in every so many."""
+"""One look in this many applies the retention."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,9 @@ class Maintenance:
 
 
 async def _write_out(replicas: list[Replica]) -> None:
-    """So that a segment on disk is never older than PERIOD_S. An OSError goes up, and stops the node."""
+    """Write batches to the files, so that a segment on disk is never older than PERIOD_S. An OSError goes up, and stops
+    the node.
+    """
     for number, replica in enumerate(replicas, 1):
         replica.write_out()
         if number % WRITES_A_TURN == 0:

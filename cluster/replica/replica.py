@@ -75,7 +75,7 @@ from ..rpc import GroupStatus
 from ..tiered.log import TieredLog
 
 RETRY_AFTER_MS = 100
-"""After so long a write that a partition was too busy for may be tried again."""
+"""Time after which a write that a partition was too busy for may be tried again."""
 
 _Answer = TypeVar("_Answer", bound=Result)
 
@@ -154,7 +154,7 @@ class Replica(ServedGroup):
         )
 
     def tenure(self, grant_id: str) -> Tenure | None:
-        """Of a grant, present or remembered, as far as this replica has applied the log."""
+        """The tenure of a grant, present or remembered, as far as this replica has applied the log."""
         return self.machine.fence.tenure(grant_id)
 
     def retire(self, *, is_deleted: bool) -> None:

@@ -64,7 +64,7 @@ class TieredLog:
         return self._log.kept_bytes + self.older.size
 
     def keeps_at_most(self, size: int) -> bool:
-        """Whether ``kept_bytes`` is at most so much. Asked for each append, so it looks at objects only if it must."""
+        """Whether ``kept_bytes <= size``. Each append asks it, so it looks at objects only if it must."""
         return self._log.kept_bytes + self._tier.size <= size or self.kept_bytes <= size
 
     def is_here(self, offset: Offset) -> bool:

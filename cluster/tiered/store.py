@@ -30,7 +30,7 @@ FETCHES_AT_ONCE = 4
 FETCHES_WAITING_MAX = 64
 """Fetches of objects that are under way or wait for a thread; others are refused."""
 RUN_TIMEOUT_S = 600.0
-"""After so long an upload or a removal is looked upon as failed."""
+"""Time after which an upload or a removal counts as failed."""
 FOLDER = "tiered"
 """In the data folder."""
 CACHE = "cache"

@@ -12,7 +12,7 @@ _NAME = "tiered-"
 
 
 def threads(count: int, what: str) -> ThreadPoolExecutor:
-    """So many threads for one kind of work."""
+    """``count`` threads for one kind of work."""
     return ThreadPoolExecutor(count, thread_name_prefix=_NAME + what)
 
 

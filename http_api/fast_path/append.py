@@ -101,7 +101,7 @@ class FastAppends:
         return caller.spending
 
     def give_back(self, size: int, spending: Spending | None) -> None:
-        """An append with a body of so many bytes is settled."""
+        """An append with a body of ``size`` bytes is settled: give back what it held."""
         self.front.in_flight.give_back(requests=1, body_bytes=size)
         if spending is not None:
             spending.held_requests -= 1

@@ -38,9 +38,9 @@ class Varying(NamedTuple):
 
 
 SEQUENCE = Varying.of("Stockade-Producer-Seq", rb"[0-9]{1,10}")
-"""Of the appends of a writer."""
+"""Header that varies between the appends of a writer."""
 SESSION = Varying.of("Stockade-Session", rb"[!-~]{1,64}")
-"""Of the renewals of many sessions over one connection: these are PUTs, appends are not."""
+"""Header that varies between the renewals of many sessions over one connection: these are PUTs, appends are not."""
 
 _PUT = b"PUT "
 _END = b"\r\n\r\n"

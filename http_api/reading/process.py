@@ -20,7 +20,9 @@ from ...partition.errors import InvalidRequest, StockadeError
 from .work import Answer, Failed, Order, do, refused
 
 MEMORY_BYTES_MAX = 1 << 30
-"""Of what it reads and makes of it, beside what it holds when it begins. A body that takes more is refused."""
+"""Memory that the process takes for a body and what it makes of it, beside what it holds when it begins. A body that
+takes more is refused.
+"""
 HEAD = struct.Struct("<IQ")
 """Before an order: the lengths of its MessagePack and of the body, which follow. Before an answer: zero, and its
 length.

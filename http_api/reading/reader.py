@@ -40,7 +40,7 @@ WAITING_MAX = 64
 READ_S = 10.0
 """Time in which a body must be read, the start of the process included; then the process is killed."""
 IDLE_S = 60.0
-"""A process without work for so long ends."""
+"""Time without work after which the process ends."""
 RETRY_AFTER_MS = 1000
 
 _MODULE = "stockade.http_api.reading.process"

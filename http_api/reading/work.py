@@ -55,7 +55,7 @@ class ReadBatch(msgspec.Struct, frozen=True, tag="batch"):
 
 
 class SplitBatches(msgspec.Struct, frozen=True, tag="split"):
-    """The batches of an append by key to a topic with so many ``partitions``; records without a key go to
+    """The batches of an append by key to a topic with ``partitions`` partitions; records without a key go to
     ``keyless``.
     """
 

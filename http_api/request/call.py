@@ -327,7 +327,7 @@ class Call:
             self.spend_bytes(more)
 
     def hold_requests(self, count: int) -> None:
-        """Count as so many requests, one for each append in it. Raises ThrottlingQuotaExceeded."""
+        """Count this request as ``count`` requests, one for each append in it. Raises ThrottlingQuotaExceeded."""
         more = count - self.held_requests
         self.front.in_flight.take(requests=more)
         self.held_requests = count

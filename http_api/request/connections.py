@@ -16,11 +16,11 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 FIRST_BYTE_S = 10.0
-"""A connection that has sent nothing for so long after it was opened is closed."""
+"""Time after which a new connection that has sent nothing is closed."""
 HANDSHAKE_S = 10.0
-"""An HTTPS connection whose TLS handshake has not ended so long after it was accepted is closed."""
+"""Time after which a new HTTPS connection without a whole TLS handshake is closed."""
 HEAD_S = 10.0
-"""A request whose headers have not ended so long after their first byte ends its connection."""
+"""Time, from the first byte of a request's headers, after which the connection ends if they are not whole."""
 SWEEP_S = 1.0
 """Between two looks for connections whose time is over."""
 LOOKS_MAX = 64

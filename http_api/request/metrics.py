@@ -61,7 +61,7 @@ class Taken(Collector):
 
 
 def written(families: Sequence[Metric]) -> bytes:
-    """These, and those of the process, in the Prometheus text format."""
+    """``families``, and the metrics of the process, in the Prometheus text format."""
     registry = CollectorRegistry()
     registry.register(Taken(families))
     ProcessCollector(registry=registry)

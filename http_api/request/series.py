@@ -284,7 +284,7 @@ SECTIONS: dict[str, tuple[Series, ...]] = {
     "The tiered store": _TIERED,
     "Writers, sessions and consumer groups": _FENCES,
 }
-"""All of them, by the heading of docs/metrics.md."""
+"""All series, by the heading of docs/metrics.md."""
 SERIES: tuple[Series, ...] = tuple(each for section in SECTIONS.values() for each in section)
 WITH_NAMES = frozenset({"stockade_group_lag_records", "stockade_log_quota_used_ratio"})
 """Series with names that only a caller with the right ``read cluster`` may see."""

@@ -24,7 +24,7 @@ BEAT_S = 0.01
 STALL_S = 0.02
 """A loop that turns this much later than it was due has stood still."""
 AWAKE_S = 1.0
-"""So long after a request the loop is watched."""
+"""Time after the last request for which the loop is watched."""
 LOG_EVERY_S = 10.0
 """At most one line is logged in this time; it says how many stalls had none."""
 FRAMES_MAX = 12

@@ -20,7 +20,7 @@ from .modes import DATA_MODE, FOLDER_MODE
 from .space import make_room, with_space
 
 PIECES_MAX = 1024
-"""The kernel takes so many pieces in one write (IOV_MAX)."""
+"""Pieces that the kernel takes in one write (IOV_MAX)."""
 
 DESCRIPTORS_KEPT = 64
 """Descriptors that ``keep_descriptors`` holds back: for the files that the log, segments and checkpoints open while the
@@ -33,8 +33,8 @@ _kept_max = [0]
 
 
 def keep_descriptors(count: int = DESCRIPTORS_KEPT) -> None:
-    """Hold back so many descriptors of this process for ``open_file`` from now on, and as many again when it has used
-    some. 0: none. Descriptors are the process's, and so is this.
+    """Hold back ``count`` descriptors of this process for ``open_file`` from now on, and replace those that it uses. 0:
+    none. The process has one such reserve, since descriptors are the process's.
     """
     _kept_max[0] = count
     while len(_kept) > count:

@@ -103,7 +103,7 @@ def seal(segment: SegmentIndex) -> None:
 
 
 def files_of(segment: SegmentIndex) -> tuple[Path, Path]:
-    """Its data and its index."""
+    """The paths of a segment's data and of its index."""
     data = Path(segment.segment)
     return data, data.with_suffix(_INDEX)
 

@@ -191,7 +191,7 @@ class SegmentLog:
 
     @property
     def full_segments(self) -> Sequence[SegmentIndex]:
-        """Those that do not change any more, until they are dropped."""
+        """The segments that do not change any more, until they are dropped."""
         return self._segments[:-1]
 
     def append(self, command: Append, writer_epoch: int) -> Offset:

@@ -58,13 +58,13 @@ class Place:
             raise CannotReach(f"{self.url}: {path} cannot be written: {error}") from error
 
     def read(self, path: str) -> bytes:
-        """Its content. Raises NotThere."""
+        """The content of a file. Raises NotThere."""
         with self._reading(path), self._opened(path) as file:
             content: bytes = file.read()
             return content
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """Its content, PIECE_BYTES at a time. Raises NotThere."""
+        """The content of a file, PIECE_BYTES at a time. Raises NotThere."""
         with self._reading(path), self._opened(path) as file:
             while piece := file.read(PIECE_BYTES):
                 yield piece

@@ -209,7 +209,7 @@ class Fence:
         ]
 
     def tenure(self, grant_id: str) -> Tenure | None:
-        """Of a grant that holds the slot, or held it and is remembered."""
+        """The tenure of a grant that holds the slot, or held it and is remembered."""
         present = next((each for each in self.present() if each.grant_id == grant_id), None)
         return present or self.tenures.ended.get(grant_id)
 
@@ -230,7 +230,9 @@ class Fence:
         self.topic_epoch, self.grant_index = command.epoch, command.grant_index
 
     def _take(self, grants: Iterable[str], log_end: int | None) -> None:
-        """These hold the slot now; those that did already keep their beginning."""
+        """``grants`` hold the slot from now on, at ``log_end``; a grant that held it before keeps the offset where it
+        began.
+        """
         began = ((grant, self.taken_at.get(grant, log_end)) for grant in grants)
         self.taken_at = {grant: offset for grant, offset in began if offset is not None}
 

@@ -123,11 +123,11 @@ class SequencePosition(Enum):
     """Where a range of numbers lies in a run."""
 
     NEXT = auto()
-    """It begins at the next number."""
+    """The batch begins at the next number."""
     BEHIND = auto()
-    """All of it was stored, by batches that are no longer remembered."""
+    """All records of the batch were stored, by batches that are no longer remembered."""
     CUT = auto()
-    """All of it was stored, by remembered batches with other bounds."""
+    """All records of the batch were stored, by remembered batches with other bounds."""
     OVERLAP = auto()
     """Part of it was stored."""
     AHEAD = auto()

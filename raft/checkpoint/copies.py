@@ -129,7 +129,7 @@ class Pace:
         self._free_at = 0.0
 
     async def take(self, size: int) -> None:
-        """Return when so many bytes may go."""
+        """Return when ``size`` bytes may go."""
         if not self.bytes_per_s:
             return
         now = asyncio.get_running_loop().time()

@@ -38,7 +38,7 @@ holds up the loop, and 100,000 producers make 15 MB of it.
 UNSYNCED_BYTES = 4 * 1024 * 1024
 """Bytes that a machine writes before the next sync of them begins, so that little is left to a checkpoint's sync."""
 RECORDS = 16 * 1024
-"""Every so many records of the log the scheduler adds up how much the groups have applied together."""
+"""Records of the log between two looks of the scheduler at how much the groups have applied together."""
 SHARE = 16
 """A group is light while it has applied less than ``checkpoint_bytes / SHARE``: with many light groups, checkpoints
 would cost more than they save.

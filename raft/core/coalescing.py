@@ -50,7 +50,7 @@ class Link:
         self.open: dict[int, AppendEntries] = {}
         """What is gathered, by group, in its order."""
         self.number = 0
-        """Of the AppendMany that was sent last."""
+        """Number of the AppendMany that was sent last."""
         self.unanswered: dict[int, list[tuple[int, AppendEntries]]] = {}
         """The messages of each AppendMany that was sent, by its number."""
 

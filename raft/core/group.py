@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 STALL_S = 0.05
 """A timer that is later than this has not fired late by chance."""
 WAKING_S = 0.002
-"""After a stall the sockets are read for so long before timers act."""
+"""Time after a stall in which the sockets are read before timers act."""
 
 
 class Group:

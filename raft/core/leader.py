@@ -42,7 +42,7 @@ class Progress:
     def __init__(self, node_id: str, next_index: int, incarnation: int | None, round_: int, now: float) -> None:
         self.node_id = node_id
         self.incarnation = incarnation
-        """Of the disk that it has, None while it was never connected."""
+        """Incarnation of the follower's disk; None while the follower was never connected."""
         self.member_incarnation = 0
         """The incarnation of the disk with which the configuration names it."""
         self.is_voter = False
@@ -258,7 +258,7 @@ class LeaderState:
                 follower.sent_commit, follower.sent_at = commit_index, now
 
     def quiet_at(self, period_s: float) -> float:
-        """When a connected follower was sent nothing, or has answered nothing, for so long."""
+        """When a connected follower will have been sent nothing, or will have answered nothing, for ``period_s``."""
         since = [min(each.sent_at, each.contact) for each in self.followers.values() if each.connected]
         return min(since, default=float("-inf")) + period_s
 
@@ -468,7 +468,7 @@ class LeaderState:
         return commit_index < last_index and self.majority_index() > commit_index
 
     def forgive(self, seconds: float) -> None:
-        """Count so many seconds less of the followers' silence."""
+        """Count ``seconds`` less of the followers' silence."""
         for follower in self.followers.values():
             follower.contact += seconds
 

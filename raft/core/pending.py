@@ -112,7 +112,7 @@ class DeadlineQueue(Generic[_Waiting]):
         self.next_deadline = self.earliest_deadline()
 
     def earliest_deadline(self) -> float:
-        """Of the calls that wait; infinity if there is none."""
+        """The earliest deadline of the calls that wait; infinity if none waits."""
         return min((each.deadline for each in self.waiting), default=float("inf"))
 
 
@@ -168,7 +168,7 @@ class ProposalQueue:
         self._bytes += len(command)
 
     def take(self) -> list[tuple[bytes, PendingProposal]]:
-        """All of them, in their order; the queue is empty then."""
+        """Take all proposals out of the queue, in their order."""
         proposals, self.waiting, self._bytes = self.waiting, [], 0
         return proposals
 

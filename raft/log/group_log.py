@@ -133,7 +133,7 @@ class GroupLog:
         """origin.index <= commit index"""
         self._state_lsn = 0
         self._last_lsn = 0
-        """Of the last record of this group that is not undone."""
+        """Position of the last record of this group that is not undone."""
         self._begin(origin.index, origin.term, origin.configuration)
         self._recover(recovered.entries)
         self._durable_index = self.last_index
@@ -207,7 +207,7 @@ class GroupLog:
 
     @property
     def configuration_index(self) -> int:
-        """Its index. commit_index < configuration_index: a membership change is in flight."""
+        """Index of the configuration in force. commit_index < configuration_index: a membership change is in flight."""
         return self._configurations.latest[0]
 
     def configuration_at(self, index: int) -> Configuration:

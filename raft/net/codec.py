@@ -123,7 +123,9 @@ def _decode_append(body: bytes) -> AppendEntries:
 
 @lru_cache(maxsize=APPENDS_MAX)
 def _many_columns(count: int) -> struct.Struct:
-    """Of ``count`` messages: groups, terms, commit indexes, previous indexes and terms, rounds, lengths of entries."""
+    """The columns of ``count`` messages: groups, terms, commit indexes, previous indexes and terms, rounds, lengths of
+    entries.
+    """
     return struct.Struct(f"<{6 * count}Q{count}I")
 
 

@@ -105,7 +105,7 @@ class Connection(Dialled):
 
     @property
     def fingerprint(self) -> str | None:
-        """Of the certificate of the other end; None without TLS."""
+        """Fingerprint of the certificate of the other end; None without TLS."""
         return None if self._tls is None else self._tls.fingerprint
 
     def admit(self, peer: str, frame_bytes_max: int) -> None:

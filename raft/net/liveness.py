@@ -21,9 +21,9 @@ class LivenessTimeouts:
     heartbeat_s: float = 0.15
     """Period of the heartbeats."""
     silent_s: float = 0.6
-    """A peer of which nothing arrived for so long is silent: calls to it end, and its leaderships are challenged."""
+    """Time without a byte of a peer after which it is silent: calls to it end, and its leaderships are challenged."""
     dead_s: float = 3.0
-    """A connection on which nothing arrived for so long is dropped."""
+    """Time without a byte after which a connection is dropped."""
     reconnect_s: float = 0.2
     """From the loss of a connection to the next dial."""
 

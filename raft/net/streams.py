@@ -80,11 +80,11 @@ class StreamWanted:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def open(self) -> None:
-        """It is open."""
+        """Report that the stream is open."""
         if not self.opened.done():
             self.opened.set_result(None)
 
     def refuse(self, why: str) -> None:
-        """It will not open."""
+        """Report that the stream will not open, and ``why``."""
         if not self.opened.done():
             self.opened.set_exception(ConnectionError(why))

@@ -46,7 +46,7 @@ STRANGERS_MAX = 64
 FAILURE_CHARS_MAX = 1000
 """Longest text of a failure that goes back to the caller."""
 NO_ROOM = 2
-"""Of a disk with none but for what is small, in Ping."""
+"""In Ping: the node's disk has room for small writes only."""
 _OF_GROUPS = frozenset(get_args(RaftMessage))
 """The kinds of messages that groups take."""
 
@@ -115,7 +115,7 @@ class Transport:
     disks: dict[str, int]
     """The connected nodes whose disks have little room, or none, by what they said. Do not change it."""
     full_disks: set[str]
-    """Those whose disks have none. Do not change it."""
+    """The connected nodes whose disks have no room, by what they said. Do not change it."""
     incarnations: dict[str, int]
     """The connected nodes, each with the incarnation of its disk. Do not change it."""
     hellos: dict[str, Hello]

@@ -70,7 +70,7 @@ class OpenFile(NamedTuple):
 
     fd: int
     written_end: int
-    """Its blocks before this position have been written and synced, not only reserved."""
+    """The file's blocks before this position have been written and synced, not only reserved."""
 
 
 def create_file(path: Path, file_bytes: int, header: FileHeader) -> OpenFile:

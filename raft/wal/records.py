@@ -52,7 +52,7 @@ PAYLOAD_BYTES_MAX = 32 << 20
 FILE_BYTES_MAX = 1 << 31
 """Largest size of a file; positions within a file are u32."""
 PAGE_BYTES = 4096
-"""Of the kernel's cache."""
+"""Size of a page of the kernel's cache."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):

@@ -43,9 +43,11 @@ OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""
 STALL_S = 30.0
 STALL_LOOKS = 30
-"""The writer is looked at so many times within ``stall_s``."""
+"""Looks at the writer within ``stall_s``."""
 STALL_BYTES_PER_S = 64 << 10
-"""A sync may take ``stall_s``, and a second more for each so many bytes: a disk that is slow is not one that hangs."""
+"""A sync may take ``stall_s`` and the time that its bytes need at this rate: a slow disk does not count as one that
+hangs.
+"""
 
 
 class RecentPayloads:
@@ -441,7 +443,8 @@ class Wal:
         self.on_durable()
 
     def _look(self, step: tuple[int, int], looks: int) -> None:
-        """Fail when the writer is long at what it does. ``looks`` before this one found it at this ``step``.
+        """Fail the log when the writer has stayed at one step for too long. ``looks``: how many earlier looks found it
+        at ``step``.
 
         Looks are counted, not seconds: the disk is not at fault while the process stands still, or its machine.
         """

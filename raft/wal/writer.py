@@ -14,9 +14,9 @@ from .files import OpenFile
 from .records import PAGE_BYTES, FileHeader, Run
 
 AHEAD_BYTES = 1 << 20
-"""The writer writes so many bytes of zeros ahead of the records."""
+"""Bytes of zeros that the writer writes ahead of the records."""
 SLOW_SYNC_S = 1.0
-"""A sync that takes so long is logged: elections are near."""
+"""Time after which a sync is logged as slow: elections are near."""
 LOG_EVERY_S = 10.0
 """At most one line about slow syncs in this time."""
 

@@ -268,7 +268,7 @@ class Batch:
             watcher()
 
     def records(self) -> list[Record]:
-        """Its records, until it drops them."""
+        """The records of the batch, until the batch drops them."""
         keys, values, times, headers = self.keys, self.values, self.timestamps_ms, self.headers
         if self.message is not None:
             columns = decode_batch(self.message).columns

@@ -119,7 +119,7 @@ _log = logging.getLogger("stockade")
     type=click.Path(dir_okay=False, path_type=Path),
     help="The node's TOML file. Variables STOCKADE_… say single settings, or without a file all of them.",
 )
-@click.option("--check", is_flag=True, help="Check the configuration, and do not run.")
+@click.option("--check", is_flag=True, help="Check the configuration, and the tiered store's place, and do not run.")
 @click.option(
     "--processes",
     type=WholeNumber(1, PROCESSES_MAX),

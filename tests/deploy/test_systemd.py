@@ -1,13 +1,17 @@
 """systemd accepts the unit, finds little to harden, and what the unit runs is what a node needs."""
 
+import os
 import re
 import shutil
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from sources import ROOT
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.node.descriptors import DESCRIPTORS_MIN
 from stockade.cli.node.supervisor import STOP_TIMEOUT_S
 from stockade.cli.service.environment import OTHERS, is_setting
@@ -57,6 +61,42 @@ def test_a_node_has_the_time_the_files_and_the_signals_that_it_needs() -> None:
     assert int(found["LimitNOFILE"][0]) > DESCRIPTORS_MIN
     assert found["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
     assert found["ExecStart"] == ["/opt/stockade/bin/stockade serve"]
+
+
+NODE = """
+node_id = "n1"
+cluster_id = "house"
+http = "127.0.0.1:{http}"
+raft_listen = "127.0.0.1:{raft}"
+[tiered]
+place = "file/old"
+[[members]]
+node_id = "n1"
+url = "http://127.0.0.1:{http}"
+raft = "127.0.0.1:{raft}"
+"""
+
+
+def test_a_node_starts_while_its_tiered_store_is_away(tmp_path: Path) -> None:
+    http, raft = free_ports(2)
+    (tmp_path / "node.toml").write_text(NODE.format(http=http, raft=raft))
+    (tmp_path / "file").write_text("no folder can be made here")
+    environ = {**os.environ, "STOCKADE_CONFIG": str(tmp_path / "node.toml"), "STOCKADE_DATA_DIR": str(tmp_path / "n1")}
+    found = settings()
+    words = [sys.executable, "-m", "stockade"]
+    *before, start = [words + each.split()[1:] for each in (*found.get("ExecStartPre", ()), *found["ExecStart"])]
+    for each in before:
+        subprocess.run(each, env=environ, check=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(30)
+        with subprocess.Popen(start, env={**environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}) as node:
+            try:
+                while b"READY=1" not in manager.recv(4096):
+                    pass
+            finally:
+                node.terminate()
+    assert node.returncode == 0
 
 
 def test_each_variable_of_the_unit_and_its_file_is_one_of_the_command() -> None:

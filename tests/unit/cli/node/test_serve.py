@@ -97,6 +97,14 @@ def test_a_check_says_what_is_wrong_with_the_place_of_the_tiered_store(tmp_path:
     assert "secret" not in wrong.output
 
 
+def test_a_check_and_a_start_refuse_a_configuration_with_the_same_words(tmp_path: Path) -> None:
+    """So a service manager needs no check before it starts a node."""
+    path = machine(tmp_path, CONFIG.replace("17201", "0", 1) + "\n[limits]\nwal_bytes_max = 1\n")
+    started, checked = serve(path), CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
+    assert (started.exit_code, started.stderr) == (checked.exit_code, checked.stderr)
+    assert (started.exit_code, started.stderr.count("\n  - ")) == (1, 2)
+
+
 def test_a_machine_whose_ports_are_taken_starts_nothing_and_names_all_of_them(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as http, socket.create_server(("127.0.0.1", 0)) as raft:
         ports = http.getsockname()[1], raft.getsockname()[1]

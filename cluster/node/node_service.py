@@ -215,14 +215,20 @@ class NodeService:
         return found + self._loading()
 
     def _loading(self) -> list[Unready]:
-        """A replica that is created or moved here later takes nothing from what this node serves already."""
+        """A replica that is created or moved here later takes nothing from what this node serves already.
+
+        A node that is cut off since its start, by its certificate say, serves nothing, however late it is: restarts of
+        one node after the other wait for it.
+        """
         loading = [] if self._was_loaded else [replica.group for replica in self._replicas.all() if not replica.ready]
         self._was_loaded = not loading
         behind = [group for group in loading if group.leader is not None]
         is_late = time.monotonic() > self._started_s + LEADER_GRACE_S
+        is_cut_off = not self._host.connected and all(replica.group.leader is None for replica in self._replicas.all())
         found = []
-        if behind or (loading and not is_late):
-            found.append(Unready("data", "loading", f"loading {len(loading)} partitions"))
+        if behind or (loading and (not is_late or is_cut_off)):
+            what = ", and no other node is connected" if is_cut_off else ""
+            found.append(Unready("data", "loading", f"loading {len(loading)} partitions{what}"))
         if is_late and len(loading) > len(behind):
             what = f"{len(loading) - len(behind)} partitions have had no leader since this node started"
             found.append(Unready("partition", "no_leader", what))

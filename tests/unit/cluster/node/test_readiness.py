@@ -63,3 +63,25 @@ def test_a_partition_without_a_leader_keeps_a_node_from_the_others_for_a_while_o
         assert ("data", "loading") in reasons(service)
 
     run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_node_that_is_cut_off_since_its_start_is_not_ready_for_records_however_late_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restarts of one node after the other go on when it is: with a wrong certificate none may follow the first."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        monkeypatch.setattr(node_service, "LEADER_GRACE_S", -1.0)
+        service._was_loaded = False
+        first, second = partitions(host)
+        for each in (first, second):
+            each.is_ready, each.is_leaderless = False, True
+        assert reasons(service) == [("data", "loading"), ("partition", "no_leader")]
+        assert service.unready()[0].detail == "loading 2 partitions, and no other node is connected"
+        host.connected.add("n2")
+        assert reasons(service) == [("partition", "no_leader")]
+        host.connected.clear()
+        second.is_ready, second.is_leaderless = True, False
+        assert reasons(service) == [("partition", "no_leader")]
+
+    run(tmp_path, monkeypatch, scenario)

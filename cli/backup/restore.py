@@ -27,8 +27,9 @@ from msgspec import structs
 from ...client.api.client import Client
 from ...client.api.conditions import Conditions
 from ...client.retry import is_momentary, pause_before_next
-from ...partition.api.topics import TopicConfig
+from ...partition.api.topics import BATCH_BYTES_MAX, TopicConfig
 from ...partition.errors import FeatureLevelTooLow, NotFound, OffsetMismatch, StockadeError, TopicAlreadyExists
+from ...partition.records.batch import compressed
 from .manifest import Damaged, DataFile, Manifest, PartitionBackup, PrincipalBackup, TopicBackup
 from .store import Store
 from .verify import TIMESTAMP, batches_of, gaps
@@ -37,8 +38,15 @@ RECORDS_MAX = 50_000
 """Of one append."""
 AT_A_TIME = 4
 """Partitions that are restored at the same time; each has a file of the backup in memory."""
-OPEN = {"require_fence": False, "writer_group": None, "retention_ms": -1, "retention_bytes": -1}
-"""The configuration of a topic that is not complete yet, where it differs from its own."""
+OPEN = {
+    "require_fence": False,
+    "writer_group": None,
+    "retention_ms": -1,
+    "retention_bytes": -1,
+    "max_batch_bytes": BATCH_BYTES_MAX,
+}
+"""The configuration of a topic that is not complete yet, where it differs from its own. Its max_batch_bytes may be less
+than when it took its largest record."""
 OPEN_QUOTA = (1 << 63) - 1
 """In place of its quota, if it has one: the records are taken, and a cluster that knows no quotas refuses the topic."""
 
@@ -240,7 +248,7 @@ class _TopicRestore:
 
     async def _append(self, number: int, batch: pa.RecordBatch, log_end: int) -> None:
         """Store a batch at this offset, once: an attempt without an answer is looked for before the next one."""
-        client, message = self._client, batch.serialize().to_pybytes()
+        client, message = self._client, _message(batch)
         deadline = time.monotonic() + client.config.delivery_timeout_ms / 1000
         attempts = 0
         while True:
@@ -258,6 +266,12 @@ class _TopicRestore:
                 if not is_momentary(error):
                     raise
                 await asyncio.sleep(pause_before_next(client.config, attempts, error, deadline - time.monotonic()))
+
+
+def _message(batch: pa.RecordBatch) -> bytes:
+    """The message of a batch; compressed where a topic takes it only so, as the one record in it came."""
+    message: bytes = batch.serialize().to_pybytes()
+    return message if len(message) <= BATCH_BYTES_MAX else compressed(message, "zstd")
 
 
 def _within(batches: Iterable[pa.RecordBatch], base: int, at: int, stop: int) -> Iterator[pa.RecordBatch]:
@@ -283,7 +297,7 @@ def _merged(batches: Iterator[pa.RecordBatch], config: TopicConfig) -> Iterator[
 
 
 def _parts(batch: pa.RecordBatch, config: TopicConfig) -> Iterator[pa.RecordBatch]:
-    """A batch in parts that the topic takes."""
+    """A batch in parts that the topic takes, but for single records that it would not take today."""
     rows = batch.num_rows
     if rows and (rows > RECORDS_MAX or (rows > 1 and pa.ipc.get_record_batch_size(batch) > config.max_batch_bytes)):
         yield from _parts(batch.slice(0, rows // 2), config)

@@ -25,7 +25,7 @@ from ...cluster.controller.backups import NAME_CHARACTERS_MAX, PLACE_CHARACTERS_
 from ...cluster.controller.topology.replica_assignment import CONTROLLERS_MAX
 from ...cluster.model import Claim
 from ...partition.api.cluster import BalanceMode, CopyPace, MovesAtOnce, NotedBackup, StableMs, UsedPercent
-from ...partition.api.topics import Mode, TopicConfig
+from ...partition.api.topics import BATCH_BYTES_MAX, Mode, TopicConfig
 from ...partition.commands import OFFSET_BEGIN_MAX, PRODUCER_EPOCH_MAX
 from ...partition.errors import InvalidRequest
 from .json_codec import explain, or_none
@@ -171,7 +171,7 @@ _CONFIG_VALUES: dict[str, Any] = {
     "local_retention_ms": OrUnlimited,
     "local_retention_bytes": OrUnlimited,
     "quota_bytes": OrUnlimited,
-    "max_batch_bytes": Annotated[int, Meta(ge=1024, le=16_777_216)],
+    "max_batch_bytes": Annotated[int, Meta(ge=1024, le=BATCH_BYTES_MAX)],
 }
 """What a request may say of those fields of TopicConfig that have a range; the others take any value of their type."""
 

@@ -31,9 +31,6 @@ from ..codec.parameters import INT64_MAX
 FORMS = (JSON, NDJSON, TEXT, ARROW)
 """Content types of an append."""
 
-BATCH_BYTES_MAX = 16_777_216
-"""Greatest max_batch_bytes of any topic."""
-
 _BODY_BYTES_EXTRA = 64 * 1024
 _INDEX = re.compile(r"^\[(\d+)\]\.?")
 _BLANK = b" \t\r\n"

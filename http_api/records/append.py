@@ -9,6 +9,7 @@ from aiohttp import web
 from ...cluster.api import Partition
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.model import Conditions
+from ...partition.api.topics import BATCH_BYTES_MAX
 from ...partition.commands import (
     MESSAGE_ID_CHARACTERS_MAX,
     PRODUCER_EPOCH_MAX,
@@ -20,7 +21,7 @@ from ...partition.commands import (
 from ...partition.errors import InvalidRequest, NotLeaderOrFollower, StockadeError
 from ...partition.records.batch import Batch
 from ..codec.parameters import INT64_MAX, UINT64_MAX, Parameters
-from ..reading.decode import BATCH_BYTES_MAX, FORMS, body_bytes_max
+from ..reading.decode import FORMS, body_bytes_max
 from ..reading.work import INLINE_BYTES_MAX
 from ..request.call import Call, json_answer
 

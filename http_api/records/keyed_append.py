@@ -17,10 +17,11 @@ from msgspec import structs
 from ...cluster.front.front import retry_at_leader, without_frames
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.model import Conditions, Leader
+from ...partition.api.topics import BATCH_BYTES_MAX
 from ...partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError, revive
 from ...partition.records.batch import Batch, stream
 from ..codec import json_codec, media, problems
-from ..reading.decode import BATCH_BYTES_MAX, FORMS, body_bytes_max
+from ..reading.decode import FORMS, body_bytes_max
 from ..reading.work import INLINE_BYTES_MAX, SplitBatches, SplitPart
 from ..request import peers
 from ..request.call import DEADLINE_S, UNKNOWN_LEADER, Call, json_answer, leader_named_by

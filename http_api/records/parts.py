@@ -16,12 +16,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ...cluster.model import Conditions
 from ...partition.api.records import PARTS_MAX
+from ...partition.api.topics import BATCH_BYTES_MAX
 from ...partition.commands import MESSAGE_ID_CHARACTERS_MAX, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Stamp, Token
 from ...partition.errors import InvalidRequest, MessageTooLarge
 from ..codec.json_codec import or_none
 from ..codec.parameters import INT64_MAX
 from ..codec.schemas import Name, Partition
-from ..reading.decode import BATCH_BYTES_MAX, body_bytes_max
+from ..reading.decode import body_bytes_max
 
 LIST_BYTES_MAX = 256 * 1024
 """Longest first line, its end included: 1 KiB a part."""

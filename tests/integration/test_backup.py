@@ -17,6 +17,8 @@ import pytest
 from stockade.cli.backup.commands import shown
 from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cli.local_cluster.ports import free_ports
+from stockade.partition.api.topics import BATCH_BYTES_MAX
+from stockade.partition.records.batch import SCHEMA
 
 from .api import ARROW, Topic, call, eventually, expect
 
@@ -158,6 +160,26 @@ def test_a_log_that_began_later_than_0_keeps_its_offsets_and_positions(data: Pat
     assert expect(200, call("GET", f"{node}/v1/groups/g/positions/renumbered/0"))["offset"] == 120
     ended = stockade(node, *restored, "renumbered", "--resume")
     assert (ended.returncode, "restored with --renumber" in ended.stderr) == (1, True)
+
+
+def test_records_come_back_that_their_topic_would_not_take_today(data: Path, other: LocalCluster) -> None:
+    """One is larger than the bound that was lowered later; the other is within the largest one by its compression."""
+    node, place = other.nodes[0].url, str(data / "backup")
+    topic = Topic(node, "large")
+    topic.create(partitions=1, config={"max_batch_bytes": BATCH_BYTES_MAX})
+    expect(200, topic.append("x" * 3_000_000))
+    columns = [[None], [bytes(BATCH_BYTES_MAX - 64)], [5], [None]]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+        writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=SCHEMA))
+    expect(200, call("POST", topic.records(), sink.getvalue().to_pybytes(), headers={"Content-Type": ARROW}))
+    expect(200, call("PATCH", topic.url, {"config": {"max_batch_bytes": 1024}}))
+    done(node, "backup", "create", place, "--topic", "large")
+    done(node, "backup", "restore", place, "--topic", "large", "--as", "large-again")
+    again = Topic(node, "large-again")
+    assert rows(again, 0).equals(rows(topic, 0))
+    assert expect(200, call("GET", again.url))["config"]["max_batch_bytes"] == 1024
 
 
 def test_what_is_missing_is_copied_again_and_old_backups_go_without_harm(data: Path, other: LocalCluster) -> None:

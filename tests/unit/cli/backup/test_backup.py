@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from stockade.cli.backup.restore import (
     _parts,
     _TopicRestore,
     _within,
+    restore,
     restore_principals,
     size_to_restore,
 )
@@ -33,10 +35,10 @@ from stockade.partition.api.principals import (
     PrincipalQuota,
     PrincipalTokenInfo,
 )
-from stockade.partition.api.topics import TopicConfig
+from stockade.partition.api.topics import BATCH_BYTES_MAX, TopicConfig
 from stockade.partition.errors import LeaderNotAvailable, NotFound, OffsetMismatch, RequestTimedOut, TopicSealed
 from stockade.partition.places.place import CannotReach
-from stockade.partition.records.batch import SCHEMA
+from stockade.partition.records.batch import SCHEMA, STREAM_END, STREAM_START, batch_from_stream, decode_batch
 
 
 def batch(*times: int, value: bytes = b"v") -> pa.RecordBatch:
@@ -198,6 +200,45 @@ def test_another_writer_ends_a_restore(answers: list[Exception]) -> None:
 def test_a_refusal_that_lasts_ends_a_restore() -> None:
     with pytest.raises(TopicSealed):
         appended(TopicSealed(log_end=40))
+
+
+class Restoring:
+    """A client of a cluster that takes one topic with one partition, by the checks of a node."""
+
+    config = ClientConfig()
+
+    def __init__(self) -> None:
+        self.topic_config = TopicConfig()
+        self.rows: list[pa.RecordBatch] = []
+
+    async def create_topic(self, name: str, *, config: TopicConfig, **_: Any) -> Any:
+        self.topic_config = config
+        return SimpleNamespace(topic_id=7)
+
+    async def change_topic(self, name: str, *, config: dict[str, Any]) -> None:
+        self.topic_config = msgspec.structs.replace(self.topic_config, **config)
+
+    async def offsets(self, name: str, partition: int) -> Any:
+        return SimpleNamespace(log_start=0, log_end=sum(map(len, self.rows)))
+
+    async def append(self, topic: str, partition: int, message: bytes, **_: Any) -> None:
+        body, limit = STREAM_START + message + STREAM_END, self.topic_config.max_batch_bytes
+        self.rows.append(decode_batch(batch_from_stream(body, now_ms=1, batch_bytes_max=limit).message))
+
+
+@pytest.mark.parametrize(
+    "size",
+    [pytest.param(5000, id="larger than its topic takes today"), pytest.param(BATCH_BYTES_MAX - 64, id="compressed")],
+)
+def test_a_record_comes_back_that_its_topic_would_not_take_today(store: Store, size: int) -> None:
+    """Compressed, its buffers have up to 16 MiB: with what is around them it is too large for a message that is not."""
+    large, own = batch(1, value=bytes(size)), TopicConfig(max_batch_bytes=4096)
+    manifest = manifest_of(written(store, 0, batch(1, 2), large, batch(3)))
+    manifest.topics[0] = msgspec.structs.replace(manifest.topics[0], config=own)
+    client: Any = Restoring()
+    asyncio.run(restore(client, store, manifest, {"t": "u"}, Manner(), lambda _: None))
+    assert pa.Table.from_batches(client.rows).equals(pa.Table.from_batches([batch(1, 2), large, batch(3)]))
+    assert client.topic_config == own
 
 
 def test_what_is_to_be_restored_is_known_before() -> None:

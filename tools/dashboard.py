@@ -35,7 +35,7 @@ def _sum(name: str, by: str, legend: str) -> tuple[tuple[str, str], ...]:
     return ((f"sum by ({by}) ({name}{{$S}})", legend),)
 
 
-APPEND = 'method="POST", route="/v1/topics/{topic}/partitions/{partition}/records", $S'
+APPEND = 'method="POST", route=~"/v1/append|/v1/topics/[{]topic[}]/(partitions/[{]partition[}]/)?records", $S'
 ROWS: dict[str, tuple[Panel, ...]] = {
     "At a glance": (
         Panel("Nodes that serve", "short", (("sum by (what) (stockade_ready{$S})", "{{what}}"),)),

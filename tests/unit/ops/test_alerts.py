@@ -19,7 +19,9 @@ from sources import ROOT
 
 from stockade.cli.backup.schedule import GAUGES
 from stockade.cli.canary.figures import SERIES as CANARY
+from stockade.http_api.request.metrics import _APPENDS
 from stockade.http_api.request.series import SERIES
+from stockade.http_api.routes import routes
 from stockade.partition.errors import BY_CODE
 
 OPS = ROOT / "ops"
@@ -103,6 +105,16 @@ def test_an_alert_has_the_form_of_a_rule_a_severity_and_a_page(rule: dict[str, A
         "## Look",
         "## Do",
     ]
+
+
+@pytest.mark.parametrize("name", ["alerts.yml", "grafana/stockade.json"])
+def test_the_time_of_appends_is_that_of_every_route_of_appends(name: str) -> None:
+    text = (OPS / name).read_text(encoding="utf-8").replace('\\"', '"')
+    asked = set(re.findall(r'route=~"([^"]*)"', text))
+    assert asked
+    posts = {("POST", route.path) for route in routes() if route.method == "POST"}
+    for pattern in asked:
+        assert {where for where in posts if re.fullmatch(pattern, where[1])} == set(_APPENDS)
 
 
 def test_each_page_belongs_to_an_alert_and_the_how_to_names_them_all() -> None:

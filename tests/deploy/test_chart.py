@@ -225,6 +225,8 @@ def test_a_change_of_settings_replaces_the_pods_and_a_further_node_replaces_none
 
     assert template({"nodes": 5}) == template({})
     assert template({"settings": {"limits": {"wal_bytes_max": 1073741824}}}) != template({})
+    assert template({"clusterDomain": "cluster.example"}) != template({})
+    assert template({"tiered": {"place": "s3://old/house"}}) != template({"tiered": {"place": "s3://new/house"}})
 
 
 def test_the_chart_is_of_this_version() -> None:

@@ -40,7 +40,12 @@ CASES: dict[str, dict[str, Any]] = {
         "tiered": {"place": "s3://old/house?region=eu-1", "secret": "bucket"},
         "storage": {"className": "fast"},
         "networkPolicy": {"clients": [{"podSelector": {"matchLabels": {"app": "orders"}}}]},
-        "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "serviceMonitor": {
+            "enabled": True,
+            "labels": {"release": "prometheus"},
+            "authorization": {"secret": "reader"},
+            "tls": {"secret": "prometheus"},
+        },
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
         "nodeSelector": {"disk": "ssd"},
@@ -199,9 +204,26 @@ def test_only_nodes_reach_the_raft_port() -> None:
     assert clients["ports"] == [{"port": "http"}]
 
 
+def test_prometheus_shows_the_certificate_and_the_token_that_it_is_given() -> None:
+    def endpoint(**monitor: Any) -> Any:
+        values = {"tls": {"clientCertificates": "required" if monitor else "optional"}}
+        (found,) = of_kind(rendered({**values, "serviceMonitor": {"enabled": True, **monitor}}), "ServiceMonitor")
+        (only,) = found["spec"]["endpoints"]
+        return only
+
+    plain = endpoint()
+    assert set(plain["tlsConfig"]) == {"ca", "serverName"}
+    assert "authorization" not in plain
+    given = endpoint(authorization={"secret": "reader"}, tls={"secret": "prometheus", "key": "client.key"})
+    assert given["authorization"] == {"credentials": {"name": "reader", "key": "token"}}
+    assert given["tlsConfig"]["cert"] == {"secret": {"name": "prometheus", "key": "tls.crt"}}
+    assert given["tlsConfig"]["keySecret"] == {"name": "prometheus", "key": "client.key"}
+
+
 @pytest.mark.parametrize(
     ("values", "fault"),
     [
+        ({"tls": {"clientCertificates": "required"}, "serviceMonitor": {"enabled": True}}, "serviceMonitor.tls.secret"),
         ({"replicas": 5}, "replicas"),
         ({"founders": 0}, "founders"),
         ({"tls": {"secret": ""}}, "secret"),

@@ -2,7 +2,8 @@
 
 Spark stores a Progress as JSON in the checkpoint; a restarted query has nothing else. So it has all that is needed to
 repeat a micro-batch with the same records: ``next`` offsets, ``from`` for partitions that were new in this step, and
-the topic id (``id``) of each topic.
+the topic id (``id``) of each topic. Spark does not store the progress before the first micro-batch, and asks for it
+anew to repeat this one: it is marked ``initial``, and a step from it has ``from`` for every partition.
 """
 
 from collections.abc import Mapping
@@ -11,27 +12,34 @@ from typing import Any
 from .ranges import DataLost, Range, Seen, Topics
 
 Progress = dict[str, dict[str, Any]]
-"""``{topic: {"id": topic_id, "next": {"0": offset}, "from": {"1": offset}}}``."""
+"""``{topic: {"id": topic_id, "next": {"0": offset, "1": offset}, "from": {"1": offset}, "initial": True}}``; the last
+two only where they are needed.
+"""
 
 
 def beginning(starts: Mapping[str, Mapping[int, int]], seen: Topics) -> Progress:
-    """The progress before the first record."""
-    return {
-        topic: {"id": now.topic_id, "next": {str(p): starts[topic][p] for p in sorted(now.bounds)}}
-        for topic, now in sorted(seen.items())
-    }
+    """The progress before the first micro-batch."""
+    return {topic: {**step, "initial": True} for topic, step in _at(starts, seen).items()}
 
 
 def ends(seen: Topics) -> Progress:
     """The progress after every record."""
-    return beginning({topic: {p: end for p, (_, end) in now.bounds.items()} for topic, now in seen.items()}, seen)
+    return _at({topic: {p: end for p, (_, end) in now.bounds.items()} for topic, now in seen.items()}, seen)
+
+
+def _at(offsets: Mapping[str, Mapping[int, int]], seen: Topics) -> Progress:
+    return {
+        topic: {"id": now.topic_id, "next": {str(p): offsets[topic][p] for p in sorted(now.bounds)}}
+        for topic, now in sorted(seen.items())
+    }
 
 
 def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) -> Progress:
     """The next step: up to the log ends, at most ``rows_max`` rows. Returns ``start`` itself if there is nothing to
     read.
 
-    Raises DataLost if ``fail`` and a topic was deleted, or deleted and created again.
+    Topics and partitions that are not seen stay where they are. Raises DataLost if ``fail`` and a topic was deleted, or
+    deleted and created again.
     """
     for topic, before in start.items():
         _check_same(topic, before, seen.get(topic), fail)
@@ -42,7 +50,7 @@ def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) 
     }
     sizes = {place: max(0, end - begin) for place, (begin, end) in todo.items()}
     taken = sizes if rows_max is None else shares(sizes, rows_max)
-    step = {topic: _step(start, topic, now, todo, taken) for topic, now in sorted(seen.items())}
+    step = {topic: _step(start, topic, seen.get(topic), todo, taken) for topic in sorted({*start, *seen})}
     return start if _forget_new(step) == _forget_new(start) else step
 
 
@@ -50,12 +58,19 @@ def ranges(start: Progress, end: Progress) -> list[Range]:
     """The records between two steps."""
     found = []
     for topic, step in end.items():
-        before = start.get(topic, {})
-        known = before.get("next", {}) if before.get("id") == step["id"] else {}
-        begins = {**step.get("from", {}), **known}
+        begins = _begins(start.get(topic, {}), step)
         for p, stop in step["next"].items():
             found.append(Range(topic, int(p), begins[p], stop, step["id"]))
     return [each for each in found if each.start < each.end]
+
+
+def _begins(before: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, int]:
+    """Where the records of a step begin, by partition."""
+    known = before["next"] if before.get("id") == step["id"] else {}
+    # Spark's first micro-batch may end where it starts: at the initial progress, which has no records before it.
+    own = step["next"] if "initial" in step else step.get("from", {})
+    # An initial start may be a later one than that from which the step was made.
+    return {**known, **own} if "initial" in before else {**own, **known}
 
 
 def shares(sizes: Mapping[Any, int], total_max: int) -> dict[Any, int]:
@@ -92,22 +107,30 @@ def _next_of(start: Progress, topic: str, now: Seen, partition: int, log_start: 
     return log_start if known is None else max(int(known), 0)
 
 
-def _known(start: Progress, topic: str, now: Seen) -> Mapping[str, int]:
+def _known(start: Progress, topic: str, now: Seen | None) -> Mapping[str, int]:
+    """The next offsets of the topic's partitions; none if it is another topic of the same name by now."""
     before = start.get(topic)
-    return before["next"] if before is not None and before["id"] == now.topic_id else {}
+    return before["next"] if before is not None and (now is None or before["id"] == now.topic_id) else {}
 
 
 def _step(
     start: Progress,
     topic: str,
-    now: Seen,
+    now: Seen | None,
     todo: Mapping[tuple[str, int], tuple[int, int]],
     taken: Mapping[tuple[str, int], int],
 ) -> dict[str, Any]:
+    """The step of one topic; ``now`` None: it is not seen, perhaps for a moment only."""
     known = _known(start, topic, now)
-    begins = {p: todo[topic, p][0] for p in sorted(now.bounds)}
-    step: dict[str, Any] = {"id": now.topic_id, "next": {str(p): b + taken[topic, p] for p, b in begins.items()}}
-    if new := {str(p): b for p, b in begins.items() if str(p) not in known}:
+    begins = {int(p): offset for p, offset in known.items()}
+    if now is not None:
+        begins |= {p: todo[topic, p][0] for p in now.bounds}
+    step: dict[str, Any] = {
+        "id": start[topic]["id"] if now is None else now.topic_id,
+        "next": {str(p): begins[p] + taken.get((topic, p), 0) for p in sorted(begins)},
+    }
+    is_initial = "initial" in start.get(topic, {})
+    if new := {str(p): begins[p] for p in sorted(begins) if is_initial or str(p) not in known}:
         step["from"] = new
     return step
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.spark.source.planning.progress import Progress, advance, beginning, ends, ranges, shares
-from stockade.spark.source.planning.ranges import DataLost, Range, Seen, Topics
+from stockade.spark.source.planning.ranges import DataLost, Range, Seen, Topics, available
 
 
 def seen(topic_id: int = 1, **ends_of: list[int]) -> Topics:
@@ -66,7 +66,55 @@ def test_what_is_gone_fails_the_stream(now: Topics, reason: str) -> None:
 def test_unless_told_otherwise_a_topic_made_anew_is_read_from_its_first_record() -> None:
     step = advance(at(a=[4]), seen(2, a=[3]), None, fail=False)
     assert ranges(at(a=[4]), step) == [Range("a", 0, 0, 3, 2)]
-    assert advance(at(a=[4]), seen(), None, fail=False) == {}
+
+
+def test_a_topic_or_a_partition_that_is_out_of_sight_for_a_while_is_read_on_where_it_was() -> None:
+    start = at(a=[4, 6])
+    assert advance(start, seen(), None, fail=False) is start
+    only_first = advance(start, seen(a=[5], b=[1]), None, fail=False)
+    assert ranges(start, only_first) == [Range("a", 0, 4, 5, 1), Range("b", 0, 0, 1, 1)]
+    neither = advance(only_first, seen(b=[2]), None, fail=False)
+    assert neither == at(a=[5, 6], b=[2])
+    assert ranges(only_first, neither) == [Range("b", 0, 1, 2, 1)]
+    again = advance(neither, seen(a=[7, 9], b=[2]), None, fail=False)
+    assert ranges(neither, again) == [Range("a", 0, 5, 7, 1), Range("a", 1, 6, 9, 1)]
+
+
+def test_the_first_step_is_repeated_with_the_same_records_though_the_start_is_computed_anew() -> None:
+    first = beginning({"a": {0: 3, 1: 0}}, seen(a=[3, 2]))
+    step = json.loads(json.dumps(advance(first, seen(a=[5, 2]), None, fail=True)))
+    assert ranges(first, step) == [Range("a", 0, 3, 5, 1), Range("a", 1, 0, 2, 1)]
+    for later in ({"a": {0: 4, 1: 2}}, {"a": {0: 9, 1: 9}}):
+        assert ranges(beginning(later, seen(a=[9, 9])), step) == ranges(first, step)
+
+
+def test_the_first_step_over_a_topic_made_anew_since_is_lost_data() -> None:
+    first = beginning({"a": {0: 3}}, seen(a=[3]))
+    step = advance(first, seen(a=[5]), None, fail=True)
+    anew = seen(2, a=[9])
+    found = ranges(beginning({"a": {0: 9}}, anew), step)
+    assert found == [Range("a", 0, 3, 5, 1)]
+    with pytest.raises(DataLost, match="was deleted and created again"):
+        available(found, anew, fail=True)
+    assert available(found, anew, fail=False) == []
+
+
+def test_a_topic_out_of_sight_in_the_first_step_has_no_records_in_it_when_it_is_repeated() -> None:
+    first = beginning({"a": {0: 3}, "b": {0: 0}}, seen(a=[3], b=[0]))
+    step = advance(first, seen(b=[2]), None, fail=False)
+    again = beginning({"a": {0: 2}, "b": {0: 2}}, seen(a=[7], b=[2]))
+    assert ranges(again, json.loads(json.dumps(step))) == ranges(first, step) == [Range("b", 0, 0, 2, 1)]
+
+
+def test_a_first_micro_batch_without_records_has_none_when_it_is_repeated() -> None:
+    first = beginning({"a": {0: 3}}, seen(a=[3]))
+    assert advance(first, seen(a=[3]), None, fail=True) is first
+    assert ranges(first, first) == []
+    for again in (beginning({"a": {0: 2}}, seen(a=[9])), beginning({"a": {0: 2}}, seen(2, a=[9]))):
+        assert ranges(again, first) == []
+    following = advance(first, seen(a=[4]), None, fail=True)
+    assert ranges(first, following) == [Range("a", 0, 3, 4, 1)]
+    assert ranges(following, advance(following, seen(a=[6]), None, fail=True)) == [Range("a", 0, 4, 6, 1)]
 
 
 def test_a_step_that_adds_nothing_reads_nothing_although_the_one_before_it_met_a_new_partition() -> None:
@@ -76,7 +124,7 @@ def test_a_step_that_adds_nothing_reads_nothing_although_the_one_before_it_met_a
 
 
 def test_beginning_and_end_of_what_was_seen() -> None:
-    assert beginning({"a": {0: 3, 1: 0}}, seen(a=[5, 6])) == at(a=[3, 0])
+    assert beginning({"a": {0: 3, 1: 0}}, seen(a=[5, 6])) == {"a": {**at(a=[3, 0])["a"], "initial": True}}
     assert ends(seen(a=[5, 6])) == at(a=[5, 6])
 
 

@@ -1,10 +1,18 @@
 """A topic as a stream: every record once, over restarts, growth and limits; what is gone is noticed."""
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 from integration.api import Topic, call, expect
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
+
+from stockade.client.blocking.reader import BlockingClient, PartitionLeader, TopicLeaders
+from stockade.spark.source.planning.options import parse_read_options
+from stockade.spark.source.stream import StockadeStreamReader
 
 from .topics import fill
 
@@ -80,3 +88,38 @@ def test_a_pattern_finds_topics_that_come_later(spark: Any, url: str, tmp_path: 
         ("found-2", 0, 0),
         ("found-2", 0, 1),
     ]
+
+
+class Busy(BlockingClient):
+    """A topic whose log has grown by three records at each look, and whose latest record is that of any time."""
+
+    ends: Iterator[int]
+
+    def connect(self, patience_ms: int = 0) -> None:
+        pass
+
+    def topic(self, name: str) -> TopicLeaders:
+        return TopicLeaders(name, 1, [PartitionLeader(0, None)])
+
+    def offsets(self, topic: str, partition: int, topic_id: int | None = None) -> tuple[int, int]:
+        return 0, next(self.ends)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int, topic_id: int | None = None) -> int | None:
+        return next(self.ends) - 1
+
+
+@pytest.mark.parametrize(
+    ("starting", "begin", "end"), [({"startingOffsets": "latest"}, 103, 106), ({"startingTimestamp": "9"}, 105, 109)]
+)
+def test_a_query_of_what_is_available_that_starts_beyond_its_first_look_has_lost_nothing(
+    monkeypatch: pytest.MonkeyPatch, starting: dict[str, str], begin: int, end: int
+) -> None:
+    monkeypatch.setattr(Busy, "ends", count(100, 3), raising=False)
+    monkeypatch.setattr("stockade.spark.source.tasks.BlockingClient", Busy)
+    options = parse_read_options({"url": "http://127.0.0.1:1", "subscribe": "t", **starting}, "stream")
+    reader = StockadeStreamReader(options, StructType())
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    assert start["t"]["next"] == {"0": begin}
+    for _ in range(2):
+        assert reader.latestOffset(start, ReadAllAvailable())["t"]["next"] == {"0": end}, "the end is fixed"

@@ -144,3 +144,12 @@ def test_who_wrote_a_record_is_read_on_request(spark: Any, url: str) -> None:
     rows = load(spark, topic, includeOrigin=True).select(*names).orderBy("offset").collect()
     who = (pair["producer_id"], pair["producer_epoch"])
     assert [tuple(row) for row in rows] == [(0, *who, 0, 0), (1, *who, 1, 0), (2, None, None, None, 0), (3, *who, 2, 0)]
+
+
+def test_a_record_of_a_time_that_spark_does_not_have_is_collected_as_of_the_latest(spark: Any, url: str) -> None:
+    topic = Topic(url, "nanoseconds")
+    topic.create(partitions=1)
+    sent = {"key": None, "value": b"v", "headers": None}
+    append(topic, 0, [sent | {"timestamp": 1_767_225_600_000_000_000}, sent | {"timestamp": 1_767_225_600_000}])
+    times = load(spark, topic).selectExpr("timestamp", "year(timestamp) as year").orderBy("offset").collect()
+    assert [(row.timestamp.year, row.year) for row in times] == [(9999, 9999), (2026, 2026)]

@@ -17,6 +17,10 @@ ORIGIN = "producer_id bigint, producer_epoch int, sequence int, writer_epoch big
 ORIGIN_NAMES = ("producer_id", "producer_epoch", "sequence", "writer_epoch")
 CREATE_TIME = 0
 """timestampType: the timestamp is the one that the producer set."""
+TIMESTAMP_MAX_MS = 253_402_214_400_000
+"""9999-12-31 00:00 UTC, in the place of every later time. Spark's timestamps end with that year, and Python's in the
+local time zone. A topic takes any number: nanoseconds, sent by mistake, must not make a partition unreadable.
+"""
 
 
 def schema_text(include_headers: bool, include_origin: bool) -> str:
@@ -33,7 +37,7 @@ def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -
         "topic": lambda: pa.repeat(source.topic, count),
         "partition": lambda: pa.repeat(source.partition, count),
         "offset": lambda: _counted(offset, count),
-        "timestamp": lambda: batch.column("timestamp"),
+        "timestamp": lambda: _bounded(batch.column("timestamp")),
         "timestampType": lambda: pa.repeat(CREATE_TIME, count),
         "headers": lambda: batch.column("headers"),
     }
@@ -43,6 +47,12 @@ def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -
     if unknown := set(target.names) - make.keys():
         raise ValueError(f"a topic has no column {', '.join(sorted(unknown))}; it has {', '.join(make)}")
     return pa.RecordBatch.from_arrays([pc.cast(make[each.name](), each.type) for each in target], schema=target)
+
+
+def _bounded(timestamps: pa.Array) -> pa.Array:
+    """Timestamps of at most TIMESTAMP_MAX_MS."""
+    numbers = pc.min_element_wise(timestamps.view(pa.int64()), TIMESTAMP_MAX_MS, skip_nulls=False)
+    return numbers.view(timestamps.type)
 
 
 def _counted(first: int, count: int) -> pa.Array:

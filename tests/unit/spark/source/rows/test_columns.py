@@ -40,6 +40,22 @@ def test_a_row_has_its_record_and_its_place_in_the_types_of_spark() -> None:
     ]
 
 
+def test_a_time_beyond_those_of_spark_is_read_as_the_latest() -> None:
+    """A producer sent nanoseconds, which no cast to Spark's microseconds can hold."""
+    latest = datetime(9999, 12, 31, tzinfo=UTC)
+    sent = [1_767_225_600_000_000_000, (1 << 63) - 1, int(latest.timestamp()) * 1000 + 1, 1]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.nulls(4, pa.binary()),
+            "value": pa.nulls(4, pa.binary()),
+            "timestamp": pa.array(sent, pa.int64()).cast(pa.timestamp("ms", tz="UTC")),
+            "headers": pa.nulls(4, SCHEMA.field("headers").type),
+        }
+    )
+    times = rows(SPARK, SOURCE, 0, batch).column("timestamp").to_pylist()
+    assert times == [latest, latest, latest, datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)]
+
+
 def test_only_the_columns_asked_for_are_made_in_the_order_asked() -> None:
     made = rows(pa.schema([("offset", pa.int64()), ("value", pa.binary())]), SOURCE, 40, BATCH)
     assert made.to_pylist() == [{"offset": 40, "value": None}, {"offset": 41, "value": b""}]

@@ -78,9 +78,13 @@ class BlockingWriter:
         answer = self._json("POST", "/v1/producers", {"nonce": nonce} | ({"name": name} if name else {}))
         return Pair(answer["producer_id"], answer["producer_epoch"])
 
-    def next_sequences(self, pair: Pair) -> dict[tuple[str, int], int]:
-        """By topic and partition, the sequence number that comes next; absent where the producer wrote nothing."""
-        answer = self._json("GET", f"/v1/producers/{pair.pid}")
+    def next_sequences(self, name: str, pair: Pair) -> dict[tuple[str, int], int]:
+        """By topic and partition, the sequence number that comes next; absent where this instance of ``name`` wrote
+        nothing.
+
+        It asks by name: the right to write under a name allows that, and not to ask for the number of its id.
+        """
+        answer = self._json("GET", f"/v1/producers/{quote(name, safe='')}")
         return {
             (each["topic"], each["partition"]): (each["last_seq"] + 1) % (1 << 31)
             for each in answer["partitions"]

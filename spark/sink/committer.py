@@ -8,11 +8,18 @@ Without Spark. When the driver crashes, each call of the store may or may not ha
 has no state that must survive.
 """
 
+import logging
 from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 
 from ...client.blocking.writer import Pair
-from ...partition.errors import InvalidProducerEpoch, NotFound, ProducerFenced, UnknownTopicOrPartition
+from ...partition.errors import (
+    InvalidProducerEpoch,
+    NotFound,
+    PermissionDenied,
+    ProducerFenced,
+    UnknownTopicOrPartition,
+)
 from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .history import History, Manifest, Piece, done_record, history, manifest_record, run_record
 from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost, Store
@@ -20,12 +27,20 @@ from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired,
 CONTROL_CONFIG = {"max_batch_bytes": 16 * 1024 * 1024}
 TRIM_EVERY = 100
 """When the control partition has more records than this, the old ones are trimmed."""
+TELL_EVERY = 100
+"""Every so many batches a warning says that the control partition may not be trimmed."""
 _SEQUENCES = 1 << 31
+_log = logging.getLogger(__name__)
 
 
 def control_topic(sink: str) -> str:
     """The topic whose only partition has a sink's decisions."""
     return f"{INTERNAL_TOPIC_PREFIX}{sink}"
+
+
+def producer_name(sink: str) -> str:
+    """The producer of which each run of a sink is an instance."""
+    return f"spark-sink:{sink}"
 
 
 def stage_prefix(sink: str) -> str:
@@ -76,7 +91,7 @@ class SinkCommitter:
         The record that announces this run has the topics in which it may leave stages, for later runs.
         """
         now = self._first_look()
-        pair = self._store.init_producer(f"spark-sink:{self._sink}", self._run)
+        pair = self._store.init_producer(producer_name(self._sink), self._run)
         self._is_new = now.run != self._run
         while now.run != self._run or not topics <= set(now.topics):
             self._append(now, run_record(now, self._query, self._run, topics))
@@ -147,11 +162,22 @@ class SinkCommitter:
         self._mark_done(now)
         self._drop(now.manifest.pieces, pair)
         if now.end - now.start > TRIM_EVERY:
-            self._store.trim(self._control, 0, now.decided_at)
+            self._trim(now.decided_at, now.manifest.batch)
+
+    def _trim(self, before: int, batch: int) -> None:
+        """Trim the control partition, if this is allowed: the batch is committed, whatever becomes of old records."""
+        try:
+            self._store.trim(self._control, 0, before)
+        except PermissionDenied as refusal:
+            # Spark makes a process for each commit: only the batch's number keeps this from being said each time.
+            if batch % TELL_EVERY == 0:
+                _log.warning(
+                    "topic %s grows with every batch, and each commit reads it: %s", self._control, refusal.detail
+                )
 
     def _roll(self, manifest: Manifest, pair: Pair) -> None:
         """Append every stage, in order. Only this run may append, so its own sequence numbers are next."""
-        sequences = self._store.next_sequences(pair)
+        sequences = self._store.next_sequences(producer_name(self._sink), pair)
         for piece in manifest.pieces:
             place = piece.topic, piece.partition
             sequence = sequences.get(place, 0)
@@ -161,7 +187,7 @@ class SinkCommitter:
             # This run or an earlier one has appended it: only the cluster knows the sequence numbers used.
             if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
                 raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
-            sequences = self._store.next_sequences(pair)
+            sequences = self._store.next_sequences(producer_name(self._sink), pair)
 
     def _explain(self, before: History, refusal: NotFound) -> None:
         """A decided stage is gone: another driver has finished the decision, or its rows are lost."""

@@ -45,8 +45,8 @@ class Store(Protocol):
         """A new instance of a name fences the older ones. Raises ProducerFenced."""
         ...
 
-    def next_sequences(self, pair: Pair) -> dict[tuple[str, int], int]:
-        """By topic and partition; 0 where there is none."""
+    def next_sequences(self, name: str, pair: Pair) -> dict[tuple[str, int], int]:
+        """By topic and partition; absent where this instance of the name wrote nothing."""
         ...
 
     def stages(self, topic: str, partition: int, prefix: str) -> list[StageSeen]:

@@ -6,11 +6,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from stockade.cluster.access.principals import Access
+
 from .conversation import Conversation, nodes
 
 
 @contextmanager
-def serving(prepare: Callable[[Conversation], Awaitable[Any]]) -> Iterator[tuple[Conversation, Any]]:
+def serving(
+    prepare: Callable[[Conversation], Awaitable[Any]], access: Access | None = None
+) -> Iterator[tuple[Conversation, Any]]:
     """A node, and what ``prepare`` made of it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -22,7 +26,7 @@ def serving(prepare: Callable[[Conversation], Awaitable[Any]]) -> Iterator[tuple
 
         return asyncio.run_coroutine_threadsafe(waited(), loop).result(30)
 
-    context = nodes(1)
+    context = nodes(1, access)
     (node,) = run(context.__aenter__())
     try:
         yield node, run(prepare(node))

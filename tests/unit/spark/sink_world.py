@@ -219,7 +219,7 @@ class ModelStore:
     def init_producer(self, name: str | None, nonce: str) -> Pair:
         return self._ask(lambda: self._world.init_producer(name, nonce))
 
-    def next_sequences(self, pair: Pair) -> dict[Place, int]:
+    def next_sequences(self, name: str, pair: Pair) -> dict[Place, int]:
         def found() -> dict[Place, int]:
             entries = {place: machine.producer(pair.pid) for place, machine in self._world.machines.items()}
             return {p: entry.run.next_seq for p, entry in entries.items() if entry and entry.run.epoch == pair.epoch}

@@ -65,7 +65,7 @@ class StockadeSource(DataSource):  # type: ignore[misc]
     @short
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         """A writer of one streaming query."""
-        return stream_writer(self.options, schema)
+        return stream_writer(self.options, schema, overwrite)
 
 
 class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]

@@ -113,11 +113,14 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         """Does nothing: the stages expire."""
 
 
-def stream_writer(options: Mapping[str, str], schema: StructType) -> StockadeStreamWriter:
-    """A writer of one streaming query. Raises OptionsError, and ValueError for a schema that cannot be written.
+def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StockadeStreamWriter:
+    """A writer of one streaming query. Raises OptionsError, and ValueError for a schema that cannot be written, or if
+    the query would ``overwrite`` its result at each trigger.
 
     Spark asks for one for each micro-batch, so this does not connect.
     """
+    if overwrite:
+        raise ValueError('a topic cannot be overwritten: use outputMode("append") or outputMode("update")')
     parsed = parse_write_options(options, "stream")
     _check_schema(parsed, schema)
     return StockadeStreamWriter(parsed)

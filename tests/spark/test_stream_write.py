@@ -49,7 +49,7 @@ def test_the_first_batch_of_a_checkpoint_fails_without_a_cluster_and_a_later_one
         listener.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{listener.getsockname()[1]}"
     monkeypatch.setattr(BlockingClient.connect, "__defaults__", (0,))
-    writes = stream_writer({"url": nowhere, "topic": "t"}, StructType().add("value", "string"))
+    writes = stream_writer({"url": nowhere, "topic": "t"}, StructType().add("value", "string"), overwrite=False)
     batch = {"streaming.sql.batchId": "0"}
     task = SimpleNamespace(getLocalProperty=lambda name: batch.get(name, "one"), partitionId=lambda: 0)
     monkeypatch.setattr(TaskContext, "get", lambda: task)
@@ -87,3 +87,24 @@ def test_another_checkpoint_needs_leave_to_take_a_named_sink_over(spark: Any, ur
     copying.checkpoint = tmp_path / "another"
     assert not copying.run()
     assert copying.wrong() == ([], [])
+
+
+def test_a_query_that_would_write_its_whole_result_each_time_is_refused(spark: Any, url: str, tmp_path: Path) -> None:
+    source, target = Topic(url, "complete-in"), Topic(url, "complete-out")
+    for topic in (source, target):
+        topic.create()
+    append(source, 0, numbered(0, 0, 10))
+    reading = {"url": url, "subscribe": source.name, "startingOffsets": "earliest"}
+    counts = spark.readStream.format("stockade").options(**reading).load().groupBy("key").count()
+    rows = counts.selectExpr("key", "cast(count as string) as value").writeStream.format("stockade")
+    rows = rows.options(url=url, topic=target.name).trigger(availableNow=True)
+
+    def run(mode: str) -> None:
+        query = rows.outputMode(mode).option("checkpointLocation", str(tmp_path / mode)).start()
+        query.awaitTermination()
+
+    with pytest.raises(Exception, match=r'cannot be overwritten: use outputMode\("append"\)'):
+        run("complete")
+    assert target.values() == []
+    run("update")
+    assert target.values() == ["2"] * 5

@@ -13,11 +13,14 @@ from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 
 from ...client.blocking.writer import Pair
+from ...client.errors import ClusterUnreachable
 from ...partition.errors import (
     InvalidProducerEpoch,
     NotFound,
     PermissionDenied,
     ProducerFenced,
+    RequestTimedOut,
+    StockadeError,
     UnknownTopicOrPartition,
 )
 from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
@@ -57,17 +60,23 @@ class SinkCommitter:
         self._takeover = takeover
         self._control = control_topic(sink)
         self._is_new = False
+        self._has_proposed = False
 
     def commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
         """Commit a batch in the form in which it was first decided. Returns False if these are other pieces than
-        ``pieces``.
+        ``pieces``. A commit that fails before it decides deletes ``pieces``.
 
         Raises SinkRefused, StageLost, DecidedStageLost.
         """
         try:
             return self._commit(batch, pieces)
-        except (InvalidProducerEpoch, ProducerFenced) as refusal:
-            raise RunRetired(f"run {self._run}: a newer run has taken over sink {self._sink}") from refusal
+        except Exception as failure:
+            # No other commit has these pieces: without a decision proposed here there is none that names them.
+            if not self._has_proposed:
+                discard(self._store, pieces, self._run, failure)
+            if isinstance(failure, InvalidProducerEpoch | ProducerFenced):
+                raise RunRetired(f"run {self._run}: a newer run has taken over sink {self._sink}") from failure
+            raise
 
     def _commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
         pair = self._enter({piece.topic for piece in pieces})
@@ -149,6 +158,7 @@ class SinkCommitter:
                 raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}")
             if self._decided(now, wanted.batch) is not None:
                 return now
+            self._has_proposed = True
             self._append(now, manifest_record(now, wanted))
 
     def _finish(self, now: History, pair: Pair) -> None:
@@ -235,11 +245,31 @@ def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[s
 
 def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
     """Append stages without a decision: after a crash some may be in the log, and the rest are not appended."""
-    pair = store.init_producer(None, nonce)
-    sequences: dict[tuple[str, int], int] = {}
-    for topic, partition, stage, records in pieces:
-        sequence = sequences.get((topic, partition), 0)
-        store.append_stage(topic, partition, stage, pair, sequence)
-        sequences[topic, partition] = (sequence + records) % _SEQUENCES
-    for (topic, partition), names in _by_partition(pieces):
-        store.delete_stages(topic, partition, names, pair)
+    failure: Exception | None = None
+    try:
+        pair = store.init_producer(None, nonce)
+        sequences: dict[tuple[str, int], int] = {}
+        for topic, partition, stage, records in pieces:
+            sequence = sequences.get((topic, partition), 0)
+            store.append_stage(topic, partition, stage, pair, sequence)
+            sequences[topic, partition] = (sequence + records) % _SEQUENCES
+    except Exception as error:
+        failure = error
+        raise
+    finally:
+        discard(store, pieces, nonce, failure)
+
+
+def discard(store: Store, pieces: Sequence[Piece], nonce: str, failure: Exception | None = None) -> None:
+    """Delete stages that nothing will append any more. They would expire after a day: a refusal is only logged.
+
+    ``failure`` is why they are not needed. If the cluster did not answer, it is not waited for a second time.
+    """
+    if not pieces or isinstance(failure, ClusterUnreachable | RequestTimedOut):
+        return
+    try:
+        pair = store.init_producer(None, nonce)
+        for (topic, partition), names in _by_partition(pieces):
+            store.delete_stages(topic, partition, names, pair)
+    except StockadeError as refusal:
+        _log.warning("%d stages stay until they expire: %s", len(pieces), refusal.detail)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ...client.blocking.writer import BlockingWriter, Pair
+from .committer import discard
 from .history import Piece
 from .rows import Group, Router, stream
 
@@ -85,16 +86,22 @@ def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer
 def stage_rows(
     batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, prefix: str, task: int
 ) -> tuple[Piece, ...]:
-    """Stage rows; return the pieces, in order. Each attempt of a task uses new names, so attempts never collide."""
+    """Stage rows; return the pieces, in order. Each attempt of a task uses new names, so attempts never collide; one
+    that fails deletes what it has staged.
+    """
     pieces: list[Piece] = []
     attempt = uuid.uuid4().hex
 
     def write(name: str, partition: int, rows: pa.RecordBatch) -> None:
-        stage = f"{prefix}{task}~{attempt}~{len(pieces)}"
-        writer.put_stage(name, partition, stage, stream(rows))
-        pieces.append(Piece(name, partition, stage, len(rows)))
+        piece = Piece(name, partition, f"{prefix}{task}~{attempt}~{len(pieces)}", len(rows))
+        pieces.append(piece)  # first, because a request that fails may have stored it
+        writer.put_stage(name, partition, piece.stage, stream(rows))
 
-    _gather(batches, writer, topic, task, write)
+    try:
+        _gather(batches, writer, topic, task, write)
+    except Exception as failure:
+        discard(writer, pieces, attempt, failure)
+        raise
     return tuple(pieces)
 
 

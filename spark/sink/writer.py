@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from ...client.blocking.reader import BlockingClient
 from ...client.blocking.writer import BlockingWriter
-from .committer import SinkCommitter, append_all, stage_prefix
+from .committer import SinkCommitter, append_all, discard, stage_prefix
 from .history import Piece
 from .options import WriteOptions, parse_write_options
 from .staging import append_rows, stage_rows
@@ -77,7 +77,8 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             committer.commit(batchId, _pieces(staged))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Does nothing: the batch may be decided already; if not, it comes again. Its stages expire."""
+        """Delete what the tasks have staged, if one of them failed: the batch comes again with other stages."""
+        _discard(self._options, messages)
 
 
 class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
@@ -110,7 +111,8 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 SinkCommitter(writer, self._options.sink, _NAMED_BATCH, self._job).commit(0, pieces)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Does nothing: the stages expire."""
+        """Delete what the tasks have staged, if one of them failed."""
+        _discard(self._options, messages)
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StockadeStreamWriter:
@@ -151,6 +153,18 @@ def _check_schema(options: WriteOptions, schema: StructType) -> None:
 
 def _writer(options: WriteOptions) -> BlockingWriter:
     return BlockingWriter(options.urls, options.access)
+
+
+def _discard(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Delete the stages of tasks, if a task is without a message: then Spark has called no commit.
+
+    Otherwise a commit has had these stages, and may have decided on them. It may even be about to: Spark does not wait
+    for its process when a query is stopped. So a listing that shows them not kept would prove nothing a moment later.
+    """
+    pieces = _pieces(_in_order(messages))
+    if pieces and None in messages:
+        with closing(_writer(options)) as writer:
+            discard(writer, pieces, uuid.uuid4().hex)
 
 
 def _in_order(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from integration.api import Topic
+from integration.api import Topic, call, expect
 
 from .topics import load
 
@@ -36,3 +36,14 @@ def test_every_mode_but_append_is_refused(spark: Any, url: str, mode: str, told:
     topic = Topic(url, "modes")
     with pytest.raises(Exception, match=told):
         write(spark.range(5).selectExpr("cast(id as string) as value"), topic, mode)
+
+
+@pytest.mark.parametrize("options", [{}, {"sink": "failing"}])
+def test_a_write_whose_rows_fail_leaves_no_stages(spark: Any, url: str, options: dict[str, str]) -> None:
+    topic = Topic(url, f"failing-{len(options)}")
+    topic.create()
+    value = "if(id = 39999, raise_error('this row fails'), cast(id as string)) as value"
+    with pytest.raises(Exception, match="this row fails"):
+        write(spark.range(0, 40_000, 1, 2).selectExpr(value), topic, **options)
+    assert expect(200, call("GET", topic.url + "/partitions/0/stages"))["stages"] == []
+    assert topic.values() == []

@@ -6,8 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from integration.api import Topic
+from integration.api import Topic, call, expect
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
@@ -57,6 +58,20 @@ def test_the_first_batch_of_a_checkpoint_fails_without_a_cluster_and_a_later_one
         writes.write(iter(()))
     batch["streaming.sql.batchId"] = "1"
     assert writes.write(iter(())).pieces == (), "it has not asked for a node: there are no rows"
+
+
+@pytest.mark.parametrize(("failed", "left"), [(True, 0), (False, 1)])
+def test_an_abort_deletes_stages_only_of_a_batch_that_no_commit_has_seen(
+    url: str, monkeypatch: pytest.MonkeyPatch, failed: bool, left: int
+) -> None:
+    topic = Topic(url, f"abort-{failed}")
+    topic.create()
+    writes = stream_writer({"url": url, "topic": topic.name}, StructType().add("value", "string"), overwrite=False)
+    task = SimpleNamespace(getLocalProperty=lambda name: "7", partitionId=lambda: 0)
+    monkeypatch.setattr(TaskContext, "get", lambda: task)
+    staged = writes.write(iter([pa.record_batch({"value": ["a"]})]))
+    writes.abort([staged, None] if failed else [staged], 7)
+    assert len(expect(200, call("GET", topic.url + "/partitions/0/stages"))["stages"]) == left
 
 
 def test_a_copy_is_exact_though_its_driver_dies_around_any_request_of_a_commit(

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from stockade.partition.errors import UnknownTopicOrPartition
+from stockade.partition.errors import LeaderNotAvailable, NotFound, UnknownTopicOrPartition
 from stockade.spark.sink import committer as committers
 from stockade.spark.sink.committer import SinkCommitter, append_all, control_topic
-from stockade.spark.sink.history import Piece, history
+from stockade.spark.sink.history import History, Manifest, Piece, history
 from stockade.spark.sink.store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost
 
-from ..sink_world import HOUR_MS, ModelStore, World
+from ..sink_world import HOUR_MS, Died, ModelStore, World
 
 
 class Alone:
@@ -114,13 +114,48 @@ def test_what_a_run_kept_and_left_behind_goes_wherever_the_next_run_writes(
     sink.world.create("elsewhere", 1)
     sink.store.put_stage("elsewhere", 0, "s~x", [b"8"])
     left = [sink.stage("c", b"4"), sink.stage("d", b"5", partition=1), Piece("elsewhere", 0, "s~x", 1)]
-    monkeypatch.setattr(SinkCommitter, "_decide", lambda self, wanted: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+
+    def die(self: SinkCommitter, wanted: Manifest) -> History:
+        raise Died
+
+    monkeypatch.setattr(SinkCommitter, "_decide", die)
+    with pytest.raises(Died):
         sink.commit(1, *left)
     monkeypatch.undo()
     assert sum(stage.kept for machine in sink.world.machines.values() for stage in machine.stages.stages.values()) == 3
     assert sink.commit(1, sink.stage("e", b"6"), run="r2")
     assert all(not machine.stages.stages for machine in sink.world.machines.values())
+
+
+def test_a_commit_that_is_refused_before_it_decides_leaves_no_stages(sink: Sink) -> None:
+    sink.commit(1, run="r2")
+    for refused, batch, run, query in (
+        (RunRetired, 2, "r1", "q"),
+        (OtherQuery, 2, "r3", "q2"),
+        (CheckpointWentBack, 0, "r4", "q"),
+    ):
+        pieces = [sink.stage("c", b"4"), sink.stage("d", b"5", partition=1)]
+        with pytest.raises(refused):
+            sink.commit(batch, *pieces, run=run, query=query)
+        assert all(not machine.stages.stages for machine in sink.world.machines.values()), refused
+
+
+def test_a_commit_that_fails_once_it_may_have_decided_leaves_its_stages_to_the_next(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_at = sink.store.append_at
+
+    def unheard(topic: str, partition: int, value: bytes, log_end: int) -> bool:
+        append_at(topic, partition, value, log_end)
+        raise LeaderNotAvailable
+
+    piece = sink.stage("c", b"4")
+    monkeypatch.setattr(sink.store, "append_at", unheard)
+    with pytest.raises(LeaderNotAvailable):
+        sink.commit(1, piece)
+    monkeypatch.undo()
+    assert not sink.commit(1, sink.stage("d", b"5"), run="r2")
+    assert sink.values() == [b"1", b"2", b"4"]
 
 
 def test_a_topic_that_was_deleted_does_not_stop_a_sink(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,4 +185,13 @@ def test_without_a_name_pieces_are_appended_at_once_in_order() -> None:
     pieces = [sink.stage("a", b"1"), sink.stage("b", b"2", b"3")]
     append_all(sink.store, pieces, "job")
     assert sink.values() == [b"1", b"2", b"3"]
+    assert not sink.world.machines["out", 0].stages.stages
+
+
+def test_without_a_name_a_write_that_fails_leaves_no_stages() -> None:
+    sink = Sink()
+    missing = Piece("out", 1, "s~missing", 1)
+    with pytest.raises(NotFound):
+        append_all(sink.store, [sink.stage("a", b"1"), missing, sink.stage("b", b"2")], "job")
+    assert sink.values() == [b"1"]
     assert not sink.world.machines["out", 0].stages.stages

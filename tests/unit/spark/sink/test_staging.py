@@ -1,0 +1,80 @@
+"""An attempt of a task that fails takes its stages with it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from stockade.client.blocking.writer import Pair
+from stockade.client.errors import ClusterUnreachable
+from stockade.partition.errors import LeaderNotAvailable, StockadeError, ThrottlingQuotaExceeded
+from stockade.spark.sink.staging import stage_rows
+
+ROWS = pa.record_batch({"value": [b"x" * 300, b"y" * 300, b"z" * 300]})
+
+
+class Stages:
+    """Takes so many stages of a batch each; stores the next one, too, although it raises ``failure``."""
+
+    def __init__(self, most: int, failure: StockadeError) -> None:
+        self.names: set[str] = set()
+        self.deletes_refused = False
+        self.asked = 0
+        self._most, self._failure = most, failure
+
+    def shape(self, name: str) -> tuple[int, int]:
+        return 1, 500
+
+    def put_stage(self, topic: str, partition: int, name: str, stream: bytes) -> None:
+        self.names.add(name)
+        if len(self.names) > self._most:
+            raise self._failure
+
+    def init_producer(self, name: str | None, nonce: str) -> Pair:
+        self.asked += 1
+        return Pair(1, 0)
+
+    def delete_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
+        if self.deletes_refused:
+            raise LeaderNotAvailable
+        self.names -= set(names)
+
+
+def stage(stages: Any, batches: Iterator[pa.RecordBatch]) -> int:
+    return len(stage_rows(batches, stages, "t", "s~", 0))
+
+
+def failing() -> Iterator[pa.RecordBatch]:
+    yield ROWS
+    raise ZeroDivisionError
+
+
+def test_an_attempt_whose_rows_fail_deletes_what_it_has_staged() -> None:
+    stages = Stages(9, ThrottlingQuotaExceeded())
+    with pytest.raises(ZeroDivisionError):
+        stage(stages, failing())
+    assert stages.asked == 1
+    assert not stages.names
+
+
+def test_an_attempt_with_a_stage_of_unknown_outcome_deletes_that_too() -> None:
+    stages = Stages(1, LeaderNotAvailable())
+    with pytest.raises(LeaderNotAvailable):
+        stage(stages, iter([ROWS, ROWS]))
+    assert not stages.names
+
+
+def test_a_refused_deletion_does_not_hide_why_the_attempt_failed(caplog: pytest.LogCaptureFixture) -> None:
+    stages = Stages(1, ThrottlingQuotaExceeded())
+    stages.deletes_refused = True
+    with pytest.raises(ThrottlingQuotaExceeded):
+        stage(stages, iter([ROWS, ROWS]))
+    assert "2 stages stay until they expire" in caplog.text
+
+
+def test_a_cluster_that_does_not_answer_is_not_waited_for_twice() -> None:
+    stages = Stages(1, ClusterUnreachable())
+    with pytest.raises(ClusterUnreachable):
+        stage(stages, iter([ROWS, ROWS]))
+    assert stages.asked == 0

@@ -337,11 +337,11 @@ BY_REASON: dict[tuple[str, str], Text] = {
     ),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "new_epoch"): Text(
         "a new epoch begins at sequence number 0, and this partition has stored nothing of it",
-        "Number the batches of the new epoch from 0 on each partition.",
+        "Begin at 0 on each partition, and add each batch's number of records.",
     ),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "no_state"): Text(
         "the partition has stored nothing of this producer, so sequence number 0 comes first",
-        "Number batches from 0 on each partition.",
+        "Begin at 0 on each partition, and add each batch's number of records.",
     ),
 }
 

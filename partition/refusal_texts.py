@@ -167,7 +167,7 @@ BY_CODE: dict[str, Text] = {
     "FEATURE_LEVEL_TOO_LOW": Text(
         "this needs feature level {needed}, and the cluster has {feature_level}",
         "Upgrade every node, then raise the level; until then do without this.",
-        http="PUT /v1/cluster/feature_level raises it.",
+        http="POST /v1/cluster/feature_level raises it.",
         cli="`stockade cluster upgrade --finalize` raises it.",
     ),
     "OFFSET_MISMATCH": Text(

@@ -17,6 +17,7 @@ from stockade.http_api.handlers.stages import StageChanges
 from stockade.http_api.handlers.system import ASSETS
 from stockade.http_api.reading.decode import body_bytes_max
 from stockade.http_api.records import parts
+from stockade.partition import refusal_texts
 from stockade.partition.api import cluster, ledger, ownership, producers, records, topics
 from stockade.partition.api.cluster import Unready
 from stockade.partition.api.topics import TOPIC_RETENTION_MS, TopicConfig
@@ -366,6 +367,25 @@ def _limits(schema: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if "enum" in found:
         found["enum"] = sorted(found["enum"], key=str)
     return {key: value for key, value in found.items() if value is not None and value != {}}
+
+
+ROUTE = re.compile(r"\b(GET|POST|PUT|PATCH|DELETE) (/v1/[\w/-]+)")
+
+
+def route_of(path: str) -> str:
+    """A path with every name in it as ``*``: parameters of the contract, and words in capitals of a text."""
+    return re.sub(r"\{\w+\}|(?<=/)[A-Z]+(?=/|$)", "*", path)
+
+
+def test_every_route_that_a_refusal_names_is_in_the_contract_with_its_method() -> None:
+    known = {(method.upper(), route_of(path)) for path, methods in document()["paths"].items() for method in methods}
+    named = {
+        (method, route_of(path))
+        for text in (*refusal_texts.BY_CODE.values(), *refusal_texts.BY_REASON.values())
+        for method, path in ROUTE.findall(text.everywhere())
+    }
+    assert len(named) > 3
+    assert named <= known
 
 
 def test_every_operation_has_a_good_request() -> None:

@@ -213,6 +213,52 @@ def test_documents_name_tests_that_exist() -> None:
     report([f"{page} names {name}" for page, name in named if name not in known])
 
 
+SEMANTICS = PurePosixPath("docs/semantics.md")
+CASES = PurePosixPath("docs/semantics-tests.md")
+CITED = r"(?:A\d+|\d+\.\d+|\d+)(?![\w.]*\d)"
+
+
+def cited(source: str) -> set[str]:
+    """What a text cites of the semantics: sections (8), paragraphs (6.4), checks of an append (A7), cases (59)."""
+    joint = r"(?:[\s,;(#)]|and|to|cases?)+"
+    lists = re.findall(rf"SEMANTICS{joint}({CITED}(?:{joint}{CITED})*)", source)
+    return {name for each in lists for name in re.findall(CITED, each)}
+
+
+def citable(semantics: str, cases: str) -> set[str]:
+    """Numbers that a text can cite: headings, paragraphs in bold, rows of the cases."""
+    headings = re.findall(r"^#{2,3} (\d+(?:\.\d+)?)", semantics, re.MULTILINE)
+    paragraphs = re.findall(r"\*\*(\d+\.\d+|[AI]\d+)\b", semantics)
+    return {*headings, *paragraphs, *re.findall(r"^\| (\d+) \|", cases, re.MULTILINE)}
+
+
+def test_what_code_cites_of_the_semantics_is_there() -> None:
+    known = citable(text(SEMANTICS), text(CASES))
+    faults, count = [], 0
+    for path in python(*EVERYTHING):
+        names = cited(text(path))
+        if path.name == "invariants.py":
+            names |= set(re.findall(r"\bI\d\b", text(path)))
+        count += len(names)
+        faults += [f"{path} cites SEMANTICS {name}" for name in sorted(names - known)]
+    assert count > 100
+    report(faults)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("(SEMANTICS 5.8, A6 to A9)", {"5.8", "A6", "A9"}),
+        ("SEMANTICS 10 and 11, 84 to 87.", {"10", "11", "84", "87"}),
+        ("SEMANTICS 11, 59: also 7", {"11", "59"}),
+        ("(SEMANTICS 9.1; KIP-98)", {"9.1"}),
+        ("SEMANTICS 5.5, 5.8 (A5), 5.10", {"5.5", "5.8", "A5", "5.10"}),
+    ],
+)
+def test_what_a_text_cites_of_the_semantics_is_found(words: str, found: set[str]) -> None:
+    assert cited(words) == found
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_package_links_to_each_folder(folder: str) -> None:
     link = ROOT / "src" / "stockade" / folder

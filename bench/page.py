@@ -243,8 +243,8 @@ Stockade beside its peers, three nodes each, on one machine. The command that wr
 
 It finds or installs the peers below `.tools/peers`, runs everything, and writes this page; `make bench ROUNDS=1
 SECONDS=2` is a short run, `PEERS=etcd,kafka` and `ONLY=producer` measure less, `BASE=<revision>` puts an older
-Stockade beside this one. The run leaves its samples in `bench/results`, and `AGAIN=<one of these files>` only writes its
-page again.
+Stockade beside this one. The run leaves its samples in `bench/results`, and `AGAIN=<one of these files>` only writes
+its page again.
 
 **A measurement** is one load for some seconds, after one that warms up. The clock runs from when all connections are
 there, each with its first request answered where a request has one record, until the last record is acknowledged; *µs

@@ -29,6 +29,7 @@ from ...partition.internal_names import LEDGER_TOPIC
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
+from ..features import FORGOTTEN_PARTITIONS
 from .acts import Recorder
 from .backups import Backups, NoteBackup
 from .balance import ChooseControllers, Rebalance, SetBalance
@@ -101,8 +102,6 @@ from .topology.replica_assignment import ReplicaAssignment
 
 FENCE_REASON_CHARACTERS_MAX = 200
 _GROUP = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
-
-
 _NO_FILES = "the controller keeps no files"
 
 
@@ -188,7 +187,7 @@ class ControllerMachine(Machine):
         self.sessions: Sessions = Sessions()
         self.slots: Slots = Slots(self.catalog, self.ledger)
         self.acquire_rules: AcquireRules = AcquireRules(self.catalog, self.slots)
-        self.resources: Resources = Resources()
+        self.resources: Resources = Resources(self._is_partition)
         self.reader_fences: ReaderFenceInstalls = ReaderFenceInstalls()
         self.severing: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
         self.leaving: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
@@ -370,8 +369,8 @@ class ControllerMachine(Machine):
 
     def _introduce(self, topic: Topic, partitions: list[int]) -> None:
         """New partitions install the owners that resources of their names have from an earlier incarnation."""
-        keys = self.resources.of_topic(topic.name)
-        self._owe_readers(key for key in keys if _number(key) in partitions)
+        named = ((key, partition_named(key[1])) for key in self.resources.of_topic(topic.name))
+        self._owe_readers(key for key, found in named if found is not None and found[1] in partitions)
 
     def _delete_topic(self, index: int, command: DeleteTopic) -> TopicDeleted:
         self._check_is_open(command.name)
@@ -536,6 +535,11 @@ class ControllerMachine(Machine):
                     refs.append(ref)
         return refs
 
+    def _is_partition(self, resource: str) -> bool:
+        """Whether a partition may know who owns the resource of this name. Level 1 counts those that no topic has."""
+        forgets = self.assignment.feature_level >= FORGOTTEN_PARTITIONS
+        return (self._partition(resource) if forgets else partition_named(resource)) is not None
+
     def _partition(self, resource: str) -> GroupId | None:
         named = partition_named(resource)
         topic = self.catalog.topic(named[0]) if named is not None else None
@@ -588,8 +592,3 @@ def _fenced(reason: str | None) -> str:
     if reason is not None and len(reason) > FENCE_REASON_CHARACTERS_MAX:
         raise InvalidRequest(f"reason: over {FENCE_REASON_CHARACTERS_MAX} characters")
     return "fenced" if reason is None else f"fenced: {reason}"
-
-
-def _number(key: Key) -> int | None:
-    named = partition_named(key[1])
-    return named[1] if named is not None else None

@@ -1,12 +1,13 @@
 """What sessions own in groups: resources with any name, a generation to claim them by, and a fence_epoch that only
 grows (SEMANTICS 6.4). Pure state of the controller's machine.
 
-A resource without an owner is remembered for RESOURCE_TTL_MS. Fence epochs are remembered for ever, as one floor for
-all forgotten resources: a later owner gets ``fence_epoch > floor``.
+A resource without an owner is remembered for RESOURCE_TTL_MS, one that a partition knows of for as long as there is
+that partition. Fence epochs are remembered for ever, as one floor for all forgotten resources: a later owner gets
+``fence_epoch > floor``.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -53,7 +54,9 @@ class Owning(msgspec.Struct):
 class Resources:
     """By group and name, and by owner."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_partition: Callable[[str], bool]) -> None:
+        """``is_partition``: whether a partition may know who owns the resource of this name."""
+        self._is_partition = is_partition
         self.rows: dict[str, dict[str, Resource]] = {}
         self.now_ms: int = 0  # the lease clock
         self.floor: int = 0  # the highest fence_epoch of those that were forgotten
@@ -111,13 +114,13 @@ class Resources:
         return freed
 
     def is_idle(self, group: str, resource: str, now_ms: int) -> bool:
-        """Whether a resource had no owner for RESOURCE_TTL_MS. Never a partition, which remembers its fence_epoch."""
+        """Whether a resource had no owner for RESOURCE_TTL_MS, and is no partition, which remembers its fence_epoch."""
         row = self.find(group, resource)
         return (
             row.owner is None
             and row is not _NEVER_SEEN
             and now_ms - row.freed_ms >= RESOURCE_TTL_MS
-            and partition_named(resource) is None
+            and not self._is_partition(resource)
         )
 
     def forget(self, keys: Iterable[Key]) -> None:
@@ -126,6 +129,10 @@ class Resources:
             if self.is_idle(group, resource, self.now_ms):
                 self.floor = max(self.floor, self.rows[group].pop(resource).fence_epoch)
                 self._count -= 1
+                if (named := partition_named(resource)) is not None:
+                    self._by_topic[named[0]].pop((group, resource))
+                    if not self._by_topic[named[0]]:
+                        del self._by_topic[named[0]]
                 if not self.rows[group]:
                     del self.rows[group], self.owned_in[group]
                     if (founder := self._founders.pop(group, None)) is not None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cluster.controller.commands import ForgetResources, Freed, Owned, ReaderRef, Verdict
+from stockade.cluster.controller.commands import ForgetResources, Freed, Owned, RaiseFeatureLevel, ReaderRef, Verdict
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.resources import CLAIMS_MAX, GENERATION_MAX, RESOURCE_TTL_MS, Resource, judge
 from stockade.cluster.controller.topology.catalog import group_id
@@ -385,14 +385,52 @@ def test_what_nobody_owns_for_long_is_forgotten_and_no_fence_epoch_of_it_is_give
     assert owned(driver, "a", "kept") == (1, 1)
 
 
-def test_a_resource_that_partitions_may_know_of_is_never_forgotten() -> None:
-    driver = house()
-    for resource in ("t/0", "gone/7"):
+def at_level_2(driver: House) -> House:
+    driver.do(RaiseFeatureLevel(now_ms=driver.now_ms, level=2, supporting=["n1", "n2", "n3"]))
+    return driver
+
+
+def test_a_resource_that_a_partition_may_know_of_is_never_forgotten_and_one_of_no_partition_is() -> None:
+    driver = at_level_2(house())
+    for resource in ("t/0", "t/9", "gone/7"):
         owned(driver, "a", resource)
     driver.close("a")
     driver.tick(2 * RESOURCE_TTL_MS)
-    forget(driver, ("g", "t/0"), ("g", "gone/7"))
-    assert len(driver.machine.resources.rows["g"]) == 2
+    forget(driver, ("g", "t/0"), ("g", "t/9"), ("g", "gone/7"))
+    assert list(driver.machine.resources.rows["g"]) == ["t/0"]
+    assert driver.machine.resources.of_topic("gone") == []
+
+
+def test_the_partition_of_a_deleted_topic_is_forgotten_and_the_next_one_gives_out_none_of_its_fence_epochs() -> None:
+    driver = at_level_2(house(sessions="a"))
+    for generation in (None, 2, 3):
+        owned(driver, "a", "t/0", generation)
+    driver.close("a")
+    driver.tick(RESOURCE_TTL_MS)
+    driver.settle()
+    forget(driver, ("g", "t/0"))
+    assert "g" in driver.machine.resources.rows
+    driver.delete()
+    forget(driver, ("g", "t/0"))
+    assert "g" not in driver.machine.resources.rows
+    group = group_id(driver.topic(), 0)
+    driver.settle()
+    readers = driver.partition(group).readers
+    assert isinstance(readers.judge("g", 3), NotOwner)
+    driver.open("b")
+    assert owned(driver, "b", "t/0") == (1, 4)
+    driver.settle()
+    assert isinstance(readers.judge("g", 3), NotOwner)
+    assert readers.judge("g", 4) is None
+
+
+def test_level_1_forgets_no_resource_that_is_named_like_a_partition_as_older_software_does() -> None:
+    driver = house()
+    owned(driver, "a", "gone/7")
+    driver.close("a")
+    driver.tick(2 * RESOURCE_TTL_MS)
+    forget(driver, ("g", "gone/7"))
+    assert list(driver.machine.resources.rows["g"]) == ["gone/7"]
 
 
 def test_forgetting_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ from ..raft.host import RaftHost, Software
 OLDEST_LEVEL = 1
 """Lowest level of a cluster that this software can be a member of. The release after the next may raise it by one."""
 NEWEST_LEVEL = 2
-BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = WIDE_GROUPS = FORGOTTEN_PARTITIONS = 2
+BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = WIDE_GROUPS = 2
+FORGOTTEN_PARTITIONS = WITHDRAWN_TICKETS = 2
 """The level from which on a cluster has these features."""
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """What this node runs, as it tells the others."""

@@ -29,7 +29,7 @@ from ...partition.internal_names import LEDGER_TOPIC
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
-from ..features import FORGOTTEN_PARTITIONS
+from ..features import FORGOTTEN_PARTITIONS, WITHDRAWN_TICKETS
 from .acts import Recorder
 from .backups import Backups, NoteBackup
 from .balance import ChooseControllers, Rebalance, SetBalance
@@ -93,7 +93,7 @@ from .ownership.fence_installs import ReaderFence, ReaderFenceInstalls, Work
 from .ownership.pending_installs import PendingInstalls
 from .ownership.resources import Key, Owning, Resources, partition_named
 from .ownership.slots import Slots
-from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, Principals, PutPrincipal
+from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, PrincipalPut, Principals, PutPrincipal
 from .producers import ProducerRegistry
 from .sessions import Sessions
 from .state import SavedState, decode, encode
@@ -205,8 +205,8 @@ class ControllerMachine(Machine):
         )
         self._recorder = Recorder(self.ledger, *parts)
         self._handlers |= self._recorder.handlers
-        changes = (PutPrincipal, DeletePrincipal, AddPrincipalToken, DeletePrincipalToken)
-        self._handlers |= dict.fromkeys(changes, self.principals.decide)
+        self._handlers |= dict.fromkeys((PutPrincipal, DeletePrincipal), self._change_principal)
+        self._handlers |= dict.fromkeys((AddPrincipalToken, DeletePrincipalToken), self.principals.decide)
         arrangements = (RegisterNode, AddNode, RemoveNode, RemoveZone, Reassign, CheckMove, MoveDone, RaiseFeatureLevel)
         self._handlers |= dict.fromkeys(arrangements, self.assignment.decide)
         self._handlers |= dict.fromkeys((Rebalance, SetBalance, ChooseControllers), self.assignment.decide)
@@ -549,6 +549,12 @@ class ControllerMachine(Machine):
 
     def _init_producer(self, index: int, command: InitProducer) -> ProducerState:
         return self.registry.init(index, self.lease_clock_ms, command)
+
+    def _change_principal(self, index: int, command: PutPrincipal | DeletePrincipal) -> PrincipalPut | Done:
+        answer = self.principals.decide(index, command)
+        if self.assignment.feature_level >= WITHDRAWN_TICKETS:
+            self.slots.withdraw(command.name, self.principals.rights(command.name))
+        return answer
 
     def _fence_producer(self, index: int, command: FenceProducer) -> ProducerState:
         return self.registry.fence(index, self.lease_clock_ms, command.name)

@@ -11,7 +11,7 @@ import msgspec
 from ...partition.errors import InvalidRequest, NotFound, ThrottlingQuotaExceeded
 from ..access.principals import PRINCIPALS_MAX, TOKENS_MAX, Principal, PrincipalToken, faults_of, token_id
 from ..access.quotas import NO_QUOTA, Quota
-from ..access.rights import rights_of
+from ..access.rights import Rights, rights_of
 from ..access.store import PrincipalTable
 from .timed import Asked, Done
 
@@ -115,6 +115,11 @@ class Principals:
         if row is None:
             raise NotFound(f"there is no principal {name}", what="principal")
         return row
+
+    def rights(self, name: str) -> Rights:
+        """Of a principal; none when there is no such principal."""
+        row = self.rows.get(name)
+        return rights_of([] if row is None else row.rights)
 
     def table(self) -> PrincipalTable:
         """As nodes follow it; ascending by name."""

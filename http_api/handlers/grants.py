@@ -12,7 +12,9 @@ from ...partition.errors import (
     LeaderNotAvailable,
     NotFound,
     NotLeaderOrFollower,
+    PermissionDenied,
     SessionExpired,
+    Unauthenticated,
     UnknownSession,
 )
 from ..codec import schemas
@@ -83,11 +85,12 @@ async def acquire(call: Call) -> web.StreamResponse:
         # From here on the ticket is in the queue, or was: no refusal may say that nothing was done.
         try:
             answer = await unless_ended(call, waiting)
+            call.check_rights()
         except NotFound:  # the ticket was cancelled before it could be read
             answer = msgspec.structs.replace(answer, state="cancelled", position=None)
         except (NotLeaderOrFollower, LeaderNotAvailable):
             pass  # the ticket as it was: its holder asks for it at the next leader
-        except (UnknownSession, SessionExpired) as error:
+        except (UnknownSession, SessionExpired, PermissionDenied, Unauthenticated) as error:
             raise error.had_effects() from None
         answer = answer.grant or answer
     if isinstance(answer, Grant):
@@ -105,6 +108,7 @@ async def get_ticket(call: Call) -> web.StreamResponse:
     answer = await unless_ended(call, waiting)
     if wait_ms:
         call.check_rights()
+    call.caller.require("acquire", "topic", answer.topic)
     return json_answer(answer)
 
 

@@ -40,6 +40,7 @@ import msgspec
 from ....partition.api.ledger import ranges, session_handle
 from ....partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState
 from ....partition.errors import NotFound, ProducerFenced
+from ...access.rights import Rights
 from ...model import By
 from ..commands import FencedPartition, FenceInstalled, FenceRef, GrantState, GroupId, TicketState
 from ..ledger import Ledger
@@ -385,6 +386,13 @@ class Slots:
         ticket = self.queue.by_session.get(session)
         if ticket is not None:
             self.leave(ticket, reason)
+
+    def withdraw(self, principal: str, rights: Rights) -> None:
+        """A principal has these rights from now on: its tickets that they do not allow to acquire leave the queue."""
+        waiting = [ticket for ticket in self.queue.by_id.values() if ticket.principal == principal]
+        for ticket in sorted(waiting, key=lambda each: each.ticket_id):
+            if not rights.allow("acquire", "topic", ticket.topic):
+                self.leave(ticket, "cancelled")
 
     def end_session(self, session: str, ends: str) -> None:
         """A session has ended."""

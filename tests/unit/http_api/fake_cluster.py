@@ -561,7 +561,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
         epoch = 1 + max(topic.machines[k].topic_epoch for k in partitions)
         grant_id = f"g-{topic.topic_id}-{index}"
         for partition in partitions:
-            client_id = self._session(session).client_id
+            client_id = self.shared.sessions[session].client_id
             install = InstallFence(grant_id, epoch, session, producer_name, mode, index, client_id)
             topic.machines[partition].apply(index, TERM, encode_command(install))
         epochs = {str(partition): epoch for partition in partitions}

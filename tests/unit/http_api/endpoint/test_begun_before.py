@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
+from stockade.cluster.model import NO_PRINCIPAL, By
 from stockade.http_api.request import pulse
+from stockade.partition.api.ownership import Grant, Ticket
 
 from ..conversation import RECORDS, TEXT, Conversation, nodes
 
@@ -128,6 +130,63 @@ def test_a_reader_whose_token_was_deleted_while_it_waited_gets_no_record(how: st
             answer = await request.reader.read()
         assert b"UNAUTHENTICATED" in answer
         assert b"secret" not in answer
+
+    run(test)
+
+
+GRANTS = "/v1/topics/orders/grants"
+WAITING = {"partitions": [0], "mode": "WaitForExclusive", "producer_name": "p"}
+MAY_ACQUIRE = [*RIGHTS, "acquire topic:orders"]
+
+
+async def wait_in_line(house: House) -> tuple[str, str]:
+    """``root`` has the slot; a session of ``leaving``, and its ticket."""
+    house.may(MAY_ACQUIRE)
+    leaving = bearer(LEAVING.token)
+    opened = await house.node.call("POST", "/v1/sessions", {"client_id": "root"}, bearer(ROOT.token))
+    root = {"Stockade-Session": opened.json["session"]}
+    assert await house.by_root("POST", GRANTS, WAITING, root) == 201
+    opened = await house.node.call("POST", "/v1/sessions", {"client_id": "leaving"}, leaving)
+    session = opened.json["session"]
+    asked = await house.node.call("POST", GRANTS, WAITING, leaving | {"Stockade-Session": session})
+    assert asked.status == 202
+    return session, asked.json["ticket"]
+
+
+def granted(ticket: str) -> Ticket:
+    grant = Grant("g" + ticket[1:], "orders", 1, "WaitForExclusive", "p", [0], 2, {"0": 2})
+    return Ticket(ticket, "granted", None, "orders", [0], grant)
+
+
+def test_a_ticket_whose_right_to_acquire_was_taken_answers_no_grant() -> None:
+    async def test(house: House) -> None:
+        session, ticket = await wait_in_line(house)
+        house.node.service.shared.tickets[ticket] = granted(ticket)
+        named = bearer(LEAVING.token) | {"Stockade-Session": session}
+        path = f"/v1/tickets/{ticket}"
+        assert (await house.node.call("GET", path, None, named)).json["state"] == "granted"
+        house.may(["acquire topic:other"])
+        refused = await house.node.call("GET", path, None, named)
+        assert (refused.status, refused.json["code"]) == (403, "PERMISSION_DENIED")
+        assert "acquire topic:orders" in refused.json["detail"]
+
+    run(test)
+
+
+def test_an_acquire_whose_right_was_taken_while_it_waited_answers_no_grant_and_says_that_it_had_effects() -> None:
+    async def test(house: House) -> None:
+        session, _ = await wait_in_line(house)
+
+        async def promoted(ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
+            house.may(RIGHTS)
+            return granted(ticket)
+
+        house.node.service.get_ticket = promoted  # type: ignore[method-assign]
+        named = bearer(LEAVING.token) | {"Stockade-Session": session}
+        refused = await house.node.call("POST", GRANTS, WAITING | {"wait_ms": 1000}, named)
+        assert (refused.status, refused.json["code"]) == (403, "PERMISSION_DENIED")
+        assert not refused.json["no_side_effects"]
+        assert "acquire topic:orders" in refused.json["detail"]
 
     run(test)
 

@@ -2,9 +2,11 @@
 
 import pytest
 
-from stockade.cluster.controller.commands import GrantState, TicketState
+from stockade.cluster.controller.commands import Acquire, GrantState, OpenSession, RaiseFeatureLevel, TicketState
 from stockade.cluster.controller.ownership.grants import TICKETS_PER_TOPIC_MAX
+from stockade.cluster.controller.principals import DeletePrincipal, PrincipalPut, PutPrincipal
 from stockade.cluster.controller.state import decode
+from stockade.cluster.model import By
 from stockade.partition.errors import (
     HoldAndWait,
     NotFound,
@@ -300,3 +302,52 @@ def test_lines_and_seats_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert driver.acquire("c", [0], "WaitForExclusive") == WaitQueueFull(retry_after_ms=1_000)
     driver.granted("c", [1], "Shared")
     assert driver.acquire("d", [1], "Shared") == ThrottlingQuotaExceeded(retry_after_ms=1_000)
+
+
+def put(driver: House, principal: str, *rights: str) -> None:
+    command = PutPrincipal(now_ms=driver.now_ms, name=principal, rights=list(rights), certificates=[f"CN:{principal}"])
+    assert isinstance(driver.do(command), PrincipalPut)
+
+
+def with_waiter(*, level: int = 2) -> tuple[House, TicketState]:
+    """Session "a" has partition 0 of topic t; "p1", of the principal p, waits for it, and so does "c" behind it."""
+    driver = house()
+    if level == 2:
+        driver.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["n1", "n2", "n3"]))
+    put(driver, "p", "acquire topic:t", "acquire topic:u")
+    by = By("p")
+    driver.do(OpenSession(now_ms=driver.now_ms, by=by, session="p1", client_id="p1", ttl_ms=TTL_MS))
+    driver.granted("a")
+    wanted = Acquire(
+        now_ms=driver.now_ms, by=by, session="p1", topic="t", partitions=[0], mode="WaitForExclusive", producer_name="p"
+    )
+    ticket = driver.do(wanted)
+    assert isinstance(ticket, TicketState)
+    driver.waiting("c")
+    return driver, ticket
+
+
+def test_a_principal_that_loses_the_right_to_acquire_loses_its_place_in_line_and_the_next_one_is_promoted() -> None:
+    driver, ticket = with_waiter()
+    put(driver, "p", "acquire topic:t*")
+    assert waiters(driver) == ["p1", "c"], "it may still acquire"
+    put(driver, "p", "acquire topic:u", "read topic:t")
+    assert waiters(driver) == ["c"]
+    left = driver.machine.ticket(ticket.ticket_id, "p1", "p")
+    assert isinstance(left, TicketState)
+    assert left.position is None
+    driver.fail_over()
+    driver.close("a")
+    assert driver.holders()[0] == "c"
+
+
+def test_a_deleted_principal_loses_its_place_in_line() -> None:
+    driver, _ = with_waiter()
+    driver.do(DeletePrincipal(now_ms=driver.now_ms, name="p"))
+    assert waiters(driver) == ["c"]
+
+
+def test_at_level_1_a_principal_keeps_its_place_in_line_as_in_older_software() -> None:
+    driver, _ = with_waiter(level=1)
+    driver.do(DeletePrincipal(now_ms=driver.now_ms, name="p"))
+    assert waiters(driver) == ["p1", "c"]

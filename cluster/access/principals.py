@@ -170,6 +170,11 @@ def from_unix_ms(expires_ms: int | None) -> datetime | None:
     return None if expires_ms is None else datetime.fromtimestamp(expires_ms / 1000, UTC)
 
 
+def unix_ms(expires: datetime | None) -> int | None:
+    """A time as milliseconds since 1970; None stays None."""
+    return None if expires is None else round(expires.timestamp() * 1000)
+
+
 class _Hashed(NamedTuple):
     salt: str
     digest: str

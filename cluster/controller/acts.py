@@ -6,6 +6,7 @@ on; the entries here are about the command itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
@@ -14,7 +15,7 @@ import msgspec
 from ...partition.api.ledger import Outcome, ranges, session_handle
 from ...partition.errors import FeatureUpdateFailed, StockadeError, TopicAlreadyExists, UnknownTopicOrPartition
 from ...partition.internal_names import LEDGER_TOPIC
-from ..access.principals import Principal, token_id
+from ..access.principals import Principal, token_id, unix_ms
 from ..features import LEDGER
 from .backups import NoteBackup
 from .balance import ChooseControllers, PlacedMove, Rebalance, SetBalance
@@ -118,6 +119,8 @@ REFUSED_WHEN_FULL = frozenset({*ADMINISTRATION, NoteIntent}) - {FenceTopic, Fenc
 """What the ledger's bound refuses, and a Rebalance that an operator orders: see ledger.py."""
 
 NAME_TAKEN = f"a topic has the name {LEDGER_TOPIC}, which is the ledger's from feature level {LEDGER} on"
+FINGERPRINT_DIGITS = 16
+"""Hexadecimal, of the SHA-256 of the hash that is kept of a token."""
 RESOURCES_TOLD_MAX = 100
 """In one entry; more are in further ones."""
 
@@ -413,13 +416,20 @@ def _epochs(topic: Topic, partitions: Iterable[int]) -> dict[str, str]:
 
 
 def _principal(row: Principal | None) -> dict[str, Any] | None:
-    """Of tokens the ids alone."""
+    """Of a token its id, its end, and a fingerprint of its hash, by which an exchanged one is another."""
     if row is None:
         return None
     return {
         "rights": list(row.rights),
         "certificates": list(row.certificates),
         "subjects": list(row.subjects),
-        "tokens": [token_id(token) for token in row.tokens],
+        "tokens": [
+            {
+                "id": token_id(token),
+                "expires_ms": unix_ms(token.expires),
+                "fingerprint": sha256(token.hash.encode()).hexdigest()[:FINGERPRINT_DIGITS],
+            }
+            for token in row.tokens
+        ],
         "quota": msgspec.to_builtins(row.quota),
     }

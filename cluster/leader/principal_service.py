@@ -11,7 +11,7 @@ import msgspec
 
 from ...partition.api.principals import IssuedToken, PrincipalInfo, PrincipalList, PrincipalQuota, PrincipalTokenInfo
 from ...partition.errors import RequestTimedOut
-from ..access.principals import Principal, PrincipalToken, new_token, token_id
+from ..access.principals import Principal, PrincipalToken, new_token, token_id, unix_ms
 from ..access.quotas import NO_QUOTA, Quota
 from ..controller.commands import Command
 from ..controller.principals import (
@@ -90,7 +90,7 @@ class PrincipalService:
         made = new_token() if digest is None else None
         token = PrincipalToken(made.hash if made is not None else digest or "", expires)
         await self._change(lambda now: AddPrincipalToken(now_ms=now, by=by, name=name, token=token), Done)
-        return IssuedToken(token_id(token), None if made is None else made.token, _unix_ms(expires))
+        return IssuedToken(token_id(token), None if made is None else made.token, unix_ms(expires))
 
     async def delete_token(self, name: str, token: str, by: By) -> None:
         """By the token's id. Raises NotFound, InvalidRequest."""
@@ -108,13 +108,9 @@ class PrincipalService:
 
 def info(row: Principal, *, configured: bool = False) -> PrincipalInfo:
     """As the API has a principal."""
-    tokens = [PrincipalTokenInfo(token_id(token), _unix_ms(token.expires)) for token in row.tokens]
+    tokens = [PrincipalTokenInfo(token_id(token), unix_ms(token.expires)) for token in row.tokens]
     return PrincipalInfo(row.name, row.rights, row.certificates, tokens, configured, row.subjects, _quota(row))
 
 
 def _quota(row: Principal) -> PrincipalQuota:
     return PrincipalQuota(**msgspec.structs.asdict(row.quota))
-
-
-def _unix_ms(expires: datetime | None) -> int | None:
-    return None if expires is None else round(expires.timestamp() * 1000)

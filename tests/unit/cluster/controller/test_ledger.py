@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any, get_args
 
 import msgspec
@@ -265,13 +267,31 @@ def test_the_entries_are_a_chain_and_a_change_of_any_byte_breaks_it(furnished: R
         assert not chained(1, [*entries[:place], *entries[place + 1 :]], NO_HASH)
 
 
+def test_a_token_that_is_exchanged_or_prolonged_under_its_id_is_a_change_that_the_ledger_tells(
+    recorded: Recorded,
+) -> None:
+    number, soon = token_id(TOKEN), datetime(2026, 12, 1, tzinfo=UTC)
+    exchanged = PrincipalToken(f"{number}.{'0' * 32}.{'1' * 64}")
+    prolonged = PrincipalToken(exchanged.hash, soon)
+    first, same, second, third = recorded.told(
+        PUT, PUT, *(msgspec.structs.replace(PUT, tokens=[token]) for token in (exchanged, prolonged))
+    )
+    assert [first.outcome, same.outcome, second.outcome, third.outcome] == ["done", "unchanged", "done", "done"]
+    assert first.after == second.before
+    assert second.after == third.before
+    fingerprint = sha256(exchanged.hash.encode()).hexdigest()[:16]
+    told = {"id": number, "expires_ms": round(soon.timestamp() * 1000), "fingerprint": fingerprint}
+    assert third.after is not None
+    assert third.after["tokens"] == [told]
+
+
 def test_the_bytes_of_entries_are_the_same_in_every_release() -> None:
     """Replicas of two releases apply the same commands: their chains must not part. What is told of a topic, a
     principal, a node or a grant may change from a feature level on, and then this head changes, too.
     """
     recorded = Recorded()
     topic_id = recorded.topic()
-    token = PrincipalToken("00112233445566778899aabbccddeeff." + "0" * 32 + "." + "0" * 64)
+    token = PrincipalToken("0011223344556677." + "0" * 32 + "." + "0" * 64)
     recorded.do(msgspec.structs.replace(PUT, tokens=[token]))
     a, b = recorded.session("a"), recorded.session("b")
     recorded.do(acquire(a))
@@ -283,7 +303,7 @@ def test_the_bytes_of_entries_are_the_same_in_every_release() -> None:
     recorded.do(NoteOutcome(now_ms=0, intent=noted.number, outcome="done", result={"log_start": 7}))
     for kind in (ChangeTopic, FenceTopic, AddNode, Reassign, RemoveNode, RaiseFeatureLevel, DeleteTopic):
         recorded.do(ADMINISTERED[kind])
-    head = "7004e4e3b6316fed9d573c2ff44226c5edc62213c518021641023616e5708aca"
+    head = "caa52a6c48f8450d53482a7827cda9af41ad2356edfd12878e4671f31bb6871f"
     assert recorded.machine.ledger.next == 20
     assert recorded.machine.ledger.head == head
 
@@ -426,7 +446,7 @@ def fill(recorded: Recorded, bound: str, monkeypatch: pytest.MonkeyPatch, reserv
         monkeypatch.setattr(ledger, "RESERVE_ENTRIES", reserve)
     else:
         monkeypatch.setattr(ledger, "OUTBOX_BYTES_MAX", sum(map(len, entries)) + 1)
-        monkeypatch.setattr(ledger, "RESERVE_BYTES", 500 * reserve)
+        monkeypatch.setattr(ledger, "RESERVE_BYTES", 900 * reserve)
 
 
 @pytest.mark.parametrize("bound", ["entries", "bytes"])

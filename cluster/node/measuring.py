@@ -33,7 +33,7 @@ from .leadership import Leaderships
 
 
 class Measuring:
-    """Looks at all parts of a node. Blocks the loop for some microseconds a group."""
+    """Looks at all parts of a node. Blocks the loop for some microseconds a group, and with names a position."""
 
     disk: DiskWatch
     """The state of the disk with the data folder; set before the first look."""
@@ -57,9 +57,10 @@ class Measuring:
         self._leaderships = leaderships
         self._commit = commit()
 
-    def look(self) -> Measures:
-        """The numbers as they are now."""
-        config = self._config
+    def look(self, *, names: bool = False) -> Measures:
+        """The numbers as they are now. ``names``: also those of consumer groups and topics."""
+        config, replicas = self._config, self._replicas.all() if names else ()
+        led = [replica for replica in replicas if replica.group.is_leader]
         return Measures(
             cluster_id=config.cluster_id,
             node_id=config.node_id,
@@ -67,10 +68,10 @@ class Measuring:
             version=VERSION,
             commit=self._commit,
             raft=self._raft(),
-            log=self._log(),
+            log=self._log(led),
             fences=self._fences(),
             takeovers=0 if self._member.control is None else self._member.control.takeovers,
-            group_lags=group_lags(replica for replica in self._replicas.all() if replica.group.is_leader),
+            group_lags=group_lags(led),
             tiered=None if self.tiering is None else self._tiered(self.tiering),
         )
 
@@ -107,7 +108,7 @@ class Measuring:
             certificate_expires_at=None if host.tls is None else host.tls.expires_at,
         )
 
-    def _log(self) -> LogMeasures:
+    def _log(self, led: Iterable[Replica]) -> LogMeasures:
         log, disk = self._host.log, self.disk
         return LogMeasures(
             syncs=log.syncs,
@@ -117,7 +118,7 @@ class Measuring:
             disk_free_bytes=disk.free_bytes,
             disk_size_bytes=disk.total_bytes,
             disk_state=disk.state,
-            quotas=quotas_used(replica for replica in self._replicas.all() if replica.group.is_leader),
+            quotas=quotas_used(led),
         )
 
     def _fences(self) -> FenceMeasures | None:

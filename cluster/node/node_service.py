@@ -109,7 +109,7 @@ class NodeService:
         timeout_s = config.limits.request_timeout_ms / 1000
         self.ledger: LedgerNotes = LedgerNotes(member.decide, timeout_s, lambda: host.level >= LEDGER)
         self.measuring: Measuring = Measuring(config, host, view, replicas, member, leaderships)
-        self.measures: Callable[[], Measures] = self.measuring.look
+        self.measures: Callable[..., Measures] = self.measuring.look
         """The node's own numbers as they are now."""
         self._was_loaded = False
         self._started_s = time.monotonic()

@@ -7,10 +7,12 @@ import asyncio
 import logging
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
+from time import monotonic
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
@@ -33,6 +35,8 @@ from .stalls import Stalls
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONG_S = 5.0
 """A request that took longer is logged at level INFO even when it was not refused."""
+FRESH_S = 1.0
+"""The metrics without names are those of one look, so long: a look holds the loop for some microseconds a group."""
 NO_ROUTE = "none"
 """Label of a request for something that does not exist, or that is no HTTP."""
 
@@ -68,6 +72,31 @@ def written(families: Sequence[Metric]) -> bytes:
     return generate_latest(registry)
 
 
+class Shared:
+    """A text that is made for all who ask for it together, one at a time: at most one in ``fresh_s``, and with 0 none
+    that was begun before it was asked for.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[bytes]], fresh_s: float) -> None:
+        self._make = make
+        self._fresh_s = fresh_s
+        self._latest: asyncio.Task[bytes] | None = None
+        self._began_s: float | None = None
+        """When the latest began; None: it has not begun yet."""
+
+    async def get(self) -> bytes:
+        """Raises what making it raises."""
+        if self._latest is None or (self._began_s is not None and monotonic() - self._began_s >= self._fresh_s):
+            self._began_s, self._latest = None, asyncio.create_task(self._after(self._latest))
+        return await asyncio.shield(self._latest)
+
+    async def _after(self, earlier: asyncio.Task[bytes] | None) -> bytes:
+        if earlier is not None:
+            await asyncio.wait([earlier])
+        self._began_s = monotonic()
+        return await self._make()
+
+
 class Metrics:
     """The counters of one application, and what its node says of itself.
 
@@ -82,6 +111,9 @@ class Metrics:
         self._stalls = stalls
         self._http_tls = http_tls
         self._writing = ThreadPoolExecutor(1, "metrics")
+        self._texts = {
+            names: Shared(partial(self._look, names=names), 0 if names else FRESH_S) for names in (False, True)
+        }
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._sums: dict[tuple[str, str], float] = {}
@@ -113,7 +145,8 @@ class Metrics:
     def state(self) -> NodeState:
         """What people look at: sums where the metrics have labels."""
         service, writes = self._front.service, self._front.writes
-        log = service.measures().log
+        measures = service.measures()
+        log = measures.log
         found = [buckets for where, buckets in self._buckets.items() if where in _APPENDS]
         counts = [sum(column) for column in zip(*found, strict=True)] or [0] * (len(_SECONDS) + 1)
         return NodeState(
@@ -128,16 +161,20 @@ class Metrics:
             appends=_latencies(_SECONDS, counts),
             syncs=_latencies(SYNC_SECONDS, log.syncs.counts),
             connections=len(self._connections),
-            certificates=self._certificates(service.measures().raft.certificate_expires_at),
+            certificates=self._certificates(measures.raft.certificate_expires_at),
         )
 
     async def text(self, *, names: bool) -> bytes:
-        """All of them, in the Prometheus text format. ``names``: with series that name consumer groups or topics.
-
-        Each series is there, also one without a sample. The samples are taken at once; to write them takes longer, in a
-        thread of its own: those of the loop may all wait for a disk, which is when a monitor has to see this.
+        """All of them, in the Prometheus text format. ``names``: with series that name consumer groups or topics. The
+        text may be FRESH_S old without: strangers may ask as often as they like.
         """
-        samples = self._of_requests() | of_node(self._front.service.measures(), self._expiries())
+        return await self._texts[names].get()
+
+    async def _look(self, *, names: bool) -> bytes:
+        """Each series is there, also one without a sample. The samples are taken at once; to write them takes longer,
+        in a thread of its own: those of the loop may all wait for a disk, which is when a monitor has to see this.
+        """
+        samples = self._of_requests() | of_node(self._front.service.measures(names=names), self._expiries())
         shown = ({} if series.name in WITH_NAMES and not names else samples.get(series.name, {}) for series in SERIES)
         return await asyncio.get_running_loop().run_in_executor(self._writing, written, [*map(family, SERIES, shown)])
 

@@ -12,6 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stockade.cluster.access.principals import Access, Token
+from stockade.cluster.measures import Measures
+from stockade.http_api.request import metrics
 from stockade.http_api.request.samples import DAY_S, of_node
 from stockade.http_api.request.series import SERIES, WITH_NAMES
 from stockade.partition.api.cluster import Unready
@@ -131,6 +133,66 @@ def test_names_of_consumer_groups_and_topics_are_for_callers_who_may_read_the_cl
     assert {"stockade_group_lag_records", "stockade_log_quota_used_ratio"} == WITH_NAMES
 
 
+def counted(node: Conversation, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The looks that are taken from here on, each by whether it is with names."""
+    looks: list[bool] = []
+
+    def look(*, names: bool = False) -> Measures:
+        looks.append(names)
+        return fake_measures("n1")
+
+    monkeypatch.setattr(node.service, "measures", look)
+    return looks
+
+
+def test_sixty_strangers_that_ask_for_the_metrics_together_cost_two_looks_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    access = Access([Token("reads", hashlib.sha256(b"reads").hexdigest(), "read")])
+    now_s = 0.0
+    monkeypatch.setattr(metrics, "monotonic", lambda: now_s)
+
+    async def test(node: Conversation) -> None:
+        nonlocal now_s
+        looks = counted(node, monkeypatch)
+        answers = await asyncio.gather(*(node.call("GET", "/metrics") for _ in range(60)))
+        assert {answer.status for answer in answers} == {200}
+        assert 1 <= len(looks) <= 2
+        now_s = metrics.FRESH_S
+        looks.clear()
+        assert b"stockade_raft_groups{" in (await node.call("GET", "/metrics")).body
+        assert looks == [False]
+
+    run(test, access)
+
+
+def test_callers_who_may_read_the_cluster_share_a_look_that_begins_after_they_asked() -> None:
+    async def main() -> None:
+        looks: list[asyncio.Event] = []
+        began = asyncio.Event()
+
+        async def look() -> bytes:
+            looks.append(asyncio.Event())
+            began.set()
+            await looks[-1].wait()
+            return b"text %d" % len(looks)
+
+        shared = metrics.Shared(look, 0)
+        first = asyncio.ensure_future(shared.get())
+        await began.wait()
+        others = [asyncio.ensure_future(shared.get()) for _ in range(60)]
+        others[0].cancel()  # its client went away
+        looks[0].set()
+        began.clear()
+        await began.wait()
+        assert await first == b"text 1"
+        looks[1].set()
+        assert set(await asyncio.gather(*others[1:])) == {b"text 2"}
+        assert len(looks) == 2
+
+    asyncio.run(main())
+
+
 def test_metrics_are_answered_while_every_thread_of_the_loop_waits_for_a_disk() -> None:
     async def test(node: Conversation) -> None:
         loop, disk = asyncio.get_running_loop(), threading.Event()
@@ -160,7 +222,7 @@ def test_a_state_tells_when_the_certificates_expire(monkeypatch: pytest.MonkeyPa
     async def test(node: Conversation) -> None:
         found = fake_measures("n1")
         found.raft.certificate_expires_at = 1_800_000_000.5
-        monkeypatch.setattr(node.service, "measures", lambda: found)
+        monkeypatch.setattr(node.service, "measures", lambda **_: found)
         (state,) = (await node.call("GET", "/v1/nodes")).json["nodes"]
         assert state["certificates"] == {"raft": 1_800_000_000_500}
 

@@ -114,7 +114,8 @@ a thousand partitions has as many series as one with ten. [Alerts](how-to/alerts
 
 `/metrics` needs no token. Only what names consumer groups and topics is left out for a caller without the right
 `read cluster`: give Prometheus the token of a principal that has it (`authorization: {credentials_file: …}` in its
-scrape configuration). Without that right, what a node tells may be a second old: it looks once a second, however many ask.
+scrape configuration). Without that right, what a node tells may be a second old: it looks once a second,
+however many ask.
 
 Numbers are read when Prometheus asks. The way of an append pays for the histograms of its sync and its apply alone,
 some hundred nanoseconds each.

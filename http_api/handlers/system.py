@@ -13,7 +13,7 @@ from aiohttp import web
 from ...partition.api.cluster import Stalls
 from ...partition.errors import LeaderNotAvailable, Unauthenticated
 from ...partition.refusal_texts import BY_CODE, BY_REASON, NO_TEXT
-from ..codec import json_codec
+from ..codec import json_codec, problems
 from ..request.call import Call, json_answer
 from ..request.metrics import CONTENT_TYPE
 from ..request.stalls import KEPT_MAX
@@ -56,11 +56,14 @@ async def readyz_control(call: Call) -> web.StreamResponse:
 
 
 def _readiness(call: Call, counts: Callable[[str], bool]) -> web.Response:
-    """Raises LeaderNotAvailable with the reasons of the parts that count."""
+    """If it is not ready, a problem with the reasons of the parts that count. It is no refusal in the metrics: a load
+    balancer that asks a node which starts is no client that found no leader.
+    """
     reasons = [each for each in call.front.unready() if counts(each.part)]
     if reasons:
         detail = "; ".join(each.detail for each in reasons)
-        raise LeaderNotAvailable(detail, retry_after_ms=_RETRY_AFTER_MS, reasons=reasons)
+        unready = LeaderNotAvailable(detail, retry_after_ms=_RETRY_AFTER_MS, reasons=reasons)
+        return problems.answer(problems.document(unready, call.id))
     return json_answer({"status": "ok"})
 
 

@@ -142,6 +142,20 @@ def test_each_question_of_readiness_has_the_reasons_that_concern_it(part: Any, r
     run(test)
 
 
+def test_an_answer_that_a_node_is_not_ready_counts_as_no_refusal() -> None:
+    """It would fire StockadeNoLeader: load balancers ask a node that starts several times a second."""
+
+    async def test(node: Conversation) -> None:
+        node.service.missing = [Unready("node", "starting", "it waits")]
+        for path in ("/readyz", "/readyz/data", "/readyz/control", "/readyz", "/readyz"):
+            assert (await node.call("GET", path)).status == 503
+        text = (await node.call("GET", "/metrics")).body
+        assert b"LEADER_NOT_AVAILABLE" not in text
+        assert b'stockade_http_requests_total{method="GET",route="/readyz",status="503"} 3.0' in text
+
+    run(test)
+
+
 def test_a_node_that_leaves_is_ready_for_nothing() -> None:
     async def test(node: Conversation) -> None:
         node.server.leave()

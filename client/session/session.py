@@ -27,6 +27,7 @@ from ...partition.errors import (
     ProducerFenced,
     SessionExpired,
     StockadeError,
+    UnknownTopicOrPartition,
 )
 from ..api.client import Client
 from ..api.grants import GrantRequest, OwnRequest
@@ -341,9 +342,13 @@ class Session:
                 self._lose(SessionExpired(f"not renewed in time; given up before its ttl of {lease.ttl_ms} ms ended"))
                 return
             pause_s = lease.ttl_ms / 1000 / _ATTEMPTS_PER_TTL
-            timeout_s = min(2 * pause_s, _TIMEOUT_S_MAX, lease.lost_at_s - asked_s)
+            left_s = lease.lost_at_s - asked_s
+            timeout_s = min(2 * pause_s, _TIMEOUT_S_MAX, left_s)
             try:
-                state = await self._client.renew_session(self.id, max(int(timeout_s * 1000), 1))
+                async with asyncio.timeout(left_s):  # the request may try several nodes, each for timeout_s
+                    state = await self._client.renew_session(self.id, max(int(timeout_s * 1000), 1))
+            except TimeoutError:
+                next_s = lease.lost_at_s
             except StockadeError as error:
                 if not is_momentary(error):
                     self._lose(error)
@@ -352,32 +357,35 @@ class Session:
             else:
                 lease = Lease(state.ttl_ms, asked_s)
                 next_s = lease.renew_at_s
-                await self._check_fences()
-                await self._check_resources()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(next_s - time.monotonic()):  # a node may take a question and not answer
+                        await self._look_at_fences()
+                        await self._look_at_resources()
 
-    async def _check_fences(self) -> None:
+    async def _look_at_fences(self) -> None:
         """Notice a newer writer also on partitions where this client sends no writes that could be refused."""
         for topic in {fence.grant.topic for fence in self._fences if fence.error is None}:
+            held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer knows no later ones
+            described = None
             try:
                 described = await self._client.topic(topic, patience_ms=1)
+            except UnknownTopicOrPartition:
+                pass  # deleted
             except StockadeError as error:
-                if is_momentary(error):
-                    continue
-                described = None
-            for fence in self._fences:
-                if fence.grant.topic == topic:
-                    fence.compare(described)
+                _not_seen(f"topic {topic}", error)
+                continue
+            for fence in held:
+                fence.compare(described)
 
-    async def _check_resources(self) -> None:
+    async def _look_at_resources(self) -> None:
         """Notice resources that were taken over without ending this session."""
         for group in {each.group for each in self._owned if each.error is None}:
-            owned = [each for each in self._owned if each.group == group]  # the answer knows nothing of later ones
+            owned = [each for each in self._owned if each.group == group]  # the answer knows no later ones
             try:
                 resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
             except StockadeError as error:
-                if is_momentary(error):
-                    continue
-                resources = {}
+                _not_seen(f"group {group}", error)
+                continue
             for each in owned:
                 each.compare(resources)
 
@@ -404,3 +412,9 @@ class Session:
                 self.error = None
                 self.lost.clear()
         return self.id
+
+
+def _not_seen(what: str, error: StockadeError) -> None:
+    """A refused look says nothing of the owner: the next renewal looks again."""
+    level = logging.INFO if is_momentary(error) else logging.WARNING
+    _log.log(level, "%s: not known whether another session holds it by now: %s", what, error)

@@ -11,13 +11,16 @@ from stockade.client.errors import ClientClosed
 from stockade.client.session.held import HeldLease
 from stockade.client.session.session import Lease, Session
 from stockade.partition.api.ownership import SessionInfo
+from stockade.partition.api.topics import Topic
 from stockade.partition.commands import Token
 from stockade.partition.errors import (
     GenerationFenced,
     InconsistentTopicId,
+    InternalError,
     InvalidRequest,
     LeaderNotAvailable,
     NotOwner,
+    PermissionDenied,
     ProducerBusy,
     ProducerFenced,
     SessionExpired,
@@ -34,6 +37,17 @@ def use(cluster: FakeCluster, work: Callable[[Client], Awaitable[None]]) -> None
             await work(client)
 
     asyncio.run(run())
+
+
+async def never(*_: object, **__: object) -> None:
+    await asyncio.Event().wait()
+
+
+def refused_with(refusal: type[StockadeError]) -> Callable[..., Awaitable[None]]:
+    async def refused(*_: object, **__: object) -> None:
+        raise refusal
+
+    return refused
 
 
 def test_a_lease_is_renewed_at_a_third_and_given_up_a_fifth_before_its_end() -> None:
@@ -104,6 +118,90 @@ def test_a_long_session_outlives_a_cluster_that_answers_now_and_then(
             await cluster.seen("PUT", 1)
             renewing.cancel()
             assert not session.lost.is_set()
+
+    use(cluster, work)
+
+
+@pytest.mark.parametrize("look", ["topic", "resources"])
+def test_a_look_without_an_answer_delays_neither_a_renewal_nor_the_loss(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        monkeypatch.setattr(client, look, never)
+        async with Session(client, "me", ttl_ms=1000) as session:
+            fence, _ = await session.acquire("t"), await session.own("g", "r")
+            await cluster.seen("PUT", 3)
+            monkeypatch.setattr(client, "renew_session", refused_with(LeaderNotAvailable))
+            await asyncio.wait_for(fence.lost.wait(), 2)
+            assert isinstance(session.error, SessionExpired)
+
+    use(cluster, work)
+
+
+def test_a_renewal_that_goes_from_node_to_node_is_given_up_with_the_session(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node may take its timeout, so that all of them together take longer than the ttl."""
+
+    async def work(client: Client) -> None:
+        monkeypatch.setattr(client, "renew_session", never)
+        async with Session(client, "me", ttl_ms=1000) as session:
+            await asyncio.wait_for(session.lost.wait(), 2)
+            assert isinstance(session.error, SessionExpired)
+
+    use(cluster, work)
+
+
+@pytest.mark.parametrize("refusal", [PermissionDenied, InternalError])
+def test_a_refused_look_says_nothing_of_the_owner(
+    cluster: FakeCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    refusal: type[StockadeError],
+) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        for look in ("topic", "resources"):
+            monkeypatch.setattr(client, look, refused_with(refusal))
+        async with Session(client, "me", ttl_ms=1000) as session:
+            fence, owned = await session.acquire("t"), await session.own("g", "r")
+            await cluster.seen("PUT", 3)
+            assert (fence.error, owned.error) == (None, None)
+        assert "topic t: not known" in caplog.text
+        assert "group g: not known" in caplog.text
+
+    caplog.set_level("INFO")
+    use(cluster, work)
+
+
+def test_a_look_that_began_before_an_acquisition_says_nothing_of_it(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic was created again in between."""
+    cluster.create("t", 2)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=3000) as session:
+            old, acquired = await session.acquire("t", [0]), asyncio.Event()
+            before, looking = await client.topic("t"), asyncio.Event()
+
+            async def slowly(*_: object, **__: object) -> Topic:
+                monkeypatch.setattr(client, "topic", never)  # later looks know nothing
+                looking.set()
+                await acquired.wait()
+                return before
+
+            monkeypatch.setattr(client, "topic", slowly)
+            await looking.wait()
+            del cluster.topics["t"]
+            cluster.create("t", 2)
+            new = await session.acquire("t", [1])
+            acquired.set()
+            await cluster.seen("PUT", len(cluster.paths("PUT")) + 1)
+            assert (old.error, new.error) == (None, None)
 
     use(cluster, work)
 
@@ -230,9 +328,6 @@ def test_a_waiter_that_gives_up_releases_the_grant_that_came_first(
     cluster.create("t")
     cluster.installs_slowly = True
 
-    async def never(*_: object) -> None:
-        await asyncio.Event().wait()
-
     async def work(client: Client) -> None:
         monkeypatch.setattr(client, "ticket", never)
         async with Session(client, "me") as session:
@@ -309,11 +404,7 @@ def test_a_wait_that_ends_with_a_refusal_does_not_say_that_the_acquisition_chang
 
     async def work(client: Client) -> None:
         async with Session(client, "s") as session:
-
-            async def ended(*_: object) -> None:
-                raise refusal
-
-            monkeypatch.setattr(client, "ticket", ended)
+            monkeypatch.setattr(client, "ticket", refused_with(refusal))
             with pytest.raises(refusal) as refused:
                 await session.acquire("t", mode="WaitForExclusive")
             assert not refused.value.no_side_effects

@@ -144,6 +144,8 @@ class Session:
         self._owned: list[Ownership] = []
         self._acquiring = Acquiring(client, self._ttl_ms, self._is_held, self._is_owned)
         self._renewal: asyncio.Task[None] | None = None
+        self._to_end: str | None = None
+        """Id of the session that is closed here, and that the cluster does not know yet to be."""
         self._opening = asyncio.Lock()
         self._reacquirer = Reacquirer(self._revive, self._ended, reacquire) if reacquire is not None else None
 
@@ -176,18 +178,24 @@ class Session:
     async def close(self) -> None:
         """End the session and all its grants and ownerships; returns when their slots are free.
 
-        It spends at most one ttl on that, since the cluster ends the session by itself then. A lost session needs no
+        They are lost whatever becomes of the request, for which it spends at most one ttl, since the cluster ends the
+        session by itself then. After a failed or cancelled call another one asks again. A lost session needs no
         request.
         """
-        if self._reacquirer is not None:
-            await self._reacquirer.close()
-        await self._acquiring.close()
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.gather(self._renewal, return_exceptions=True)
-        if self._id is not None and self.error is None:
-            await self._client.close_session(self._id, patience_ms=self._ttl_ms)
-        self._lose(ClientClosed("the session was closed"))
+        self._stop_renewing()
+        try:
+            if self._reacquirer is not None:
+                await self._reacquirer.close()
+            await self._acquiring.close()
+            if self._renewal is not None:
+                await asyncio.gather(self._renewal, return_exceptions=True)
+        finally:
+            if self.error is None:
+                self._to_end = self._id
+            self._lose(ClientClosed("the session was closed"))
+        if self._to_end is not None:
+            await self._client.close_session(self._to_end, patience_ms=self._ttl_ms)
+            self._to_end = None
 
     async def acquire(
         self,
@@ -389,6 +397,10 @@ class Session:
             for each in owned:
                 each.compare(resources)
 
+    def _stop_renewing(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+
     def _lose(self, error: StockadeError) -> None:
         if self.error is not None:
             return
@@ -406,8 +418,7 @@ class Session:
         """Open a new session in place of a lost one; the session's id."""
         async with self._opening:
             if self.error is not None:
-                if self._renewal is not None:
-                    self._renewal.cancel()
+                self._stop_renewing()
                 await self.open()
                 self.error = None
                 self.lost.clear()

@@ -85,6 +85,69 @@ def test_an_expired_session_is_lost_with_all_its_fences_and_tells_them_once(clus
     use(cluster, work)
 
 
+@pytest.mark.parametrize("refusal", [LeaderNotAvailable, PermissionDenied])
+def test_what_a_session_held_is_lost_though_the_cluster_cannot_end_it_now(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, refusal: type[StockadeError]
+) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        session = await Session(client, "me").open()
+        fence, owned = await session.acquire("t"), await session.own("g", "r")
+        with monkeypatch.context() as patched:
+            patched.setattr(client, "close_session", refused_with(refusal))
+            with pytest.raises(refusal):
+                await session.close()
+        assert all(isinstance(each.error, ClientClosed) for each in (session, fence, owned))
+        assert list(cluster.sessions) == [session.id]
+        await session.close()
+        assert cluster.sessions == {}, "another call asks again"
+        with monkeypatch.context() as patched:
+            patched.setattr(client, "close_session", refused_with(refusal))
+            await session.close()
+
+    use(cluster, work)
+
+
+@pytest.mark.parametrize("stage", ["_reacquirer.close", "_acquiring.close", "_client.close_session"])
+def test_what_a_session_held_is_lost_though_its_end_is_cancelled(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        session = await Session(client, "me", ttl_ms=1000, reacquire=lambda _: None).open()
+        fence = await session.acquire("t")
+        part, method = stage.split(".")
+        monkeypatch.setattr(getattr(session, part), method, never)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await session.close()
+        assert isinstance(fence.error, ClientClosed)
+        assert session._renewal is not None
+        await asyncio.wait([session._renewal])
+        assert session._renewal.cancelled()
+
+    use(cluster, work)
+
+
+def test_fences_are_lost_before_the_cluster_is_asked_to_end_their_session(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request may take longer than the ttl that began with the last renewal."""
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        session = await Session(client, "me").open()
+        fence = await session.acquire("t")
+        monkeypatch.setattr(client, "close_session", never)
+        closing = asyncio.create_task(session.close())
+        await asyncio.wait_for(fence.lost.wait(), 10)
+        closing.cancel()
+
+    use(cluster, work)
+
+
 def test_a_session_that_cannot_be_renewed_is_given_up_before_its_ttl_ends(cluster: FakeCluster) -> None:
     async def work(client: Client) -> None:
         async with Session(client, "me", ttl_ms=1000) as session:

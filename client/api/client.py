@@ -48,7 +48,7 @@ from ..transport.outage import Outage
 from .administration import LISTED_MAX, SLOW_S, Administration, listed
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
-from .grants import GrantRequest, OwnRequest, partition_numbers
+from .grants import GrantRequest, OwnRequest, SessionRequest, partition_numbers
 from .parts import Part, PartAnswers, SettlePart, parts_body
 from .session_route import SessionRoute, session_header
 from .tail import Tail, tail_of
@@ -314,8 +314,8 @@ class Client(Administration):
 
     async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
         """Open a session. A ``ttl_ms`` outside of the range that the cluster allows becomes its nearest bound."""
-        body = {"client_id": client_id, "ttl_ms": ttl_ms}
-        return await self.calls.call(SessionInfo, "POST", "/v1/sessions", body=body)
+        session, _ = await SessionRequest(client_id, ttl_ms).ask(self.calls)
+        return session
 
     async def renew_session(self, session: str, timeout_ms: int) -> SessionInfo:
         """Restart the session's ttl, in a single attempt. Raises UnknownSession, SessionExpired."""

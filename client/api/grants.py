@@ -1,15 +1,41 @@
-"""The requests for a grant and for resources, as values: a session looks after those whose caller was cancelled."""
+"""The requests for a session, for a grant and for resources, as values. A session counts its ttl from its request, and
+looks after the others when their caller is cancelled.
+"""
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import get_args
 
-from ...partition.api.ownership import Grant, OwnAnswer, OwnResult, Sever, Ticket
+from ...partition.api.ownership import Grant, OwnAnswer, OwnResult, SessionInfo, Sever, Ticket
 from ...partition.api.topics import Mode, Topic
 from ...partition.errors import InvalidRequest
 from ..transport.calls import Calls, decode, present, quoted
 from .session_route import session_header
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """A session; the fields are as in `Client.open_session`."""
+
+    client_id: str
+    ttl_ms: int
+
+    async def ask(self, calls: Calls) -> tuple[SessionInfo, float]:
+        """The session, and when (monotonic clock) the attempt began that was answered. Each attempt asks for a session
+        of its own; those of attempts without an answer end by their ttl.
+        """
+        asked_s = time.monotonic()
+
+        def begins_again() -> bool:
+            nonlocal asked_s
+            asked_s = time.monotonic()
+            return True
+
+        body = {"client_id": self.client_id, "ttl_ms": self.ttl_ms}
+        session = await calls.call(SessionInfo, "POST", "/v1/sessions", body=body, is_wanted=begins_again)
+        return session, asked_s
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from ...partition.errors import (
     UnknownTopicOrPartition,
 )
 from ..api.client import Client
-from ..api.grants import GrantRequest, OwnRequest
+from ..api.grants import GrantRequest, OwnRequest, SessionRequest
 from ..errors import ClientClosed, ClientFault
 from ..retry import is_momentary
 from .acquiring import Acquiring
@@ -169,8 +169,7 @@ class Session:
 
     async def open(self) -> Self:
         """Open the session at the cluster, and start to renew it."""
-        asked_s = time.monotonic()
-        state = await self._client.open_session(self.client_id, self._ttl_ms)
+        state, asked_s = await SessionRequest(self.client_id, self._ttl_ms).ask(self._client.calls)
         self._id = state.session
         self._renewal = asyncio.create_task(self._keep(Lease(state.ttl_ms, asked_s)))
         return self

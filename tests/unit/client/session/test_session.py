@@ -68,6 +68,28 @@ def test_a_session_is_renewed_while_it_is_open_and_gone_when_it_is_closed(cluste
     use(cluster, work)
 
 
+def test_a_session_whose_opening_took_longer_than_its_ttl_lives(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt asks for a new one: the ttl counts from the attempt that was answered."""
+    opens_at_s = time.monotonic() + 1.2
+    answer = cluster.open_session
+
+    def at_last(ttl_ms: int) -> str:
+        if time.monotonic() < opens_at_s:
+            raise LeaderNotAvailable
+        return answer(ttl_ms)
+
+    monkeypatch.setattr(cluster, "open_session", at_last)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            await cluster.seen("PUT", 2)
+            assert session.error is None
+
+    use(cluster, work)
+
+
 def test_an_expired_session_is_lost_with_all_its_fences_and_tells_them_once(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
     told: list[StockadeError] = []

@@ -282,8 +282,8 @@ class HeldLease(Blocking[L]):
         return True
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Call ``watcher`` with the error, once, when it is lost, on the background thread, which it must not block.
-        Its exceptions are logged.
+        """Call ``watcher`` with the error, once, when it is lost, or now if it is: on the background thread, which it
+        must not block. Its exceptions are logged.
         """
         self._call(lambda: self.twin.on_lost(watcher))
 

@@ -47,12 +47,16 @@ class HeldLease:
         self._decided.set()
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Call ``watcher`` with the error, once, when it is lost. Its exceptions are logged."""
-        self._watchers.append(watcher)
+        """Call ``watcher`` with the error, once, when it is lost, or now if it is. Its exceptions are logged."""
+        if self.error is None:
+            self._watchers.append(watcher)
+        else:
+            self._tell(watcher, self.error)
 
     def forget(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Undo one ``on_lost``."""
-        self._watchers.remove(watcher)
+        """Undo one ``on_lost``; does nothing after the loss."""
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
 
     def lose(self, error: StockadeError) -> None:
         """Set ``lost`` and call the watchers. Only the first call has an effect."""
@@ -60,11 +64,15 @@ class HeldLease:
             return
         self.error = error
         self.lost.set()
-        for watcher in tuple(self._watchers):
-            try:
-                watcher(error)
-            except Exception:
-                _log.exception("a watcher of %r failed; it is lost all the same", self)
+        watchers, self._watchers = self._watchers, []
+        for watcher in watchers:
+            self._tell(watcher, error)
+
+    def _tell(self, watcher: Callable[[StockadeError], None], error: StockadeError) -> None:
+        try:
+            watcher(error)
+        except Exception:
+            _log.exception("a watcher of %r failed; it is lost all the same", self)
 
     def guard(self) -> "HeldGuard[Self]":
         """``async with fence.guard():`` cancels the block when this is lost, and raises the reason."""

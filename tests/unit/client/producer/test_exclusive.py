@@ -1,11 +1,13 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed, ProducerAborted
 from stockade.client.producer.producer import Producer
+from stockade.client.session.session import Fence, Session
 from stockade.partition.errors import InvalidRequest, ProducerBusy, ProducerFenced, SessionExpired
 
 from ..fake_cluster import FakeCluster, Fault
@@ -63,6 +65,28 @@ def test_what_was_sent_before_the_block_is_stored_before_it_begins(cluster: Fake
 
     produce(cluster, work)
     assert cluster.values("t") == [b"before", b"inside", b"after"]
+
+
+def test_a_fence_that_is_lost_before_the_block_begins_halts_its_partitions(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loss may be noticed before the producer binds it to the partitions."""
+    cluster.create("t")
+    acquire = Session.acquire
+
+    async def and_lose(session: Session, topic: str, partitions: Sequence[int], **wish: Any) -> Fence:
+        fence = await acquire(session, topic, partitions, **wish)
+        fence.lose(ProducerFenced())
+        return fence
+
+    monkeypatch.setattr(Session, "acquire", and_lose)
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", cancel_on_loss=False):
+            with pytest.raises(ProducerFenced):
+                _ = await producer.send("t", b"never sent")
+
+    produce(cluster, work)
 
 
 def test_a_taken_over_writer_is_refused_for_good_and_told_so(cluster: FakeCluster) -> None:

@@ -307,6 +307,21 @@ def test_a_guard_whose_block_has_ended_is_not_remembered() -> None:
     asyncio.run(run())
 
 
+def test_a_watcher_that_comes_after_the_loss_is_called_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """`Session.acquire` may answer a fence that is lost by then."""
+
+    async def run() -> None:
+        holding, told, lost = HeldLease(), list[StockadeError](), ClientClosed()
+        holding.lose(lost)
+        holding.on_lost(told.append)
+        assert told == [lost]
+        holding.on_lost(lambda _: 1 / 0)
+        assert "a watcher" in caplog.text
+        holding.forget(told.append)
+
+    asyncio.run(run())
+
+
 def test_a_fence_is_released_by_itself_and_the_partition_is_free(cluster: FakeCluster) -> None:
     cluster.create("t")
 

@@ -264,7 +264,8 @@ class GroupReading:
 
     def _drop(self, claim: _Claim) -> None:
         claim.is_over = True
-        self._claims.pop(claim.resource, None)
+        if self._claims.get(claim.resource) is claim:  # else it is given up, and perhaps claimed anew
+            del self._claims[claim.resource]
         if claim in self._leaving:
             self._leaving.remove(claim)
         if claim.task is not None:

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stockade.client.api.client import Client
 from stockade.client.consumer import group as group_module
-from stockade.client.consumer.group import MEMBERS, free_member, plan, reading_as_member
+from stockade.client.consumer.group import MEMBERS, GroupReading, _Claim, free_member, plan, reading_as_member
+from stockade.client.session.session import Session
 from stockade.partition.api.ownership import Resource
 
 WANTED = [f"t/{partition}" for partition in range(7)]
@@ -134,3 +136,15 @@ def test_members_are_told_apart_by_their_client_ids_unless_they_are_given_one(mo
     asyncio.run(main())
     assert all(name.startswith("consumer-") and f"-{os.getpid()}-" in name for name in seen[:2])
     assert (seen[0] != seen[1], seen[2]) == (True, "billing-1")
+
+
+def test_a_partition_that_was_given_up_and_claimed_anew_stays_when_the_old_claim_ends() -> None:
+    """A commit of the old claim may be refused after the new one has begun."""
+    client = Client()
+    reading = GroupReading(client, Session(client, "m"), "g", "t", 1, "earliest")
+    old, new = _Claim("t/0", 0, 1), _Claim("t/0", 0, 3)
+    reading._claims["t/0"] = old
+    reading._give_up(old)
+    reading._claims["t/0"] = new
+    reading._drop(old)
+    assert (reading.partitions, new.is_over) == ([0], False)

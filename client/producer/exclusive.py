@@ -26,6 +26,8 @@ class ProducerFences:
     def __init__(self) -> None:
         self._fences: dict[tuple[str, int], Fence] = {}
         self._owned: dict[tuple[str, int], Ownership] = {}
+        self._halts: dict[tuple[str, int], Callable[[StockadeError], None]] = {}
+        """What halts the partition when its ownership is lost."""
 
     async def take(self, sender: Sender, routes: Sequence[Route], acquire: Callable[[], Awaitable[Fence]]) -> Fence:
         """Acquire a fence, and bind it to the routes. No batch gets a number meanwhile: those of before the call carry
@@ -54,13 +56,16 @@ class ProducerFences:
             for route, ownership in owned.items():
                 route.queue.fence_epoch = ownership.fence_epoch
                 self._owned[_key(route)] = ownership
-                ownership.on_lost(_halting(sender, [route], self._is_bound_to(ownership)))
+                halt = self._halts[_key(route)] = _halting(sender, [route], self._is_bound_to(ownership))
+                ownership.on_lost(halt)
 
     def unbind(self, routes: Iterable[Route]) -> None:
         """Unbind the routes' ownerships: batches that get a number from now on carry no fence_epoch."""
         for route in routes:
             route.queue.fence_epoch = None
-            self._owned.pop(_key(route), None)
+            ownership, halt = self._owned.pop(_key(route), None), self._halts.pop(_key(route), None)
+            if ownership is not None and halt is not None:
+                ownership.forget(halt)
 
     def fenced(self, route: Route, error: StockadeError) -> None:
         """A refusal says that the partition has a newer writer or owner, or that its topic was deleted: what this

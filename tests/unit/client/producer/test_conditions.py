@@ -115,6 +115,22 @@ def test_only_the_owner_in_the_writer_group_writes(cluster: FakeCluster) -> None
     assert [cluster.values("t", number) for number in range(2)] == [[b"mine", b"again"], [b"mine"]]
 
 
+def test_an_ownership_remembers_no_block_that_has_ended(cluster: FakeCluster) -> None:
+    """It may be held for days, and each piece of work have a block of its own."""
+    cluster.create("t", writer_group="writers")
+
+    async def work(producer: Producer) -> None:
+        async with Session(producer.client, "me") as session:
+            owned = await session.own("writers", "t/0")
+            before = len(owned._watchers)
+            for _ in range(3):
+                async with producer.owning(owned):
+                    await (await producer.send("t", b"v"))
+            assert len(owned._watchers) == before
+
+    produce(cluster, work)
+
+
 def test_a_writer_whose_ownership_was_taken_is_refused_in_order_and_told(cluster: FakeCluster) -> None:
     cluster.create("t", writer_group="writers")
 

@@ -115,10 +115,10 @@ class ClientConfig:
 
     Units are in the names: ``_ms`` milliseconds, ``_bytes_`` bytes. BOUNDS has the least and greatest values.
 
-    - ``bootstrap``: base URLs of some nodes, tried in turn; the client learns the others from the cluster. One text, or
-      several; each may have several URLs, separated by commas. It becomes a tuple of single URLs; ``localhost:7101``
-      without a scheme means http. By default the content of the environment variable STOCKADE_URL, or else
-      DEFAULT_BOOTSTRAP.
+    - ``bootstrap``: base URLs of some nodes, tried in turn; the client learns the others from the cluster, after its
+      first answered request and again each minute in which it is used. One text, or several; each may have several
+      URLs, separated by commas. It becomes a tuple of single URLs; ``localhost:7101`` without a scheme means http. By
+      default the content of the environment variable STOCKADE_URL, or else DEFAULT_BOOTSTRAP.
     - ``connect_timeout_ms``: one attempt to connect. A node that cannot be connected to got nothing.
     - ``request_timeout_ms``: one attempt of one request, beside the time that it asks the node to wait. At its end the
       outcome is unknown.

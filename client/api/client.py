@@ -98,10 +98,7 @@ class Client(Administration):
         ClusterUnreachable when no node can be connected to for ``patience_ms``; 0: at once. No other method needs this
         one: it tells early whether there is a cluster.
         """
-        cluster = decode(await self.calls.first_answer("/v1/cluster", patience_ms), Cluster)
-        for node in cluster.nodes:
-            self.calls.learn(node.url)
-        return cluster
+        return await self.calls.connect(patience_ms)
 
     # Topics
 

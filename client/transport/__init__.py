@@ -1,4 +1,4 @@
-"""HTTP to the nodes: attempts, retries, who leads each partition, leaders that stand still.
+"""HTTP to the nodes: attempts, retries, which nodes there are, who leads each partition, leaders that stand still.
 
 The only package of the client that imports aiohttp.
 

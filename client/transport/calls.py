@@ -8,20 +8,24 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
+from ...partition.api.cluster import Cluster
 from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
 from ..config import ClientConfig
 from ..errors import ClusterUnreachable, UnreadableAnswer
 from ..home import Home
 from ..retry import pause_before_next
+from .discovery import Discovery
 from .http import Answer, Request, Transport
 from .outage import Outage
 
 T = TypeVar("T")
+CLUSTER = "/v1/cluster"
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -31,23 +35,36 @@ class Calls:
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._transport = Transport(config)
-        self.once: Callable[[Request], Awaitable[Answer]] = self._transport.request
-        self.learn: Callable[[str], None] = self._transport.learn
+        self.discovery: Discovery = Discovery(self._ask_for_nodes, self._transport.learn)
         self.avoid: Callable[[str], None] = self._transport.avoid
         self.home: Home = self._transport.home
         self.outage: Outage = Outage()
-        self.close: Callable[[], Awaitable[None]] = self._transport.close
 
-    async def first_answer(self, path: str, patience_ms: int) -> Answer:
-        """The first answer of the nodes of the bootstrap list, asked in turn, again and again for ``patience_ms``.
+    async def close(self) -> None:
+        """Close all connections; the outcome of requests in flight is unknown. Raises as `Home.enter`."""
+        await self._transport.close()
+        await self.discovery.close()
+
+    async def once(self, request: Request) -> Answer:
+        """The 2xx answer to a single attempt. Raises the refusal; RequestTimedOut when the outcome is unknown."""
+        answer = await self._transport.request(request)
+        self.discovery.answered()
+        return answer
+
+    async def connect(self, patience_ms: int) -> Cluster:
+        """The cluster, whose nodes are known from now on. The nodes of the bootstrap list are asked in turn, again and
+        again for ``patience_ms``.
 
         Each node has ``connect_timeout_ms``, so that one that hangs does not hide the others; when none answers in that
         time, one more attempt has the whole ``request_timeout_ms``. Raises ClusterUnreachable.
         """
-        ask = Request(method="GET", path=path)
+        ask = Request(method="GET", path=CLUSTER)
         nodes = self._config.bootstrap if len(self._config.bootstrap) > 1 else ()
         hurried = [replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms) for node in nodes]
-        return await self.repeat(f"GET {path}", lambda: self._first([*hurried, ask], RequestTimedOut), patience_ms)
+        attempt = partial(self._first, [*hurried, ask], RequestTimedOut)
+        cluster = decode(await self.repeat(f"GET {CLUSTER}", attempt, patience_ms), Cluster)
+        self.discovery.found(cluster)
+        return cluster
 
     async def answer_without(self, node: str, path: str) -> Answer:
         """The first answer of the nodes other than ``node``, each of which has ``standstill_ms``.
@@ -64,8 +81,12 @@ class Calls:
         """The first answer. Errors of the class ``passed_over`` are ignored, except the last request's."""
         for ask in asks[:-1]:
             with suppress(passed_over):
-                return await self.once(ask)
-        return await self.once(asks[-1])
+                return await self._transport.request(ask)
+        return await self._transport.request(asks[-1])
+
+    async def _ask_for_nodes(self) -> Cluster:
+        ask = Request(method="GET", path=CLUSTER, timeout_ms=self._config.connect_timeout_ms)
+        return decode(await self._transport.request(ask), Cluster)
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         """``send``, with the answer's body decoded as a ``kind``."""

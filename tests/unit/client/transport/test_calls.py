@@ -31,7 +31,7 @@ def test_a_refusal_after_an_attempt_of_unknown_outcome_does_not_say_that_nothing
 
     async def main() -> None:
         calls = Calls(ClientConfig(bootstrap=("http://127.0.0.1:1",), retry_backoff_ms=1))
-        calls.once = once
+        calls.once = once  # type: ignore[method-assign]
         with pytest.raises(ProducerBusy) as refusal:
             await calls.send(method, "/v1/topics/t/grants")
         assert refusal.value.no_side_effects is nothing_was_changed

@@ -213,13 +213,13 @@ class TopicService:
         return await self._described_with_leaders(name, created.topic_id), created.created
 
     async def _with_retention(self, name: str, config: TopicConfig) -> TopicConfig:
-        """The configuration with the retention of the existing topic, since the creator left it open, or else with the
-        cluster's own. Topics that Stockade made for itself drop only what it tells them to.
+        """The configuration with the retention that the existing topic was created with, since the creator left it
+        open, or else with the cluster's own. Topics that Stockade made for itself drop only what it tells them to.
         """
         await self._control.barrier()
-        existing = self._control.placement(name)
+        existing = self._control.machine.catalog.topic(name)
         if existing is not None:
-            known = existing.config
+            known = existing.definition.config
             return structs.replace(config, retention_ms=known.retention_ms, retention_bytes=known.retention_bytes)
         is_internal = name.startswith(INTERNAL_TOPIC_PREFIX)
         return config if is_internal else structs.replace(config, retention_ms=self._retention_ms)

@@ -86,6 +86,11 @@ class Topic(msgspec.Struct):
     """That created it; "": none."""
 
     @property
+    def definition(self) -> Definition:
+        """What it was created with, or is now, if that was not kept."""
+        return self.created or Definition(self.partitions, self.replication_factor, self.config)
+
+    @property
     def partitions(self) -> int:
         """How many there are."""
         return len(self.placements)
@@ -163,7 +168,7 @@ class Catalog:
         _check_shape(command, factor)
         definition = Definition(command.partitions, factor, command.config)
         if existing is not None:
-            if _definition(existing) != definition:
+            if existing.definition != definition:
                 detail = f"Topic {existing.name} exists with another definition"
                 raise TopicAlreadyExists(detail, topic_id=existing.topic_id)
             return TopicCreated(existing.topic_id, created=False)
@@ -294,10 +299,6 @@ def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:
     if existing is not None:
         return existing.replication_factor
     return REPLICATION_FACTOR_DEFAULT if len(command.nodes) >= REPLICATION_FACTOR_DEFAULT else 1
-
-
-def _definition(topic: Topic) -> Definition:
-    return topic.created or Definition(topic.partitions, topic.replication_factor, topic.config)
 
 
 def _check_shape(command: CreateTopic, factor: int) -> None:

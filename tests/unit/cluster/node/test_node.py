@@ -282,6 +282,20 @@ def test_a_topic_without_a_retention_of_its_own_gets_the_clusters_once(
     run(tmp_path, monkeypatch, scenario)
 
 
+def test_creating_a_topic_again_after_its_retention_was_changed_is_a_retry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        topics = service.at_controller().topics
+        first, _ = await topics.create_topic("new", 1, None, TopicConfig(), leaves_retention=True)
+        config = {"retention_ms": 3_600_000, "retention_bytes": 5}
+        await topics.change_topic("new", None, partitions=None, seal=False, config=config)
+        again, is_new = await topics.create_topic("new", 1, None, TopicConfig(), leaves_retention=True)
+        assert (again.topic_id, again.config.retention_ms, is_new) == (first.topic_id, 3_600_000, False)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
 def test_who_waits_on_a_partition_learns_at_once_that_its_topic_was_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,16 @@ from ...partition.errors import RequestTimedOut, UnknownTopicOrPartition
 from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .. import rpc
 from ..access.store import PrincipalStore
-from ..controller.commands import ChangeTopic, CreateTopic, DeleteTopic, TopicChanged, TopicCreated, TopicDeleted
+from ..controller.commands import (
+    ChangeTopic,
+    CreateTopic,
+    DeleteTopic,
+    FenceRef,
+    ReaderRef,
+    TopicChanged,
+    TopicCreated,
+    TopicDeleted,
+)
 from ..controller.topology.catalog import group_id, topic_partition
 from ..features import TIERS, WIDE_GROUPS
 from ..groups import Router
@@ -190,7 +199,9 @@ class TopicService:
         *,
         leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
-        """The topic, and whether it is new; answers when every partition has a leader. Raises FeatureLevelTooLow."""
+        """The topic, and whether it is new; answers when every partition has a leader, and the fences of its readers.
+        Raises FeatureLevelTooLow.
+        """
         self._check_level(structs.asdict(config))
         if self._control.machine.applied_index >= NARROW_TOPICS_MAX:
             self._control.features.require(WIDE_GROUPS)
@@ -210,6 +221,7 @@ class TopicService:
             ),
             TopicCreated,
         )
+        await self._until_fenced(created.topic_id)
         return await self._described_with_leaders(name, created.topic_id), created.created
 
     async def _with_retention(self, name: str, config: TopicConfig) -> TopicConfig:
@@ -234,8 +246,8 @@ class TopicService:
         config: Mapping[str, Any],
         by: By = NO_PRINCIPAL,
     ) -> Topic:
-        """The topic as it is then; answers when every partition has a leader, and acts by the configuration. Raises
-        FeatureLevelTooLow.
+        """The topic as it is then; answers when every partition has a leader, and acts by the configuration, and new
+        ones have the fences of their writers and readers (SEMANTICS 7.4). Raises FeatureLevelTooLow.
         """
         self._check_level(config)
         config = self._known_to_all(config)
@@ -255,6 +267,8 @@ class TopicService:
             TopicChanged,
         )
         await self._until_configured(name, changed)
+        if partitions is not None:
+            await self._until_fenced(changed.topic_id)
         return await self._described_with_leaders(name, changed.topic_id)
 
     def _check_level(self, config: Mapping[str, Any]) -> None:
@@ -271,6 +285,18 @@ class TopicService:
         if self._control.features.at_least(TIERS):
             return config
         return {name: value for name, value in config.items() if name not in OF_LEVEL_2}
+
+    async def _until_fenced(self, topic_id: int) -> None:
+        """Return when the topic's partitions have committed the fences that they lack now. Raises RequestTimedOut."""
+        machine = self._control.machine
+        topic = machine.catalog.by_id.get(topic_id)
+        groups = topic.groups() if topic is not None else []
+        due, owed = machine.slots.fences.due, machine.reader_fences.owed
+        fences = [FenceRef(group, due[group].order) for group in groups if group in due]
+        readers = [
+            ReaderRef(group, name, fence.fence_epoch) for group in groups for name, fence in owed.get(group, {}).items()
+        ]
+        await self._control.installed(fences, readers)
 
     async def _until_configured(self, name: str, changed: TopicChanged) -> None:
         deadline = asyncio.get_running_loop().time() + self._control.timeout_s

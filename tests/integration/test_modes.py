@@ -233,7 +233,8 @@ def test_a_grant_of_a_whole_topic_grows_with_it(cluster: LocalCluster) -> None:
     release(holder)
     grant = expect(201, holder.acquire("all", "Exclusive"))
     expect(200, call("PATCH", topic.url, {"partitions": 3}))
+    refused(423, "PRODUCER_BUSY", topic.append("x", 2))
+    assert writes(holder, grant | {"epochs": {"2": grant["epoch"]}}, partition=2).status == 200
     again = expect(201, holder.acquire("all", "Exclusive"))
     assert (again["grant"], again["partitions"]) == (grant["grant"], [0, 1, 2])
     assert writes(holder, again, partition=2).status == 200
-    refused(423, "PRODUCER_BUSY", topic.append("x", 2))

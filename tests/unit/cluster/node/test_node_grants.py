@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stockade.cluster.groups import Router
-from stockade.cluster.leader import resource_service
+from stockade.cluster.leader import reconciler, resource_service
 from stockade.cluster.model import Claim
 from stockade.cluster.node.node_service import NodeService
 from stockade.partition.api.ledger import session_handle
@@ -23,6 +23,7 @@ from stockade.partition.api.ownership import (
     Ticket,
     grants_digest,
 )
+from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     FeatureLevelTooLow,
@@ -113,11 +114,47 @@ def test_a_topic_that_grows_takes_the_grant_of_all_along(tmp_path: Path, monkeyp
         grant = await acquire(service, a, "Exclusive", None)
         info = await service.at_controller().topics.change_topic("t", None, partitions=3, seal=False, config={})
         assert len(info.partitions) == 3
+        await append(service, b"x", partition=2, token=Token(grant.grant, 1, a))
+        with pytest.raises(ProducerBusy):
+            await append(service, b"x", partition=2)
         ticket = "t" + grant.grant[1:]
         grown = await service.at_controller().sessions.get_ticket(ticket, a, 5_000)
         assert grown.grant is not None
         assert grown.grant.epochs == {"0": 1, "1": 1, "2": 1}
         await append(service, b"x", partition=2, token=token(grown.grant, a, 2))
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_partitions_are_added_and_topics_created_when_their_writers_and_readers_are_known_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (a,) = await opened(service, "a")
+        await acquire(service, a, "Exclusive", None)
+        claims = [Claim("t/2"), Claim("u/0")]
+        await service.at_controller().resources.own("g", a, claims, atomic=True, sever="session")
+        topics = service.at_controller().topics
+
+        async def added() -> object:
+            return await topics.change_topic("t", None, partitions=3, seal=False, config={})
+
+        async def created() -> object:
+            return await topics.create_topic("u", 1, None, TopicConfig())
+
+        with monkeypatch.context() as cut:
+            cut.setattr(reconciler, "carry_out", unreachable)
+            cut.setattr(service.at_controller().control, "timeout_s", 1.0)
+            for change in (added, created):
+                with pytest.raises(RequestTimedOut, match="not every partition has committed it"):
+                    await change()
+        await added()
+        await created()
+        with pytest.raises(ProducerBusy):
+            await append(service, b"x", partition=2)
+        for name, partition in (("t", 2), ("u", 0)):
+            replica = await service.partition(name, partition, None)
+            assert replica.machine.readers.judge("g", 0) is not None
 
     run(tmp_path, monkeypatch, scenario)
 

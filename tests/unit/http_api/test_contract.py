@@ -4,11 +4,13 @@ is said here why not. The other direction, that nothing else is answered, is che
 
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from stockade.http_api.codec import schemas
 from stockade.http_api.codec.parameters import INT64_MAX
@@ -219,6 +221,27 @@ def test_a_refusal_for_a_used_quota_is_documented_wherever_a_batch_is_stored() -
 
 def test_the_served_document_is_the_one_that_people_read() -> None:
     assert (ASSETS / "openapi.json").read_text(encoding="utf-8") == served(SOURCE.read_text(encoding="utf-8"))
+
+
+def test_the_contract_is_an_openapi_document() -> None:
+    assert [(error.instance_path, error.message) for error in OPENAPI_31_VALIDATOR.iter_errors(document())] == []
+
+
+def test_every_key_of_the_contract_has_a_value() -> None:
+    """YAML takes what follows a comma in a text without quotes for one more key, and a schema may have any keys."""
+    assert list(_empty(document(), "")) == []
+
+
+def _empty(node: Any, path: str) -> Iterator[str]:
+    if isinstance(node, list):
+        for item in node:
+            yield from _empty(item, path)
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            if value is None and key != "default":
+                yield f"{path}/{key}"
+            elif key not in ("example", "examples"):
+                yield from _empty(value, f"{path}/{key}")
 
 
 BODIES: dict[str, type[msgspec.Struct]] = {

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable
+from urllib.parse import parse_qsl
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.typedefs import Middleware
@@ -101,7 +102,7 @@ async def _handle(call: Call) -> web.StreamResponse:
     if route.needs is not None:
         route.check(call.caller, request.match_info)
         call.admit()
-    query = list(request.query.items()) if "?" in request.raw_path else ()
+    query = _query(request.rel_url.raw_query_string) if "?" in request.raw_path else ()
     call.parameters = Parameters(request.match_info, query, request.headers.items(), route.query, route.repeated)
     if route.answers_json:
         media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
@@ -109,6 +110,13 @@ async def _handle(call: Call) -> web.StreamResponse:
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
         await _send_large(call, response, len(response.body))
     return response
+
+
+def _query(raw: str) -> list[tuple[str, str]]:
+    """Names and values of a query. Bytes that are not UTF-8 become half surrogates, as the parser makes them of bytes
+    without escapes; Parameters refuses these. aiohttp's own would become U+FFFD, which a name may have.
+    """
+    return parse_qsl(raw, keep_blank_values=True, errors="surrogateescape")
 
 
 def observer(context: Context) -> Middleware:

@@ -59,16 +59,17 @@ def choose(accept: str | None, available: tuple[str, ...]) -> str:
 
 
 @lru_cache(_HEADERS_REMEMBERED_MAX)
-def body_type(content_type: str | None, content_encoding: str | None, accepted: tuple[str, ...]) -> str:
-    """The media type of a request's body, one of ``accepted``. Raises UnsupportedMediaType.
+def body_type(content_type: str, content_encoding: str, accepted: tuple[str, ...]) -> str:
+    """The media type of a request's body, one of ``accepted``; "": there is no such header. Raises
+    UnsupportedMediaType.
 
     Text may have any charset, since its bytes are stored as they come; other types only UTF-8. The body must not be
     encoded.
     """
     refusal = UnsupportedMediaType(accepted=list(accepted))
-    if content_encoding is not None and content_encoding.strip().lower() != "identity":
+    if content_encoding.strip().lower() not in ("", "identity"):
         raise refusal
-    media, *parameters = (content_type or "").split(";")
+    media, *parameters = content_type.split(";")
     media = media.strip().lower()
     if media not in accepted:
         raise refusal

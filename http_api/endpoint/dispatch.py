@@ -105,7 +105,7 @@ async def _handle(call: Call) -> web.StreamResponse:
     query = _query(request.rel_url.raw_query_string) if "?" in request.raw_path else ()
     call.parameters = Parameters(request.match_info, query, request.headers.items(), route.query, route.repeated)
     if route.answers_json:
-        media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
+        media.choose(call.accept, (media.JSON,))
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
         await _send_large(call, response, len(response.body))

@@ -20,7 +20,7 @@ _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _STOCKADE = "stockade-"
 _OF_NODES = tuple(name.lower() for name in (peers.CLIENT_CERTIFICATE, peers.CLIENT_ADDRESS, peers.FORWARDED_BY))
-_REQUEST_HEADERS = ("accept", "content-type", "last-event-id")
+_REQUEST_HEADERS = ("content-type", "last-event-id")
 _ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control")
 
 
@@ -28,6 +28,8 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     """The answer of the leader that ``moved`` names."""
     headers = _picked(call.request.headers.items(), _REQUEST_HEADERS) | call.credentials()
     headers |= carried(call.request.headers)
+    if call.accept and call.accept.isascii():
+        headers["Accept"] = call.accept
     message = peers.Message(call.request.method, call.request.rel_url.raw_path_qs, headers, call.body)
     deadline_s = call.route.deadline_s + call.wait_s
     reaching = call.context.peers.reach(moved.fields["leader"], message, deadline_s)

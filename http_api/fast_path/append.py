@@ -204,5 +204,5 @@ def _read_head(headers: Mapping[str, str], path_parameters: dict[str, str]) -> A
     if not is_plain(headers, _HEADERS):
         return None
     path = Parameters(path_parameters, (), (), ())
-    form = media.body_type(headers.get("content-type"), None, FORMS)
+    form = media.body_type(headers.get("content-type", ""), "", FORMS)
     return AppendTarget(path.topic(), path.partition(), form, headers.get("authorization"), conditions_of(headers))

@@ -218,5 +218,7 @@ def _offset(asked: int | str) -> Offset | None:
 
 def _resumed(call: Call, offset: Offset | None) -> Offset | None:
     """The offset at which an event stream continues that was broken off."""
-    last_seen = call.request.headers.get("Last-Event-ID")
-    return offset if last_seen is None else integer("Last-Event-ID", last_seen, 0, INT64_MAX) + 1
+    lines = call.request.headers.getall("Last-Event-ID", ())
+    if len(lines) > 1:
+        raise InvalidRequest(f"Last-Event-ID: occurs {len(lines)} times")
+    return integer("Last-Event-ID", lines[0], 0, INT64_MAX) + 1 if lines else offset

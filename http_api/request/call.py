@@ -150,7 +150,11 @@ class Call:
     @property
     def accept(self) -> str:
         """The Accept headers as one; empty when there is none, which accepts everything."""
-        return ",".join(self.request.headers.getall("Accept", ()))
+        return self._joined("Accept")
+
+    def _joined(self, name: str) -> str:
+        """A header that may be on several lines, as one; empty when there is none."""
+        return ",".join(self.request.headers.getall(name, ()))
 
     @property
     def is_forwarded(self) -> bool:
@@ -253,8 +257,7 @@ class Call:
 
     def body_type(self, accepted: tuple[str, ...]) -> str:
         """The media type of the body, one of ``accepted``. Raises UnsupportedMediaType."""
-        headers = self.request.headers
-        return media.body_type(headers.get("Content-Type"), headers.get("Content-Encoding"), accepted)
+        return media.body_type(self._joined("Content-Type"), self._joined("Content-Encoding"), accepted)
 
     async def read_json(self, shape: type[_Shape]) -> _Shape:
         """The JSON body as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""

@@ -71,6 +71,13 @@ PARAMETERS = [
     Bad("GET", RECORDS + "?origins=true&follow=true", None, {"Accept": ARROW["Content-Type"]}, names="origins:"),
     Bad("GET", RECORDS + "?origins=true", names="origins:"),
     Bad("GET", RECORDS, None, {"Accept": "text/event-stream", "Last-Event-ID": "x"}, names="Last-Event-ID:"),
+    Bad(
+        "GET",
+        RECORDS,
+        None,
+        [("Accept", "text/event-stream"), ("Last-Event-ID", "1"), ("Last-Event-ID", "2")],
+        names="Last-Event-ID: occurs 2 times",
+    ),
     Bad("GET", "/v1/topics/orders/partitions/0/offsets?at=now", names="at:"),
     Bad("GET", "/v1/topics/orders/partitions/0/offsets?at=-1", names="at:"),
     Bad("GET", "/v1/topics/orders/partitions/0/tail?n=0", names="n:"),
@@ -256,6 +263,7 @@ UNTYPED = [
         {"Content-Type": "application/json; charset=latin-1"},
         JSON | {"Content-Encoding": "gzip"},
         JSON | {"Content-Encoding": "identity, gzip"},
+        [*JSON.items(), ("Content-Encoding", "identity"), ("Content-Encoding", "gzip")],
     )
 ]
 

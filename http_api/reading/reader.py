@@ -12,7 +12,7 @@ from typing import IO, TypeVar, cast
 
 import msgspec
 
-from ...partition.errors import InternalError, InvalidRequest, ThrottlingQuotaExceeded
+from ...partition.errors import InternalError, ThrottlingQuotaExceeded
 from ...partition.records.batch import Batch
 from ..codec import json_codec
 from ..codec.media import JSON
@@ -131,8 +131,8 @@ class _Process:
         self._process = process
 
     def ask(self, order: Order, body: bytes) -> Answer:
-        """The answer to an order. Raises InvalidRequest when it does not come in time, ThrottlingQuotaExceeded when the
-        process ends; it has ended then.
+        """The answer to an order. Raises ThrottlingQuotaExceeded when it does not come in time, or the process ends; it
+        has ended then. A slow process says nothing against the body: the machine may be busy.
         """
         late = threading.Event()
         timer = threading.Timer(READ_S, self._kill, [late])
@@ -153,9 +153,8 @@ class _Process:
         finally:
             timer.cancel()
         self.end()
-        if late.is_set():
-            raise InvalidRequest(f"body: could not be read within {READ_S:.0f} s")
-        raise ThrottlingQuotaExceeded("the process that read the body ended", retry_after_ms=RETRY_AFTER_MS)
+        why = f"was not read within {READ_S:.0f} s" if late.is_set() else "was being read by a process that ended"
+        raise ThrottlingQuotaExceeded(f"the body {why}", retry_after_ms=RETRY_AFTER_MS)
 
     def end(self) -> None:
         """Let it end, and wait for that."""

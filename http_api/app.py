@@ -1,9 +1,11 @@
 """The HTTP interface of a node: puts routes, metrics and the server together, and starts and ends them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from aiohttp import web
+from aiohttp.web_urldispatcher import MatchInfoError
 
 from ..cluster.access.principals import Access
 from ..cluster.api import Service
@@ -73,9 +75,27 @@ async def expect_nothing(request: web.Request) -> None:
     """Expect: 100-continue is answered when the body is about to be read, not before."""
 
 
+class _NoRoute(MatchInfoError):
+    """A request without a route, whose body is not wanted either."""
+
+    @property
+    def expect_handler(self) -> Callable[[web.Request], Awaitable[web.StreamResponse | None]]:
+        return expect_nothing
+
+
+class _Router(web.UrlDispatcher):
+    """aiohttp's own invites the body of a request without a route, and refuses other expectations as plain text."""
+
+    async def resolve(self, request: web.Request) -> web.UrlMappingMatchInfo:
+        found = await super().resolve(request)
+        return found if found.http_exception is None else _NoRoute(found.http_exception)
+
+
 def make_app(context: Context) -> web.Application:
     """The application over a service: every route of this version and nothing else."""
-    app = web.Application(middlewares=[observer(context)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a router of one's own: aiohttp 4 has none
+        app = web.Application(router=_Router(), middlewares=[observer(context)])
     for route in routes():
         # A path parameter is any text between two slashes; its handler judges its shape.
         path = route.path.replace("}", ":[^/]+}")

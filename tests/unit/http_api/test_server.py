@@ -155,6 +155,21 @@ def test_a_client_is_told_to_continue_only_when_its_body_is_wanted() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("expectation", [b"100-continue", b"foo"])
+@pytest.mark.parametrize(("route", "status"), [(b"POST /nope", 404), (b"PUT " + PATH, 405)])
+def test_a_request_without_a_route_is_refused_whatever_it_expects(
+    route: bytes, status: int, expectation: bytes
+) -> None:
+    async def test(node: Conversation) -> None:
+        head = route + b" HTTP/1.1\r\n" + HOST + b"Expect: " + expectation + b"\r\nContent-Length: 2\r\n\r\n"
+        refused = await exchange(node, head)
+        assert refused.status == status
+        assert refused.headers["X-Content-Type-Options"] == "nosniff"
+        check_problem(refused)
+
+    run(test)
+
+
 def test_a_body_that_does_not_come_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call, "ARRIVAL_S", 0.05)
 

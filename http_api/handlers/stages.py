@@ -7,11 +7,11 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from ...cluster.front.writes import now_ms
+from ...cluster.front.writes import leading_partition, now_ms
 from ...partition.commands import PRODUCER_EPOCH_MAX
 from ...partition.errors import StockadeError
 from ..codec.parameters import INT64_MAX
-from ..records.append import append_answer, read_conditions, receive_batch
+from ..records.append import append_answer, check_message_id, read_conditions, receive_batch
 from ..request.call import Call, json_answer
 
 TTL_MS_MAX = 30 * 86_400_000
@@ -73,9 +73,10 @@ async def append_stage(call: Call) -> web.StreamResponse:
     """Append a stage's batch, once."""
     parameters = call.parameters
     name, conditions = parameters.stage(), read_conditions(parameters, call.caller.principal)
-    call.partition = found = await call.service.partition(
-        parameters.topic(), parameters.partition(), conditions.topic_id
+    call.partition = found = await leading_partition(
+        call.service, parameters.topic(), parameters.partition(), conditions.topic_id
     )
+    check_message_id(found, conditions)
     try:
         appended, size = await found.append_stage(name, now_ms(), conditions)
     except StockadeError as refusal:

@@ -104,9 +104,12 @@ def test_a_node_that_does_not_lead_refuses_no_message_id_by_an_old_configuration
 
 def test_a_message_id_is_refused_where_none_is_remembered() -> None:
     async def test(node: Conversation) -> None:
-        await node.call("PUT", f"{STAGES}/s", b"a\n", TEXT)
-        answer = await node.call("POST", f"{STAGES}/s/append", None, {"Stockade-Message-Id": "m"})
-        assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
-        assert await node.values() == []
+        for name in ("s", "appended"):
+            await node.call("PUT", f"{STAGES}/{name}", b"a\n", TEXT)
+        await node.call("POST", f"{STAGES}/appended/append")
+        for name in ("s", "appended", "never"):
+            answer = await node.call("POST", f"{STAGES}/{name}/append", None, {"Stockade-Message-Id": "m"})
+            assert (answer.status, answer.json["code"]) == (400, "INVALID_REQUEST")
+        assert await node.values() == ["a"]
 
     run(test)

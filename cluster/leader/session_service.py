@@ -224,7 +224,8 @@ class SessionService:
         """
         await self._control.barrier()
         principal = by.principal
-        if _ticket_info(self._machine.ticket(ticket, session, principal)).state == "cancelled":
+        before = _ticket_info(self._machine.ticket(ticket, session, principal))
+        if before.state == "cancelled":
             raise NotFound(what="ticket")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_ms / 1000
@@ -235,7 +236,10 @@ class SessionService:
         found = machine.ticket(ticket, session, principal)
         if isinstance(found, GrantState):
             await self._until_in_force(found.grant_id, deadline - loop.time())
-        return _ticket_info(machine.ticket(ticket, session, principal))
+        answer = _ticket_info(machine.ticket(ticket, session, principal))
+        if answer.state == "cancelled":  # the machine remembers one of its partitions
+            return structs.replace(answer, partitions=before.partitions)
+        return answer
 
     async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
         """Take a ticket out of the queue; the grant, if that came first."""

@@ -81,11 +81,12 @@ def test_a_ticket_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     async def scenario(service: NodeService, host: FakeHost) -> None:
         a, b = await opened(service, "a", "b")
         await acquire(service, a, "Exclusive")
-        ticket = await acquire(service, b, "WaitForExclusive")
+        ticket = await acquire(service, b, "WaitForExclusive", (0, 1))
         asked = asyncio.create_task(service.at_controller().sessions.get_ticket(ticket.ticket, b, 60_000))
         await asyncio.sleep(0)
         assert (await service.at_controller().sessions.cancel_ticket(ticket.ticket, b)).state == "cancelled"
-        assert (await asked).state == "cancelled", "who waits is told"
+        told = await asked
+        assert (told.state, told.partitions) == ("cancelled", [0, 1]), "who waits is told"
         for gone in (ticket.ticket, "t-1-1"):
             with pytest.raises(NotFound):
                 await service.at_controller().sessions.get_ticket(gone, b, 0)

@@ -36,7 +36,7 @@ class Measuring:
     """Looks at all parts of a node. Blocks the loop for some microseconds a group, and with names a position."""
 
     disk: DiskWatch
-    """The state of the disk with the data folder; set before the first look."""
+    """Watches the disk of the data folder; set before the first look."""
     tiering: Tiering | None = None
     """None: the node has no tiered store."""
 

@@ -70,9 +70,14 @@ def test_a_watchdog_that_does_not_watch_this_process_hears_nothing(
     assert ServiceManager.taken(environ_of(manager, **variables)).alive_every_s is None
 
 
-def test_without_a_service_manager_nothing_is_sent_and_one_that_is_gone_stops_nothing(tmp_path: Path) -> None:
+def test_without_a_service_manager_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "socket", lambda *_: pytest.fail("a socket was opened"))
     ServiceManager.taken({"WATCHDOG_USEC": "9"}).ready("x")
+
+
+def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ServiceManager(str(tmp_path / "gone")).ready("x")
+    assert "the service manager did not take READY=1" in caplog.text
 
 
 def test_the_watchdog_hears_of_a_loop_that_turns(manager: socket.socket) -> None:

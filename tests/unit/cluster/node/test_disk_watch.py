@@ -88,6 +88,8 @@ def test_a_watch_measures_until_it_is_cancelled(tmp_path: Path, monkeypatch: pyt
         disk.available = SOFT - 1
         await changed.wait()
         running.cancel()
+        await asyncio.wait([running], timeout=60)
+        assert running.cancelled()
         watch.close()
 
     asyncio.run(scenario())

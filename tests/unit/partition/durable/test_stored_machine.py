@@ -285,11 +285,18 @@ def test_a_sync_that_was_given_up_keeps_no_file_open(partition: Partition) -> No
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-def test_syncing_covers_what_was_captured_though_the_files_go_and_the_log_grows(partition: Partition) -> None:
+def test_syncing_covers_what_was_captured_though_the_files_go_and_the_log_grows(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
     image = partition.stored.capture()
+    captured = {(partition.directory / file.name).stat().st_ino for file in image.files}
     partition.append(Stamp(NAMED, 0, 7))
     shutil.rmtree(partition.directory)
     image.sync()
+    assert len(captured) == len(image.files) > 0
+    assert captured <= synced
 
 
 @pytest.mark.parametrize("torn", [1, 100, 5000])

@@ -37,6 +37,8 @@ LONG_S = 5.0
 """A request that took longer is logged at level INFO even when it was not refused."""
 FRESH_S = 1.0
 """The metrics without names are those of one look, so long: a look holds the loop for some microseconds a group."""
+ALERTED = ("INTERNAL_ERROR", "REQUEST_TIMED_OUT")
+"""Codes of which the first one counts for ops/alerts.yml: there from the start: increase() sees no series begin."""
 NO_ROUTE = "none"
 """Label of a request for something that does not exist, or that is no HTTP."""
 
@@ -117,7 +119,7 @@ class Metrics:
         self._answers: Counter[tuple[str, str, str]] = Counter()
         self._buckets: dict[tuple[str, str], list[int]] = {}
         self._sums: dict[tuple[str, str], float] = {}
-        self._refusals: Counter[tuple[str]] = Counter()
+        self._refusals: Counter[tuple[str]] = Counter({(code,): 0 for code in ALERTED})
 
     def answered(
         self, method: str, route: str, status: int, seconds: float, size: int, *, is_stream: bool = False

@@ -37,7 +37,13 @@ _HTTP = (
         "Time from a request to the end of its answer; followed streams are left out.",
         ("method", "route"),
     ),
-    Series("stockade_http_refusals", "counter", "problems", "Problems answered, but those of /readyz.", ("code",)),
+    Series(
+        "stockade_http_refusals",
+        "counter",
+        "problems",
+        "Problems answered, but those of /readyz. INTERNAL_ERROR and REQUEST_TIMED_OUT are there from the start.",
+        ("code",),
+    ),
     Series(
         "stockade_http_fast_path_bugs",
         "counter",

@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 import math
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -102,6 +104,18 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
         assert {key: found.get((key[0], frozenset(key[1].split()))) for key in wanted} == wanted
 
     run(test)
+
+
+def test_a_node_that_has_refused_nothing_tells_so_of_the_codes_whose_first_one_fires_an_alert() -> None:
+    async def test(node: Conversation) -> None:
+        lines = (await node.call("GET", "/metrics")).body.decode().splitlines()
+        told = [line for line in lines if line.startswith("stockade_http_refusals_total{")]
+        assert told == [f'stockade_http_refusals_total{{code="{code}"}} 0.0' for code in metrics.ALERTED]
+
+    run(test)
+    alerts = (Path(__file__).parents[4] / "ops" / "alerts.yml").read_text(encoding="utf-8")
+    refusals = re.findall(r'http_refusals_total\{job="stockade", code="(\w+)"\}\[\w+\]\)\) > 0(?!\.)', alerts)
+    assert set(refusals) <= set(metrics.ALERTED)
 
 
 def test_a_bucket_of_a_histogram_has_all_that_is_in_those_below() -> None:

@@ -20,7 +20,7 @@ run for too short a time, it runs other software than the rest. So a restart, an
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """The disk of a node. ``soft_free_bytes``: with less free, the node takes no appends. ``is_ok``: it takes them now."""
+    """A node's disk. ``soft_free_bytes``: with less free, the node takes no appends. ``is_ok``: it takes them now."""
 
     free_bytes: int
     total_bytes: int

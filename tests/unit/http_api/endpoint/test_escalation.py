@@ -154,7 +154,7 @@ def test_a_node_tells_a_client_of_no_topic_that_it_may_not_know() -> None:
         moving = [Reassignment(name, 0, ["n1"]) for name in ("secret", "log-1")]
         measures = node.service.measures()
         measures.log.quotas = {"secret": 0.85}
-        node.service.measures = lambda: measures  # type: ignore[method-assign]
+        node.service.measures = lambda *, names=True: measures  # type: ignore[method-assign]
         seen = structs.replace(node.service.cluster(), reassignments=moving)
         node.service.cluster = lambda: seen  # type: ignore[method-assign]
         for path in (

@@ -152,10 +152,15 @@ def refusal_in(problem: dict[str, Any], status: int) -> StockadeError:
 
 
 def with_fields(error: StockadeError, detail: str | None = None, **fields: Any) -> StockadeError:
-    """A copy with other fields: one refusal may settle several batches, each with an outcome of its own."""
+    """A copy with other fields: one refusal may settle several batches, each with an outcome of its own.
+
+    It has no traceback. An exception that is raised again and again keeps each frame that it went through, with the
+    records there, for as long as it is remembered itself.
+    """
     copy = type(error).__new__(type(error))
     copy.__dict__.update(error.__dict__)
     copy.__dict__.pop("_notes", None)  # one of its own, or both would show what is added to either
+    copy.__cause__ = error.__cause__
     StockadeError.__init__(copy, detail or error.detail, **{**error.fields, **fields})
     return copy
 

@@ -88,6 +88,7 @@ class Client(Administration):
     async def close(self) -> None:
         """Close all connections. The outcome of requests under way is unknown."""
         self._watchdog.close()
+        await self.metadata.close()
         self.outage.close()
         await self.calls.close()
 

@@ -73,7 +73,7 @@ class Delivery:
         failure = self.failure
         if failure is not None:
             self._batch.is_reported = True
-            raise failure
+            raise with_fields(failure)  # each record of the batch may be awaited
         receipt = self.receipt
         assert receipt is not None
         return receipt

@@ -46,6 +46,11 @@ async def _note_failure(error: Exception, flush: Callable[[], Awaitable[None]]) 
             error.add_note(f"and records of the producer failed: {failure}")
 
 
+def _has(topic: Topic, partition: int | None) -> bool:
+    """Whether a topic has this partition, as far as its description knows: it may have got more since."""
+    return partition is None or not isinstance(partition, int) or partition < len(topic.partitions)
+
+
 _KEYLESS = Record(None, None, 0)  # stands for a batch that names no partition
 
 
@@ -183,6 +188,8 @@ class Producer:
         if size is None:
             record = record.checked()
             size = record.size
+        if size > described.config.max_batch_bytes or not _has(described, partition):
+            described = await self.client.metadata.now(topic)
         if size > described.config.max_batch_bytes:
             raise too_large(size, described.config.max_batch_bytes)
         if not self._buffer.take_now(size):
@@ -241,6 +248,8 @@ class Producer:
             values, keys, headers, timestamps_ms = intercepted_columns(self._interceptors, topic, columns, now_ms)
         batch = Batch.of(values, keys, headers, timestamps_ms, now_ms=now_ms)
         batch.conditions = conditions
+        if batch.size > described.config.max_batch_bytes or not _has(described, partition):
+            described = await self.client.metadata.now(topic)
         batch.check(described.config.max_batch_bytes, self.client.config.compression)
         size, count = batch.size, batch.count
         await self._buffer.take(size)
@@ -257,17 +266,26 @@ class Producer:
         return Delivery(batch, first, count, self.client.home)
 
     async def flush(self) -> None:
-        """Wait until every record sent so far has its outcome. Raises the first failure that no Delivery has raised."""
-        await self._settle()
-        self._results.raise_unseen()
+        """Wait until every record sent so far has its outcome. Raises the first failure that no Delivery has raised.
 
-    async def _settle(self) -> None:
+        Of tasks that flush at the same time, each raises a failure among the records that it waited for.
+        """
         routes = self._running.routes
+        self._results.raise_unseen(await self._settle(routes))
+
+    async def _settle(self, routes: Sequence[Route]) -> list[Batch]:
+        """Send what waits there, and wait for the outcomes. Returns the batches that had none before."""
+        waited = [batch for route in routes for batch in route.queue.unsettled]
         for route in routes:
             route.queue.seal()
             self._running.pump(route)
-        for route in routes:
-            await wait_settled(route.queue.unsettled)
+        await wait_settled(waited)
+        return waited
+
+    async def _flush_held(self, routes: Sequence[Route]) -> None:
+        """``flush`` for these routes alone: what failed elsewhere does not concern a block that holds them."""
+        waited = await self._settle(routes)
+        self._results.raise_unseen(waited, {(route.topic, route.partition) for route in routes})
 
     async def close(self) -> None:
         """Take no more records, wait for the outcome of each, then close all connections.
@@ -278,7 +296,7 @@ class Producer:
         self._is_closing = True
         try:
             if self._sender is not None:
-                await self._settle()
+                _ = await self._settle(self._sender.routes)
         finally:
             await self.abort()
         self._results.raise_all_unseen()
@@ -476,10 +494,10 @@ class Producer:
                 for lease in held if cancel_on_loss else ():
                     await guards.enter_async_context(lease.guard())
                 yield
-                await self.flush()
+                await self._flush_held(routes)
         except BaseException as error:
             if isinstance(error, Exception):
-                await _note_failure(error, self.flush)
+                await _note_failure(error, partial(self._flush_held, routes))
             left = ProducerAborted("the exclusive block was left with an exception")
             self._running.halt(routes, error if isinstance(error, StockadeError) else left)
             raise

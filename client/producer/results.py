@@ -8,11 +8,12 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from ...partition.errors import StockadeError
+from ..errors import with_fields
 from .delivery import Buffer
 from .queue.batch import Batch, Receipt, Record
 
@@ -153,16 +154,20 @@ class Results:
             batches, records = self._uncounted
             self._uncounted = (batches + 1, records + batch.count)
 
-    def raise_unseen(self) -> None:
-        """Raise the first failure since the last call that no Delivery raised and no stream gave.
+    def raise_unseen(self, waited: Sequence[Batch] = (), places: Set[tuple[str, int]] | None = None) -> None:
+        """Raise the first failure since the last call that no Delivery raised and no stream gave, or one of the batches
+        ``waited`` for that a call of another task has raised meanwhile. ``places``: the only topics and partitions
+        whose failures count; None: all.
 
         A note of the exception has the number of the others.
         """
-        unseen, others, _ = self._take_unseen()
-        if not unseen:
+        unseen, others, _ = self._take_unseen(places)
+        raised = (batch.outcome for batch in waited if not batch.is_reported)
+        error = unseen[0].error if unseen else next((each for each in raised if isinstance(each, StockadeError)), None)
+        if error is None:
             return
-        error = unseen[0].error
-        others += len(unseen) - 1
+        error = with_fields(error)
+        others += max(0, len(unseen) - 1)
         if others:
             error.add_note(
                 f"and {others} other batches failed since the last flush: producer.errors() has each of them"
@@ -176,10 +181,15 @@ class Results:
             records = sum(failure.count for failure in unseen) + other_records
             raise ProducerErrors(unseen, len(unseen) + others, records) from unseen[0].error
 
-    def _take_unseen(self) -> tuple[list[Failure], int, int]:
+    def _take_unseen(self, places: Set[tuple[str, int]] | None = None) -> tuple[list[Failure], int, int]:
         """The failures that are kept; how many batches, and records, are not."""
         failed, self._failed = self._failed, []
-        others, self._uncounted = self._uncounted, (0, 0)
+        others = (0, 0)
+        if places is None:
+            others, self._uncounted = self._uncounted, others
+        else:
+            self._failed = [failure for failure in failed if failure[:2] not in places]
+            failed = [failure for failure in failed if failure[:2] in places]
         unseen = []
         for topic, partition, batch in failed:
             if not batch.is_reported:

@@ -48,14 +48,16 @@ class Route:
     """A partition of a topic, and its queue.
 
     ``timer`` fires when the queue wants to be polled again. ``call``: the wait for the next outcome, while batches are
-    in flight. ``has_halted``: whether the log says that it has. ``recovering``: held by one ``recover`` at a time,
-    since records sent after a first one may be under way before a second one is done.
+    in flight. ``bytes_max``: the longest batch that the topic takes. ``has_halted``: whether the log says that it has.
+    ``recovering``: held by one ``recover`` at a time, since records sent after a first one may be under way before a
+    second one is done.
     """
 
     topic: str
     topic_id: int
     partition: int
     queue: PartitionQueue
+    bytes_max: int
     timer: asyncio.Handle | None = None
     call: Call | None = None
     has_halted: bool = False
@@ -105,17 +107,22 @@ class Sender:
         return await self._client.metadata.topic(name)
 
     def route(self, topic: Topic, partition: int) -> Route:
-        """The route of a partition, made at its first use."""
-        key = topic.name, partition
-        if key not in self._routes:
-            config, bytes_max = self._client.config, topic.config.max_batch_bytes
-            full = min(config.batch_bytes_max, bytes_max - BATCH_OVERHEAD_BYTES)
-            queue = PartitionQueue(config, lambda batch: batch.encode(bytes_max, config.compression), full)
-            queue.identity = self.identity
-            if self._renewing is not None:
-                queue.hold(on=True)
-            self._routes[key] = Route(topic.name, topic.topic_id, partition, queue)
-        return self._routes[key]
+        """The route of a partition, made at its first use. It follows the topic's ``max_batch_bytes``."""
+        bytes_max, route = topic.config.max_batch_bytes, self._routes.get((topic.name, partition))
+        if route is not None and route.bytes_max == bytes_max:
+            return route
+        config = self._client.config
+        full = min(config.batch_bytes_max, bytes_max - BATCH_OVERHEAD_BYTES)
+        if route is not None:
+            route.bytes_max = bytes_max
+            route.queue.limit(full)
+            return route
+        queue = PartitionQueue(config, lambda batch: batch.encode(made.bytes_max, config.compression), full)
+        queue.identity = self.identity
+        if self._renewing is not None:
+            queue.hold(on=True)
+        made = self._routes[topic.name, partition] = Route(topic.name, topic.topic_id, partition, queue, bytes_max)
+        return made
 
     def pump(self, route: Route) -> None:
         """Perform the queue's actions until the next one is to wait."""

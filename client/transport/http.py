@@ -5,11 +5,14 @@ another node only when nothing was sent, or after the answer 421 (not the leader
 goes to the caller. A lost answer is RequestTimedOut: an unknown outcome, not a failure.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
+from math import ceil
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -34,6 +37,8 @@ SILENT_PAUSE_S = 10.0
 """How long a node that took a request and did not answer is tried last: each new attempt costs a whole timeout."""
 JOINED_BYTES_MAX = 64 << 10
 """Longest body whose parts are joined and sent at once: beyond it, copying costs more than a system call."""
+WAITS_SHARE = 0.75
+"""Share of ``connections_max`` for requests that ask a node to wait: a session's renewal must not wait behind them."""
 ANSWER_BYTES_MAX = 128 << 20
 """Longest answer read; a fetch asks for at most half of it."""
 
@@ -102,6 +107,7 @@ class Transport:
         self._unproven = set(config.bootstrap)
         """Addresses of the application, not of the cluster, that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
+        self._waits = asyncio.Semaphore(ceil(config.connections_max * WAITS_SHARE))
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -187,16 +193,19 @@ class Transport:
         asked(node)
         timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)
         try:
-            async with self._open_session().request(
-                request.method,
-                node + request.path,
-                params=request.params,
-                headers={**(request.headers or {}), **trace_headers()},
-                data=_Body(request.body, request.on_written) if request.body else None,
-                timeout=timeout,
-                allow_redirects=False,
-                middlewares=(sent_once(),) if request.method in _REPEATED else None,
-            ) as response:
+            async with (
+                self._waits if request.wait_ms else nullcontext(),
+                self._open_session().request(
+                    request.method,
+                    node + request.path,
+                    params=request.params,
+                    headers={**(request.headers or {}), **trace_headers()},
+                    data=_Body(request.body, request.on_written) if request.body else None,
+                    timeout=timeout,
+                    allow_redirects=False,
+                    middlewares=(sent_once(),) if request.method in _REPEATED else None,
+                ) as response,
+            ):
                 is_success = response.status < HTTPStatus.MULTIPLE_CHOICES
                 body = await _read(response, request.on_piece if is_success else None)
         except _NOT_SENT:

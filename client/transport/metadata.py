@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from math import ceil
 
 from ...partition.api.topics import Topic
@@ -16,6 +17,10 @@ from ..retry import Breaker, is_momentary
 
 _log = logging.getLogger(__name__)
 
+REFRESH_S = 300.0
+"""Time after which the topics in use are asked for again: they may have more partitions, or take larger batches.
+Kafka's metadata.max.age.ms.
+"""
 TOPICS_MAX = 10_000
 """Topics remembered, and topics looked up without success; above it, the one that came first is forgotten."""
 
@@ -72,10 +77,34 @@ class Metadata:
         """The last leader heard of, also while it is doubted."""
         self._doubted: set[tuple[str, int]] = set()
         self._lookups: dict[str, Lookup] = {}
+        self._refresh_at_s = time.monotonic() + REFRESH_S
+        self._refreshing: asyncio.Task[None] | None = None
 
     def known(self, name: str) -> Topic | None:
-        """The description, None if the cluster was not asked yet."""
+        """The description, None if the cluster was not asked yet. After REFRESH_S it is asked again meanwhile."""
+        if time.monotonic() >= self._refresh_at_s:
+            self._refresh_at_s = time.monotonic() + REFRESH_S
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.get_running_loop().create_task(self._refresh(), context=Context())
         return self._topics.get(name)
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
+
+    async def _refresh(self) -> None:
+        """A topic that was created again is left as it is: a refusal tells its users, who must know."""
+        for name in list(self._topics):
+            try:
+                topic = await self._describe(name)
+            except StockadeError as error:
+                _log.info("topic %s is not known anew: %s", name, error)
+                continue
+            before = self._topics.get(name)
+            if before is not None and before.topic_id == topic.topic_id:
+                self._learn(topic)
 
     async def topic(self, name: str) -> Topic:
         """The description; asks the cluster the first time. Raises UnknownTopicOrPartition.

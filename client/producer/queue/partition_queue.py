@@ -159,9 +159,11 @@ def expiry_error(batch: Batch, delivery_timeout_ms: int) -> StockadeError:
 
 
 def halted(error: StockadeError) -> StockadeError:
-    """The error of records that come after ``error`` has halted the partition: its cause may have ended long ago."""
+    """The error of records that come after ``error`` has halted the partition: its cause may have ended long ago.
+    A new one each time (`with_fields` says why).
+    """
     if isinstance(error, ProducerFenced | ClientClosed):
-        return error
+        return with_fields(error)
     return with_fields(error, f"the partition has halted, `recover` takes records again; why it has: {error.detail}")
 
 
@@ -183,11 +185,16 @@ class UnsentBatches:
     def __init__(self, config: ClientConfig, batch_bytes_max: int) -> None:
         self._linger_s = config.linger_ms / 1000
         self._flush_records = config.flush_records or config.batch_records_max
-        self._flush_bytes = min(config.flush_bytes or batch_bytes_max, batch_bytes_max)
-        self._batch_bytes_max = batch_bytes_max
+        self._config = config
+        self.limit(batch_bytes_max)
         self._batch_records_max = config.batch_records_max
         self._joins = config.on_error == "halt_partition"
         self._batches: deque[Batch] = deque()
+
+    def limit(self, batch_bytes_max: int) -> None:
+        """Batches are at most as long as this from now on."""
+        self._batch_bytes_max = batch_bytes_max
+        self._flush_bytes = min(self._config.flush_bytes or batch_bytes_max, batch_bytes_max)
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -278,6 +285,7 @@ class PartitionQueue:
         self._config = config
         self._encode = encode
         self._unsent = UnsentBatches(config, batch_bytes_max)
+        self.limit: Callable[[int], None] = self._unsent.limit
         self._window: deque[Batch] = deque()
         self._writing: Batch | None = None
         self._next_seq = 0

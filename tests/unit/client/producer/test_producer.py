@@ -429,3 +429,39 @@ def test_a_producer_that_was_not_started_asks_nobody_and_leaves_nothing_open(clu
 def test_a_name_that_a_producer_draws_for_itself_is_left_out_of_lists(cluster: FakeCluster) -> None:
     assert is_throwaway(Producer(cluster.nodes[0]).name)
     assert not is_throwaway("producer-of-mine")
+
+
+def test_a_partition_that_the_topic_has_got_since_takes_records(cluster: FakeCluster) -> None:
+    topic = cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        await (await producer.send("t", b"0", partition=0))
+        topic.machines += cluster.create("another").machines
+        await (await producer.send("t", b"1", partition=1))
+        with pytest.raises(UnknownTopicOrPartition):
+            await producer.send("t", b"2", partition=2)
+
+    produce(cluster, work)
+    assert cluster.values("t", 1) == [b"1"]
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_a_longer_record_is_taken_once_the_topic_takes_longer_batches(cluster: FakeCluster, is_batch: bool) -> None:
+    topic = cluster.create("t", batch_bytes_max=2000)
+
+    async def send(producer: Producer) -> None:
+        value = b"x" * 5000
+        if is_batch:
+            await (await producer.send_batch("t", 0, [value]))
+        else:
+            await (await producer.send("t", value, partition=0))
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(MessageTooLarge):
+            await send(producer)
+        await (await producer.send("t", b"0", partition=0))
+        topic.batch_bytes_max = 100_000
+        await send(producer)
+
+    produce(cluster, work)
+    assert len(cluster.values("t")) == 2

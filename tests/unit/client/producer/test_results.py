@@ -11,7 +11,7 @@ from stockade.client.producer.delivery import Buffer
 from stockade.client.producer.producer import Producer
 from stockade.client.producer.queue.batch import Batch, Record
 from stockade.client.producer.results import FAILURES_KEPT_MAX, ProducerErrors, Results
-from stockade.partition.errors import MessageTooLarge, RequestTimedOut
+from stockade.partition.errors import MessageTooLarge, PermissionDenied, ProducerFenced, RequestTimedOut
 
 from ..fake_cluster import FakeCluster, Fault
 
@@ -169,3 +169,87 @@ def test_close_counts_what_is_beyond_the_bound() -> None:
     assert len(raised.value.failures) == FAILURES_KEPT_MAX
     assert raised.value.fields["batches"] == FAILURES_KEPT_MAX + 2
     kept.raise_all_unseen()
+
+
+def refusing(cluster: FakeCluster, topic: str) -> None:
+    """Appends to this topic are refused for good from now on."""
+    append = cluster.append
+
+    def refused(name: str, *rest: Any, **others: Any) -> Any:
+        if name == topic:
+            raise PermissionDenied
+        return append(name, *rest, **others)
+
+    cluster.append = refused  # type: ignore[method-assign]
+
+
+def test_each_task_that_flushes_hears_of_the_failure_of_its_own_records(cluster: FakeCluster) -> None:
+    for topic in "ab":
+        cluster.create(topic)
+
+    async def sent(producer: Producer, topic: str) -> None:
+        _ = await producer.send(topic, b"x", partition=0)
+        await producer.flush()
+
+    async def run() -> None:
+        async with Producer(ClientConfig(bootstrap=tuple(cluster.nodes), retry_backoff_ms=1)) as producer:
+            await asyncio.gather(*(sent(producer, topic) for topic in "ab"))
+            refusing(cluster, "b")
+            _, of_b = await asyncio.gather(*(sent(producer, topic) for topic in "ab"), return_exceptions=True)
+            assert isinstance(of_b, PermissionDenied)
+            await producer.flush()
+
+    asyncio.run(run())
+
+
+def test_a_failure_elsewhere_neither_ends_nor_halts_an_exclusive_block(cluster: FakeCluster) -> None:
+    for topic in ("orders", "logs"):
+        cluster.create(topic)
+    refusing(cluster, "logs")
+
+    async def run() -> None:
+        async with Producer(ClientConfig(bootstrap=tuple(cluster.nodes), retry_backoff_ms=1)) as producer:
+            async with producer.exclusive("orders", [0]):
+                _ = await producer.send("orders", b"1", partition=0)
+                _ = await producer.send("logs", b"a line", partition=0)
+            await (await producer.send("orders", b"2", partition=0))
+            with pytest.raises(PermissionDenied):
+                await producer.flush()
+
+    asyncio.run(run())
+    assert cluster.values("orders") == [b"1", b"2"]
+
+
+def test_what_a_halted_partition_refuses_is_not_kept_in_memory(cluster: FakeCluster) -> None:
+    """2,000 refused sends of 50 kB kept 100 MB: an exception that is raised again keeps all frames it went through."""
+    cluster.create("t")
+
+    async def run() -> None:
+        async with Producer(ClientConfig(bootstrap=tuple(cluster.nodes))) as producer:
+            await (await producer.send("t", b"first", partition=0))
+            sender = producer._running
+            sender.halt(sender.routes, ProducerFenced(current_epoch=3, reason="superseded"))
+            depths = []
+            for _ in range(3):
+                with pytest.raises(ProducerFenced) as refused:
+                    await producer.send("t", b"x", partition=0)
+                depths.append(len(refused.traceback))
+            assert depths == depths[:1] * 3
+
+    asyncio.run(run())
+
+
+def test_a_failure_that_many_tasks_await_keeps_the_frames_of_none(cluster: FakeCluster) -> None:
+    cluster.create("t")
+    refusing(cluster, "t")
+
+    async def run() -> None:
+        async with Producer(ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=20)) as producer:
+            deliveries = [await producer.send("t", b"x", partition=0) for _ in range(3)]
+            for delivery in deliveries:
+                with pytest.raises(PermissionDenied):
+                    await delivery
+                assert delivery.failure is not None
+                assert delivery.failure.__traceback__ is None
+
+    asyncio.run(run())

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from stockade.client.api.client import Client
@@ -306,3 +307,35 @@ def test_a_node_without_tls_that_the_application_named_is_asked_and_so_is_one_wi
     plain = cluster.nodes[0]
     assert ask(Request(method="GET", path="/v1/cluster", node=plain), "https://127.0.0.1:1", plain).status == 200
     assert not is_downgrade("https://other:1", ("http://127.0.0.1:1",))
+
+
+def test_requests_that_wait_leave_connections_for_those_that_do_not() -> None:
+    """A client's long polls held all of its connections, and its sessions ended for want of a renewal."""
+    arrived = list[str]()
+
+    async def run() -> None:
+        over, three_wait = asyncio.Event(), asyncio.Event()
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            arrived.append(request.path)
+            if request.path == "/wait":
+                if arrived.count("/wait") == 3:
+                    three_wait.set()
+                await over.wait()
+            return web.Response()
+
+        runner = web.ServerRunner(web.Server(answer))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        node = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with Transport(ClientConfig(bootstrap=node, connections_max=4)) as transport, asyncio.timeout(30):
+            wait = Request(method="GET", path="/wait", wait_ms=60_000)
+            waiting = [asyncio.ensure_future(transport.request(wait)) for _ in range(6)]
+            await three_wait.wait()
+            assert (await transport.request(Request(method="PUT", path="/now"))).status == 200
+            assert arrived.count("/wait") == 3
+            over.set()
+            assert [each.status for each in await asyncio.gather(*waiting)] == [200] * 6
+        await runner.cleanup()
+
+    asyncio.run(run())

@@ -3,9 +3,11 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 
 from stockade.client.retry import FAILURES_MAX, OPEN_S
-from stockade.client.transport.metadata import TOPICS_MAX, Metadata
+from stockade.client.transport import metadata as metadata_module
+from stockade.client.transport.metadata import REFRESH_S, TOPICS_MAX, Metadata
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 from stockade.partition.errors import LeaderNotAvailable, StockadeError, UnknownTopicOrPartition
 
@@ -108,3 +110,34 @@ def test_topics_that_were_looked_up_in_vain_are_forgotten() -> None:
         return len(metadata._lookups)
 
     assert asyncio.run(run()) == TOPICS_MAX
+
+
+def test_topics_in_use_are_asked_for_again_and_a_topic_that_was_created_again_stays_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(metadata_module.time, "monotonic", lambda: now[0])
+    described_now = {"grows": described("grows", None), "again": described("again", None)}
+
+    async def run() -> None:
+        async def describe(name: str) -> Topic:
+            if name not in described_now:
+                raise UnknownTopicOrPartition(topic=name, partition=None)
+            return described_now[name]
+
+        metadata = Metadata(describe)
+        before = {name: await metadata.topic(name) for name in ("grows", "again")}
+        described_now["grows"] = structs.replace(before["grows"], partitions=before["grows"].partitions * 2)
+        described_now["again"] = structs.replace(before["again"], topic_id=2)
+        now[0] += REFRESH_S - 1
+        assert metadata.known("grows") == before["grows"]
+        assert metadata._refreshing is None
+        now[0] += 1
+        assert metadata.known("grows") == before["grows"]
+        assert metadata._refreshing is not None
+        await metadata._refreshing
+        assert metadata.known("grows") == described_now["grows"]
+        assert metadata.known("again") == before["again"]
+        await metadata.close()
+
+    asyncio.run(run())

@@ -35,7 +35,7 @@ from ..producer.results import Failure, Watcher
 from ..producer.serializers import Serializer
 from ..session import held, session
 from .client import Client
-from .loop_thread import Blocking, blocking
+from .loop_thread import Blocking, Callback, blocking
 
 T = TypeVar("T")
 L = TypeVar("L", session.Fence, held.Ownership)
@@ -74,7 +74,7 @@ class Delivery(Blocking[deliveries.Delivery]):
         """Call ``callback`` with this delivery when it is done, on the background thread, which it must not block; its
         exceptions are logged.
         """
-        self._call(lambda: self.twin.add_done_callback(lambda _: callback(self)))
+        self._call(lambda: self.twin.add_done_callback(Callback(lambda _: callback(self))))
 
 
 class Producer(Blocking[producer.Producer]):
@@ -192,7 +192,7 @@ class Producer(Blocking[producer.Producer]):
         """Call ``watcher`` for each batch with its result and the seconds from its first record, on the background
         thread, which it must not block; its exceptions are logged.
         """
-        self._call(lambda: self.twin.on_outcome(watcher))
+        self._call(lambda: self.twin.on_outcome(Callback(watcher)))
 
     def metrics(self) -> ProducerMetrics:
         """What this producer has done since its start, and has under way."""
@@ -285,11 +285,11 @@ class HeldLease(Blocking[L]):
         """Call ``watcher`` with the error, once, when it is lost, or now if it is: on the background thread, which it
         must not block. Its exceptions are logged.
         """
-        self._call(lambda: self.twin.on_lost(watcher))
+        self._call(lambda: self.twin.on_lost(Callback(watcher)))
 
     def forget(self, watcher: Callable[[StockadeError], None]) -> None:
         """Undo one ``on_lost``."""
-        self._call(lambda: self.twin.forget(watcher))
+        self._call(lambda: self.twin.forget(Callback(watcher)))
 
     def release(self) -> None:
         """Give it up; returns when another session can have it."""

@@ -2,13 +2,17 @@
 
 import asyncio
 import functools
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ..home import Home
+
+_log = logging.getLogger(__name__)
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -54,9 +58,38 @@ class LoopThread:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="stockade.sync", daemon=True)
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="stockade.sync", daemon=True)
                 self._thread.start()
             return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is stopped. asyncio lets SystemExit and KeyboardInterrupt end it: every call of the process
+    would wait for ever then.
+    """
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            _log.exception("the application's code tried to end the background thread, which goes on")
+        else:
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Callback:
+    """A function of the application, for the background thread: `sys.exit` in it counts as any other exception, which
+    the twin logs. Equal when the function is.
+    """
+
+    function: Callable[..., object]
+
+    def __call__(self, *args: object) -> None:
+        """Call the function."""
+        try:
+            self.function(*args)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError("a callback cannot end the background thread") from error
 
 
 _shared = LoopThread()

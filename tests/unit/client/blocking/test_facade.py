@@ -1,4 +1,6 @@
+import sys
 import threading
+from typing import NoReturn
 
 import pytest
 
@@ -127,3 +129,33 @@ def test_code_without_a_loop_creates_topics_and_reads_the_cluster(cluster: FakeC
         assert client.create_topic("made", partitions=2).name == "made"
         assert [topic.name for topic in consumer.client.topics()] == ["made"]
         assert client.config is config
+
+
+def test_a_callback_that_exits_ends_neither_the_thread_nor_what_called_it(
+    cluster: FakeCluster, config: ClientConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create("t")
+    cluster.faults = [Fault.HOLD]
+    with Producer(config) as producer, Session(producer.client, "me") as session:
+        fence = session.acquire("t", mode="Shared")
+        delivery = producer.send("t", b"a")
+        for register in (delivery.add_done_callback, producer.on_outcome, fence.on_lost):
+            register(leave)
+        cluster.release_held()
+        assert delivery.result(10).offset == 0
+        assert producer.send("t", b"b").result(10).offset == 1
+        fence.forget(leave)
+    assert caplog.messages.count("a callback of a delivery failed") == 1
+    assert caplog.messages.count("a watcher of outcomes failed") == 2
+
+
+def test_a_partitioner_that_exits_ends_only_the_call(cluster: FakeCluster, config: ClientConfig) -> None:
+    cluster.create("t", 2)
+    with Producer(config, partitioner=leave) as producer:
+        with pytest.raises(SystemExit):
+            producer.send("t", b"a", key=b"k")
+        assert producer.send("t", b"b", partition=0).result(10).offset == 0
+
+
+def leave(*_: object) -> NoReturn:
+    sys.exit("done")

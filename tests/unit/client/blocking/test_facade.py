@@ -151,7 +151,7 @@ def test_a_callback_that_exits_ends_neither_the_thread_nor_what_called_it(
 
 def test_a_partitioner_that_exits_ends_only_the_call(cluster: FakeCluster, config: ClientConfig) -> None:
     cluster.create("t", 2)
-    with Producer(config, partitioner=leave) as producer:
+    with Producer(config, partitioner=lambda choice: sys.exit(str(choice))) as producer:
         with pytest.raises(SystemExit):
             producer.send("t", b"a", key=b"k")
         assert producer.send("t", b"b", partition=0).result(10).offset == 0

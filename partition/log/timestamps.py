@@ -8,11 +8,6 @@ from ..records.batch import SCHEMA, decode_batch
 _TIMESTAMP = SCHEMA.get_field_index("timestamp")
 
 
-def timestamps(message: bytes | memoryview) -> list[int]:
-    """Timestamps of the rows of a stored message, in milliseconds."""
-    return list(_timestamps(message, 0).to_pylist())
-
-
 def first_row_since(message: bytes | memoryview, timestamp_ms: int, first: int) -> tuple[int, int] | None:
     """First row of a stored message, from row ``first`` on, at or after ``timestamp_ms``, and its timestamp."""
     rows = _timestamps(message, first)

@@ -10,13 +10,13 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Protocol
 
+from memory_log import MemoryLog
 from simulation.world import Process, Remembering, Setting, World
 
 from stockade.cluster.controller import invariants as controller_invariants
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.partition.commands import Append, Appended, decode_command
 from stockade.partition.config import PartitionConfig
-from stockade.partition.log.interface import MemoryLog
 from stockade.partition.state import invariants as partition_invariants
 from stockade.partition.state import snapshot
 from stockade.partition.state.machine import PartitionMachine

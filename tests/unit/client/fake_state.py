@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from memory_log import MemoryLog
+
 from stockade.cluster.controller.ownership.resources import Resource, judge, partition_named
 from stockade.partition.commands import (
     Append,
@@ -32,7 +34,6 @@ from stockade.partition.errors import (
     UnknownSession,
     UnknownTopicOrPartition,
 )
-from stockade.partition.log.interface import MemoryLog
 from stockade.partition.records.batch import batch_from_stream, decode_batch
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import msgspec
+from memory_log import MemoryLog
 
 from stockade.cluster.controller.acts import is_administration
 from stockade.cluster.controller.commands import (
@@ -45,7 +46,6 @@ from stockade.partition.api.ledger import session_handle
 from stockade.partition.api.ownership import grants_digest
 from stockade.partition.api.topics import Mode, TopicConfig
 from stockade.partition.errors import ProducerBusy, StockadeError
-from stockade.partition.log.interface import MemoryLog
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 NODES: list[tuple[str, str | None]] = [("n1", None), ("n2", None), ("n3", None)]

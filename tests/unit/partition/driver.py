@@ -4,6 +4,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from memory_log import MemoryLog
+
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -18,7 +20,7 @@ from stockade.partition.commands import (
     encode_command,
 )
 from stockade.partition.errors import StockadeError
-from stockade.partition.log.interface import Log, MemoryLog
+from stockade.partition.log.interface import Log
 from stockade.partition.state.invariants import check
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 from stockade.partition.state.snapshot import encode

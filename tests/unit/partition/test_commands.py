@@ -1,6 +1,7 @@
 from typing import get_args
 
 import pytest
+from memory_log import MemoryLog
 
 from stockade.partition.commands import (
     PRODUCER_EPOCH_MAX,
@@ -47,7 +48,6 @@ from stockade.partition.commands import (
 )
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import BY_CODE, NotLeaderOrFollower, OffsetOutOfRange, ProducerFenced, StockadeError
-from stockade.partition.log.interface import MemoryLog
 from stockade.partition.state.machine import PartitionMachine
 
 LIMITS = Stamp((1 << 63) - 1, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS - 1)

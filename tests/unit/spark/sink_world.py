@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from memory_log import MemoryLog
+
 from stockade.client.blocking.writer import Pair, StageSeen
 from stockade.cluster.controller.commands import Enrol, InitProducer
 from stockade.cluster.controller.producers import ProducerRegistry
@@ -30,7 +32,6 @@ from stockade.partition.commands import (
 )
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import OffsetMismatch, StockadeError, UnknownTopicOrPartition
-from stockade.partition.log.interface import MemoryLog
 from stockade.partition.records.batch import batch_from_columns, decode_batch
 from stockade.partition.state import snapshot
 from stockade.partition.state.invariants import check

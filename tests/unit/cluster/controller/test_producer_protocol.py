@@ -11,6 +11,7 @@ from typing import ClassVar
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
+from memory_log import MemoryLog
 
 from stockade.cluster.controller.commands import Enrol, Enrolled, FenceProducer, ForgetNames, GroupId, ProducerState
 from stockade.cluster.controller.ownership.fence_installs import ProducerInstall, ProducerWithdrawal
@@ -18,7 +19,6 @@ from stockade.cluster.controller.producers import NAME_TTL_MS, PRODUCER_EPOCH_FI
 from stockade.partition.commands import PRODUCER_EPOCH_MAX, Append, NotEnrolled, Stamp
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import InvalidProducerIdMapping, StockadeError
-from stockade.partition.log.interface import MemoryLog
 
 from ..postal import Postal
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_log import MemoryLog
 from msgspec.structs import replace
 
 from stockade.partition.commands import (
@@ -41,7 +42,6 @@ from stockade.partition.commands import (
 from stockade.partition.durable.stored_machine import StoredMachine
 from stockade.partition.errors import PermissionDenied
 from stockade.partition.log.image import FileExtent, Image, ImageDamaged
-from stockade.partition.log.interface import MemoryLog
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import batch_from_columns
 from stockade.partition.state import snapshot

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_log import MemoryLog
 
 from stockade.partition.commands import Append, Stamp
 from stockade.partition.errors import OffsetOutOfRange
 from stockade.partition.log import segment_files, segments
 from stockade.partition.log.fsutil import PIECES_MAX, write_all
 from stockade.partition.log.index import ENTRY, SegmentIndex
-from stockade.partition.log.interface import MemoryLog, Slice, StoredBatch
+from stockade.partition.log.interface import Slice, StoredBatch
 from stockade.partition.log.segment_files import LoadedIndexes
 from stockade.partition.log.segments import UNWRITTEN_REST_BYTES_MAX, SegmentLog
 from stockade.partition.records.batch import STREAM_START, batch_from_columns, stream

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import pytest
+from memory_log import MemoryLog
 from msgspec.structs import replace
 
-from stockade.partition.log.interface import MemoryLog
 from stockade.partition.state.invariants import check
 from stockade.partition.state.machine import PartitionMachine
 from stockade.partition.state.producers import Entry, SequenceRun

@@ -44,7 +44,7 @@ def pause_before_next(config: ClientConfig, attempts: int, error: StockadeError,
 FAILURES_MAX = 3
 """Failures in a row that open the circuit breaker."""
 OPEN_S = 10.0
-"""How long it stays open."""
+"""How long the circuit breaker stays open."""
 
 
 class Breaker:

@@ -20,7 +20,7 @@ class Leader(msgspec.Struct, frozen=True):
 
     @property
     def info(self) -> LeaderInfo:
-        """As the API has it."""
+        """The leader, as the API describes it."""
         return LeaderInfo(self.url, self.node_id, self.term)
 
 

@@ -186,7 +186,7 @@ class HandOver(msgspec.Struct, frozen=True, tag="hand_over"):
 
 
 class HandedOver(msgspec.Struct, frozen=True, tag="handed_over"):
-    """Answer to HandOver: those of which the other node leads now."""
+    """Answer to HandOver: the groups that the other node leads now."""
 
     group_ids: list[int]
 

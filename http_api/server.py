@@ -142,7 +142,7 @@ class HttpConnection(FastConnection):
         return "idle" if waited_s >= IDLE_S else None
 
     def evict(self) -> None:
-        """Close it now, with what has not been sent."""
+        """Close the connection now, without sending what waits."""
         if self.transport is not None:
             self.transport.abort()
 

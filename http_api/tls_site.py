@@ -151,7 +151,7 @@ class _Door:
         return "handshake" if now_s - self._since_s >= HANDSHAKE_S else None
 
     def evict(self) -> None:
-        """Close it now."""
+        """Close the connection now."""
         assert self._task is not None, "only what shakes hands is counted for longer than its first turn"
         self._task.cancel()
 

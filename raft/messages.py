@@ -152,7 +152,7 @@ class Software(msgspec.Struct, frozen=True, gc=False):
     newest: int = 1
 
     def supports(self, level: int) -> bool:
-        """Whether it can be a member of a cluster of this feature level."""
+        """Whether a node with this software can be a member of a cluster of feature level ``level``."""
         return self.oldest <= level <= self.newest
 
 

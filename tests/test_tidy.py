@@ -26,7 +26,7 @@ ENTRY_POINTS = {
         "src.stockade.errors",
         "src.stockade.model",
     ),
-    *("http_api.contract", "cluster.controller.invariants", "partition.state.invariants", "chaos.system.proxies"),
+    *("http_api.contract", "cluster.controller.invariants", "partition.state.invariants"),
     "spark.package",
 }
 """Modules that nothing in the product imports: how it starts, what users import, how the contract is made, what tests

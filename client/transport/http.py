@@ -70,7 +70,7 @@ class Answer:
 
     @property
     def source(self) -> Source:
-        """Where it came from, for the error of one that cannot be read."""
+        """Where the answer came from, for the error of an answer that cannot be read."""
         return Source(self.method, self.node, self.status, self.headers.get("Content-Type"))
 
 

@@ -194,9 +194,9 @@ def _not_yet(level: int, present: int, lacking: Mapping[str, str]) -> FeatureUpd
 
 
 ITEMS_PER_TURN = 10_000
-"""Looked at before others get their turn of the event loop."""
+"""Items that are looked at before others get their turn of the event loop."""
 GRANTS_PER_TURN = 1_000
-"""Told before others get their turn."""
+"""Grants that are told before others get their turn of the event loop."""
 
 _Item = TypeVar("_Item")
 

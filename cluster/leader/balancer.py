@@ -32,7 +32,7 @@ ROUND_S = 2.0
 REST = 20
 """The pause after a round is REST times the time of its plan: plans take a twentieth of a processor at most."""
 PARTITIONS_PER_TURN = 2_000
-"""Looked at before others get their turn of the event loop."""
+"""Partitions that are looked at before others get their turn of the event loop."""
 HOMES_AT_ONCE_MAX = 16
 """Leaders that a round sends to one node. A writer of a partition waits for a moment while its leader goes."""
 BACKOFF_MAX = 6
@@ -197,7 +197,7 @@ class Balancer:
             _log.info(text, name, ",".join(move.replicas), ",".join(move.target), extra={"event": event})
 
     async def _send_home(self, look: Look, transfers: Iterable[Transfer]) -> None:
-        """Some leaders to each node, and each only when it was not sent lately."""
+        """Send some leaders home to each node, and each leader only if it was not sent lately."""
         now, stable_s, coming = asyncio.get_running_loop().time(), self._settings.stable_ms / 1000, Counter[str]()
         rested = {group for group, (_, at) in self._sent.items() if at + stable_s * 2**BACKOFF_MAX < now}
         self._sent = {group: sent for group, sent in self._sent.items() if group not in rested}

@@ -123,7 +123,7 @@ class SessionService:
         return self._session_info(await self._renewals.renew(session, by))
 
     async def close_session(self, session: str, by: By = NO_PRINCIPAL) -> None:
-        """End it; answers when its slots are cleared."""
+        """End a session; answers when its slots are cleared."""
         freed = await self._control.decide(lambda now: CloseSession(now_ms=now, by=by, session=session), Freed)
         await self._control.installed(freed.fences, freed.readers)
 

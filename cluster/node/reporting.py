@@ -16,7 +16,7 @@ from ..replica.replica_manager import ReplicaManager
 from .disk_watch import DiskWatch
 
 GROUPS_PER_TURN = 500
-"""Looked at before others get their turn of the event loop."""
+"""Groups that are looked at before others get their turn of the event loop."""
 ASK_TIMEOUT_S = 2.0
 """A node that has not reported by then counts as away."""
 

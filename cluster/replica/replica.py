@@ -133,7 +133,7 @@ class Replica(ServedGroup):
 
     @property
     def ready(self) -> bool:
-        """Whether it has applied what was committed when it first heard of a leader."""
+        """Whether the replica has applied what was committed when it first heard of a leader."""
         return self.group.ready
 
     def not_leading(self) -> NotLeaderOrFollower:

@@ -40,7 +40,7 @@ class Debts:
         self._is_due.set()
 
     async def run(self) -> None:
-        """Settle them. Runs until cancelled; does nothing without a store."""
+        """Settle the debts. Runs until cancelled; does nothing without a store."""
         while self._store is not None:
             await self._is_due.wait()
             self._is_due.clear()

@@ -82,7 +82,7 @@ class Head(NamedTuple):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """All of them, by name in lower case."""
+        """All headers, by name in lower case."""
         known = self.template.headers
         return known if self.value is None else {**known, self.varying.name: self.value}
 

@@ -77,7 +77,7 @@ class BodyReader:
         return msgspec.msgpack.decode(answer.value, type=shape)
 
     async def close(self) -> None:
-        """End the processes; what they read comes to an end first."""
+        """End the processes, after the reads under way."""
         if self._timer is not None:
             self._timer.cancel()
         if self._threads is not None:
@@ -157,7 +157,7 @@ class _Process:
         raise ThrottlingQuotaExceeded(f"the body {why}", retry_after_ms=RETRY_AFTER_MS)
 
     def end(self) -> None:
-        """Let it end, and wait for that."""
+        """Let the process end, and wait for its end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):

@@ -111,7 +111,7 @@ class Route:
 
 
 class _FileStream(web.StreamResponse):
-    """Its length is known, and parts of it do not pass through aiohttp."""
+    """A stream of known length, parts of which do not pass through aiohttp."""
 
     _length_check = False
 

@@ -56,7 +56,7 @@ class Guest(Protocol):
         ...
 
     def evict(self) -> None:
-        """Close it now."""
+        """Close the connection now."""
         ...
 
 

@@ -59,7 +59,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
     @property
     def is_tiered(self) -> bool:
-        """Whether it keeps less on local disks than altogether."""
+        """Whether the topic keeps less on local disks than altogether."""
         return self.local_retention_ms >= 0 or self.local_retention_bytes >= 0
 
 
@@ -160,7 +160,7 @@ class TopicSummary(msgspec.Struct, frozen=True):
 
     @property
     def is_internal(self) -> bool:
-        """Whether Stockade made it for itself."""
+        """Whether Stockade made the topic for itself."""
         return self.name == LEDGER_TOPIC or self.name.startswith(INTERNAL_TOPIC_PREFIX)
 
 

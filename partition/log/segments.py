@@ -169,7 +169,7 @@ class SegmentLog:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of its files; those that go with the next checkpoint count."""
+        """Bytes of the log's files, with those that go at the next checkpoint."""
         return sum(segment.size + segment.index_size for segment in self._segments) + self.reclaimable
 
     @property

@@ -30,7 +30,7 @@ class Reserve:
     def __init__(self, path: Path, size: int) -> None:
         """Nothing is held before ``hold``. Raises OSError if the file cannot be opened."""
         self.is_spent: bool = False
-        """Whether it was given up, and not taken again since."""
+        """Whether the reserve was given up, and not taken again since."""
         self._path = path
         self._size = size
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)

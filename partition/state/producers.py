@@ -129,9 +129,9 @@ class SequencePosition(Enum):
     CUT = auto()
     """All records of the batch were stored, by remembered batches with other bounds."""
     OVERLAP = auto()
-    """Part of it was stored."""
+    """Some records of the batch were stored."""
     AHEAD = auto()
-    """None of it was stored."""
+    """No record of the batch was stored."""
     UNCLEAR = auto()
     """Refused like AHEAD, but some of its numbers were used, perhaps a whole turn of the circle ago."""
 

@@ -176,6 +176,6 @@ class Coalescer:
 
 
 def _is_usual(message: AppendEntries) -> bool:
-    """Whether it has one entry, of its own term, and small."""
+    """Whether ``message`` has one entry, of its own term, and small."""
     entries = message.entries
     return len(entries) == 1 and entries[0][1] == message.term and len(entries[0][2]) < FEW_BYTES

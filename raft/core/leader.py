@@ -44,7 +44,7 @@ class Progress:
         self.incarnation = incarnation
         """Incarnation of the follower's disk; None while the follower was never connected."""
         self.member_incarnation = 0
-        """The incarnation of the disk with which the configuration names it."""
+        """Incarnation of the disk with which the configuration names the follower."""
         self.is_voter = False
         self.connected: bool = incarnation is not None
 
@@ -62,17 +62,17 @@ class Progress:
         self.first_round: int = round_ + 1
         """Answers to earlier ones speak of an earlier membership of this node."""
         self.sent_commit = 0
-        """The latest commit index that it was sent."""
+        """The latest commit index that the follower was sent."""
         self.sent_at: float = float("-inf")
-        """When it was sent a message last."""
+        """When the follower was sent a message last."""
         self.contact = now
-        """When it answered last."""
+        """When the follower answered last."""
         self._window: deque[tuple[int, int]] = deque()
         self._window_bytes = 0
 
     @property
     def counts(self) -> bool:
-        """Whether what it has and answers counts as a voter's."""
+        """Whether what the follower has and answers counts as a voter's."""
         return self.is_voter and self.incarnation == self.member_incarnation
 
     def may_be_sent(self, settings: RaftSettings, is_little: Callable[[int], bool]) -> bool:
@@ -263,7 +263,7 @@ class LeaderState:
         return min(since, default=float("-inf")) + period_s
 
     def _is_little(self, first: int) -> bool:
-        """Whether the entries from here on are few, and small altogether."""
+        """Whether the entries from ``first`` on are few, and small altogether."""
         log = self._log
         if first <= log.base_index or log.last_index + 1 - first >= FEW_ENTRIES:
             return False

@@ -159,7 +159,7 @@ class ProposalQueue:
 
     @property
     def is_small(self) -> bool:
-        """Whether all of it fits in one entry, and is few bytes for a message."""
+        """Whether all proposals in the queue fit in one entry, and are few bytes for a message."""
         return len(self.waiting) < COMMANDS_MAX and self._bytes < FEW_BYTES
 
     def add(self, command: bytes, proposal: PendingProposal) -> None:

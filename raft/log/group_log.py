@@ -337,7 +337,7 @@ class GroupLog:
             self._begin(origin.index, origin.term, origin.configuration)
 
     def _rebase(self, origin: Origin) -> None:
-        """Make this the origin; it lies within the log."""
+        """Make ``origin``, which lies within the log, the log's origin."""
         self._configurations.begin_at(origin.index, origin.configuration)
         self.origin = origin
 

@@ -90,7 +90,7 @@ class Connection(Dialled):
 
     @property
     def is_closing(self) -> bool:
-        """Whether it is closed, or about to be."""
+        """Whether the connection is closed, or about to be."""
         return self._transport.is_closing()
 
     @property

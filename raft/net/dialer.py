@@ -13,7 +13,7 @@ class Dialled(asyncio.Protocol):
     """A connection, as its dialer sees it."""
 
     closed: asyncio.Event
-    """Set when it is lost."""
+    """Set when the connection is lost."""
     is_to_be_dialled_again: bool
     """Whether the next dial shall begin at once when it is lost, without a pause."""
 

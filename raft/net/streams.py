@@ -36,7 +36,7 @@ class StreamTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def is_closing(self) -> bool:
-        """Whether it is closed or closing."""
+        """Whether the stream is closed or closing."""
         return self._below.is_closing()
 
     def close(self) -> None:

@@ -317,7 +317,7 @@ class Wal:
         return self._reader.read(location) if payload is None else payload
 
     def size(self, location: Location) -> int:
-        """The bytes of that payload, without a read."""
+        """Bytes of the payload at ``location``, without a read."""
         return parts_of(location)[2]
 
     async def until_durable(self, lsn: int) -> None:

@@ -1,17 +1,15 @@
 """The HTTP interface of a node: puts routes, metrics and the server together, and starts and ends them."""
 
 import asyncio
-import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from aiohttp import web
-from aiohttp.web_urldispatcher import MatchInfoError
 
 from ..cluster.access.principals import Access
 from ..cluster.api import Service
 from ..cluster.front.front import Front
 from ..cluster.https import HttpTls
-from .endpoint.dispatch import endpoint, observer
+from .endpoint.dispatch import ELSEWHERE, endpoint, observer
 from .fast_path.connection import FastRoutes
 from .reading.reader import BodyReader
 from .request.boundary import Boundary
@@ -75,31 +73,26 @@ async def expect_nothing(request: web.Request) -> None:
     """Expect: 100-continue is answered when the body is about to be read, not before."""
 
 
-class _NoRoute(MatchInfoError):
-    """A request without a route, whose body is not wanted either."""
-
-    @property
-    def expect_handler(self) -> Callable[[web.Request], Awaitable[web.StreamResponse | None]]:
-        return expect_nothing
-
-
-class _Router(web.UrlDispatcher):
-    """aiohttp's own invites the body of a request without a route, and refuses other expectations as plain text."""
-
-    async def resolve(self, request: web.Request) -> web.UrlMappingMatchInfo:
-        found = await super().resolve(request)
-        return found if found.http_exception is None else _NoRoute(found.http_exception)
+async def refuse_elsewhere(request: web.Request) -> web.StreamResponse:
+    """Raises HTTPMethodNotAllowed where other methods have a route, or else HTTPNotFound."""
+    allowed: set[str] = set()
+    for resource in request.app.router.resources():
+        if resource.canonical != ELSEWHERE:
+            _, methods = await resource.resolve(request)
+            allowed |= methods
+    raise web.HTTPMethodNotAllowed(request.method, allowed) if allowed else web.HTTPNotFound()
 
 
 def make_app(context: Context) -> web.Application:
     """The application over a service: every route of this version and nothing else."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of a router of one's own: aiohttp 4 has none
-        app = web.Application(router=_Router(), middlewares=[observer(context)])
+    app = web.Application(middlewares=[observer(context)])
     for route in routes():
         # A path parameter is any text between two slashes; its handler judges its shape.
         path = route.path.replace("}", ":[^/]+}")
         app.router.add_route(route.method, path, endpoint(route, context), expect_handler=expect_nothing)
+    # aiohttp's own invites the body of a request without a route, and refuses other expectations as plain text.
+    anywhere = ELSEWHERE.replace("}", ":(?s:.*)}")
+    app.router.add_route("*", anywhere, refuse_elsewhere, expect_handler=expect_nothing)
 
     async def live(_: web.Application) -> AsyncIterator[None]:
         await context.peers.open()

@@ -36,6 +36,8 @@ from .forwarding import forward
 HEADER_BYTES_MAX = 16 * 1024
 """Largest headers of a request, all together."""
 
+ELSEWHERE = "/{elsewhere}"
+"""The path, with its parameter, of requests that have no route."""
 LARGE_BYTES = 64 * 1024
 """aiohttp gets answers up to here; their bodies are left to the kernel at once."""
 SLOWEST_BYTES_PER_S = 64 * 1024
@@ -105,7 +107,7 @@ async def _handle(call: Call) -> web.StreamResponse:
     query = _query(request.rel_url.raw_query_string) if "?" in request.raw_path else ()
     call.parameters = Parameters(request.match_info, query, request.headers.items(), route.query, route.repeated)
     if route.answers_json:
-        media.choose(call.accept, (media.JSON,))
+        media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
         await _send_large(call, response, len(response.body))
@@ -126,7 +128,8 @@ def observer(context: Context) -> Middleware:
     async def observe(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
         context.stalls.touch()
         resource = request.match_info.route.resource
-        request[OBSERVATION] = Observation(context.metrics, resource.canonical if resource is not None else NO_ROUTE)
+        path = NO_ROUTE if resource is None or resource.canonical == ELSEWHERE else resource.canonical
+        request[OBSERVATION] = Observation(context.metrics, path)
         if request.version not in _VERSIONS:
             response = _problem(context, InvalidRequest("not HTTP/1.1, and not HTTP/1.0"), secrets.token_hex(8))
             response.force_close()  # it is unknown where a request of another version ends

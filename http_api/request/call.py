@@ -150,11 +150,7 @@ class Call:
     @property
     def accept(self) -> str:
         """The Accept headers as one; empty when there is none, which accepts everything."""
-        return self._joined("Accept")
-
-    def _joined(self, name: str) -> str:
-        """A header that may be on several lines, as one; empty when there is none."""
-        return ",".join(self.request.headers.getall(name, ()))
+        return ",".join(self.request.headers.getall("Accept", ()))
 
     @property
     def is_forwarded(self) -> bool:
@@ -257,7 +253,9 @@ class Call:
 
     def body_type(self, accepted: tuple[str, ...]) -> str:
         """The media type of the body, one of ``accepted``. Raises UnsupportedMediaType."""
-        return media.body_type(self._joined("Content-Type"), self._joined("Content-Encoding"), accepted)
+        headers = self.request.headers
+        codings = ",".join(headers.getall("Content-Encoding", ()))
+        return media.body_type(headers.get("Content-Type", ""), codings, accepted)
 
     async def read_json(self, shape: type[_Shape]) -> _Shape:
         """The JSON body as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""

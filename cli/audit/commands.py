@@ -81,7 +81,7 @@ async def _pages(
     while True:
         page = await client.ledger(number, ROWS_MAX, wait_ms=wait_ms, **choice)
         yield page
-        number, is_end = page.next, page.next >= page.end
+        number, is_end = max(number, page.next), page.next >= page.end
         if is_end and not follow:
             return
         wait_ms = WAIT_MS if is_end else 0

@@ -46,7 +46,7 @@ async def _page(call: Call, first: int, most: int, wait_ms: int, wanted: dict[st
     """Raises LeaderNotAvailable when what is read is dropped meanwhile."""
     found = await _read(call, first - 1, wait_ms)
     start, end = found.log_start + 1, found.log_end + 1
-    begin = next_number = max(first, start)
+    begin = next_number = min(max(first, start), end)
     entries: list[HashedEntry] = []
     size = 0
     while next_number < end and next_number - begin < SCANNED_MAX:
@@ -63,15 +63,21 @@ async def _page(call: Call, first: int, most: int, wait_ms: int, wanted: dict[st
 
 
 async def _read(call: Call, offset: int, wait_ms: int) -> Slice:
-    """What is there from an offset on; from the log's start, if that is later."""
-    assert call.partition is not None
-    reading = call.partition.read(None, max_bytes=1, min_bytes=0, max_wait_ms=0, local=False)
-    bounds = await unless_ended(call, reading)
-    start = min(max(offset, bounds.log_start), bounds.log_end)
-    reading = call.partition.read(start, max_bytes=READ_BYTES, min_bytes=1, max_wait_ms=wait_ms, local=False)
-    found = await unless_ended(call, reading)
-    if wait_ms:
-        call.check_rights()
+    """What is there from an offset on; from the log's start, if that is later. Waits for the entry at the offset."""
+    partition, loop = call.partition, asyncio.get_running_loop()
+    assert partition is not None
+    deadline = loop.time() + wait_ms / 1000
+    while True:
+        reading = partition.read(None, max_bytes=1, min_bytes=0, max_wait_ms=0, local=False)
+        bounds = await unless_ended(call, reading)
+        start = min(max(offset, bounds.log_start), bounds.log_end)
+        left_ms = max(0, round(1000 * (deadline - loop.time())))
+        reading = partition.read(start, max_bytes=READ_BYTES, min_bytes=1, max_wait_ms=left_ms, local=False)
+        found = await unless_ended(call, reading)
+        if wait_ms:
+            call.check_rights()
+        if found.log_end > offset or not left_ms:
+            break
     call.spend_bytes(found.size)
     return found
 

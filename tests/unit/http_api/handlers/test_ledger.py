@@ -73,7 +73,7 @@ def test_pages_follow_one_another_and_each_entry_comes_with_the_hash_of_its_byte
         assert await numbers(node, "n=4") == ([1, 2, 3, 4], 5)
         assert await numbers(node, "n=4&from=5") == ([5, 6], 7)
         assert await numbers(node, "from=7") == ([], 7)
-        assert await numbers(node, "from=99") == ([], 99), "there may be one some day"
+        assert await numbers(node, "from=99") == ([], 7), "there are no more"
 
     run(test)
 
@@ -149,6 +149,22 @@ def test_a_reader_waits_for_the_next_entry() -> None:
         found.record("topic.delete", topic="t0")
         await found.copy()
         assert await waiting == ([7], 8)
+
+    run(test)
+
+
+def test_a_reader_waits_for_the_entry_that_it_asks_from() -> None:
+    async def test(node: Conversation) -> None:
+        found, came = await kept(node), node.service.shared.reader_came
+        waiting = asyncio.ensure_future(numbers(node, "from=8&wait_ms=60000"))
+        for number in (7, 8):
+            again = asyncio.ensure_future(came.wait())
+            await asyncio.wait([waiting, again], return_when=asyncio.FIRST_COMPLETED)
+            assert not waiting.done(), f"answered before entry {number} was there"
+            came.clear()
+            found.record("topic.delete", topic="t0")
+            await found.copy()
+        assert await waiting == ([8], 9)
 
     run(test)
 

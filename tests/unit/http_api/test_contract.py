@@ -244,6 +244,13 @@ def _empty(node: Any, path: str) -> Iterator[str]:
                 yield from _empty(value, f"{path}/{key}")
 
 
+def test_every_text_of_a_query_has_its_documented_bounds() -> None:
+    parameters = document()["components"]["parameters"]
+    queries = {name: each["schema"] for name, each in parameters.items() if each["in"] == "query"}
+    texts = {name: schema.keys() for name, schema in queries.items() if schema.get("type") == "string"}
+    assert [name for name, has in texts.items() if not has & {"maxLength", "pattern", "enum"}] == []
+
+
 BODIES: dict[str, type[msgspec.Struct]] = {
     "NewTopic": schemas.NewTopic,
     "TopicPatch": schemas.TopicPatch,

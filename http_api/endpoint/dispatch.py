@@ -46,6 +46,7 @@ CLIENT_GONE = 499
 """In the log and the metrics, and nowhere else: the client went away before it could be answered."""
 
 _VERSIONS = (HttpVersion10, HttpVersion11)
+_CHUNKED = "chunked"
 _LINE_EXTRA = len(": \r\n")
 _log = logging.getLogger(__name__)
 
@@ -130,9 +131,9 @@ def observer(context: Context) -> Middleware:
         resource = request.match_info.route.resource
         path = NO_ROUTE if resource is None or resource.canonical == ELSEWHERE else resource.canonical
         request[OBSERVATION] = Observation(context.metrics, path)
-        if request.version not in _VERSIONS:
-            response = _problem(context, InvalidRequest("not HTTP/1.1, and not HTTP/1.0"), secrets.token_hex(8))
-            response.force_close()  # it is unknown where a request of another version ends
+        if (why := _unreadable(request)) is not None:
+            response = _problem(context, InvalidRequest(why), secrets.token_hex(8))
+            response.force_close()
             return response
         try:
             return await handler(request)
@@ -144,6 +145,16 @@ def observer(context: Context) -> Middleware:
             return _problem(context, NotFound("no such route", what="route"), secrets.token_hex(8))
 
     return observe
+
+
+def _unreadable(request: web.Request) -> str | None:
+    """Why it is unknown where the request ends, or what its body is. aiohttp leaves a body compressed that was sent
+    with ``Transfer-Encoding: gzip, chunked``.
+    """
+    if request.version not in _VERSIONS:
+        return "not HTTP/1.1, and not HTTP/1.0"
+    codings = ",".join(request.headers.getall("Transfer-Encoding", (_CHUNKED,)))
+    return None if codings.strip().lower() == _CHUNKED else f"Transfer-Encoding: not {_CHUNKED} alone"
 
 
 async def _send_large(call: Call, response: web.Response, size: int) -> None:

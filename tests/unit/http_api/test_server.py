@@ -14,7 +14,8 @@ from .conversation import RECORDS, Answer, Conversation, check_problem, nodes, r
 
 HOST = b"Host: x\r\n"
 PATH = RECORDS.encode()
-APPEND = b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\nContent-Length: 1\r\n"
+LENGTH = b"Content-Length: 1"
+APPEND = b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Content-Type: text/plain\r\n" + LENGTH + b"\r\n"
 TOPICS = b"GET /v1/topics HTTP/1.1\r\n" + HOST
 
 
@@ -58,6 +59,14 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
         (b"GET / HTTP/1.1\r\n" + HOST + b"A: b\r\n" * 600 + b"\r\n", 431, "HEADERS_TOO_LARGE"),
         (APPEND + b"".join(b"X%d: y\r\n" % n for n in range(510)) + b"\r\nx", 431, "HEADERS_TOO_LARGE"),
         (APPEND.replace(b"HTTP/1.1", b"HTTP/2.0") + b"\r\nx", 400, "INVALID_REQUEST"),
+        *(
+            (APPEND.replace(LENGTH, coding) + b"\r\n1\r\nx\r\n0\r\n\r\n", 400, "INVALID_REQUEST")
+            for coding in (
+                b"Transfer-Encoding: gzip, chunked",
+                b"Transfer-Encoding: chunked, chunked",
+                b"Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked",
+            )
+        ),
         (APPEND.replace(b"HTTP/1.1", b"HTTP/0.9") + b"\r\nx", 400, "INVALID_REQUEST"),
         (b"GET /healthz\r\n\r\n", 400, "INVALID_REQUEST"),
         (TOPICS + b"stockade-session: a\r\nStockade-Session: a\r\n\r\n", 400, "INVALID_REQUEST"),

@@ -21,7 +21,7 @@ _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _STOCKADE = "stockade-"
 _OF_NODES = tuple(name.lower() for name in (peers.CLIENT_CERTIFICATE, peers.CLIENT_ADDRESS, peers.FORWARDED_BY))
 _REQUEST_HEADERS = ("content-type", "last-event-id")
-_ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control")
+_ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-control", "www-authenticate")
 
 
 async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:

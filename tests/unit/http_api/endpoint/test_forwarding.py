@@ -7,6 +7,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
 from stockade.cluster.api import Partition
 from stockade.cluster.front import front
 from stockade.http_api.request.peers import Message, Peers
@@ -56,6 +57,16 @@ def test_the_leader_chooses_by_all_accept_headers_of_a_request_that_is_passed_on
             for node in (one, two):
                 answer = await node.call("GET", RECORDS, None, accepts)
                 assert answer.headers["Content-Type"] == ARROW["Content-Type"]
+
+    asyncio.run(main())
+
+
+def test_a_leader_that_does_not_know_the_client_says_how_it_may_prove_who_it_is() -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            one.server.front.access = Access(principals=[Principal("p", [], [PrincipalToken(new_token().hash)])])
+            answer = await two.call("GET", "/v1/topics")
+            assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
 
     asyncio.run(main())
 

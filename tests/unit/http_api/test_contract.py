@@ -244,6 +244,11 @@ def _empty(node: Any, path: str) -> Iterator[str]:
                 yield from _empty(value, f"{path}/{key}")
 
 
+def test_every_operation_with_a_body_documents_what_any_body_may_be_refused_with() -> None:
+    with_body = {name: each["responses"] for name, each in OPERATIONS.items() if "requestBody" in each}
+    assert [name for name, has in with_body.items() if not {"400", "413", "415", "431"} <= has.keys()] == []
+
+
 def test_every_text_of_a_query_has_its_documented_bounds() -> None:
     parameters = document()["components"]["parameters"]
     queries = {name: each["schema"] for name, each in parameters.items() if each["in"] == "query"}

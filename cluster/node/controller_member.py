@@ -150,13 +150,20 @@ class ControllerMember:
         )
 
     async def _erase(self) -> None:
-        """For good: with an empty disk this node can only join the group again, even if it was a founder."""
+        """For good: with an empty disk this node can only join the group again, even if it was a founder.
+
+        At a start, too, where nothing is open: the node may have died while it left, and entries that no replica covers
+        by checkpoints would pin its log for ever. A catalog is on disk before the node acts on it, so one that does not
+        list this node is newer than the replica. Without a catalog the group may be about to be founded.
+        """
         self._stop_tasks()
-        if self.services is not None:
+        was_open, self.services = self.services is not None, None
+        if not was_open and self._view.index == 0:
+            return
+        if was_open or self._bootstrap.founders():
             _log.info("the controller group moved away from this node")
-            self.services = None
             await self._bootstrap.keep({})
-            await self._host.close_group(CONTROLLER_GROUP, erase=True)
+        await self._host.close_group(CONTROLLER_GROUP, erase=True)
 
     async def _watch(self) -> None:
         """Return when the replica has to be opened or erased. Raises the error of a background loop, which is a bug."""

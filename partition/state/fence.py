@@ -106,7 +106,8 @@ class Fence:
         self.taken_at: dict[str, int] = {}
 
     def judge(self, token: Token | None, require_fence: bool, principal: str = "") -> StockadeError | None:
-        """Refusal of a write with this token by this principal, or None. Its ProducerFenced has no outcome yet.
+        """Refusal of a write with this token by this principal, or None. Its ProducerFenced has no outcome yet. Changes
+        nothing: a verdict is also asked for before a command is proposed, on one replica alone.
 
         Where a token is required, its absence is the reason, be the slot held or free: the same bytes are refused after
         the holder has left, so the retriable ProducerBusy would be a promise that cannot be kept.
@@ -262,7 +263,6 @@ class Fence:
 
     def _fenced(self, token: Token, reason: str) -> ProducerFenced:
         """The refusal names the holder of the slot, and when and why the caller's own tenure ended, if remembered."""
-        self.tenures.refused(token.grant_id)
         return ProducerFenced(
             current_epoch=self.topic_epoch,
             reason=reason,

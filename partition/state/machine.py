@@ -126,10 +126,14 @@ class PartitionMachine:
         decoded = decode_command(command)
         if type(decoded) is Append:
             self._pass_time(decoded.now_ms)
-            return self._judge_writer(decoded, decoded.count) or self._store(decoded, decoded.timestamp_ms)
-        if type(decoded) is AddTierObject:
+            result = self._judge_writer(decoded, decoded.count) or self._store(decoded, decoded.timestamp_ms)
+        elif type(decoded) is AddTierObject:
             return self.tier.add(decoded, term, self.log_start, self.log_end)
-        return _HANDLERS[type(decoded)](self, decoded)
+        else:
+            result = _HANDLERS[type(decoded)](self, decoded)
+        if type(result) is ProducerFenced and isinstance(decoded, Append | AppendStage | Trim) and decoded.token:
+            self.fence.tenures.refused(decoded.token.grant_id)
+        return result
 
     def _pass_time(self, now_ms: int) -> None:
         """Advance the lease clock, which never goes back. What is due is forgotten before the command is judged

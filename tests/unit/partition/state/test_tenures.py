@@ -1,8 +1,21 @@
 """What a partition remembers of who held its slot, and what it tells those who lost it."""
 
-from stockade.partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState, Token
+import pytest
+
+from stockade.partition.commands import (
+    Append,
+    AppendStage,
+    ClearFence,
+    InstallFence,
+    InstallSeats,
+    SharedHolder,
+    SlotState,
+    Stamp,
+    Token,
+    Trim,
+)
 from stockade.partition.errors import ProducerFenced
-from stockade.partition.state import fence
+from stockade.partition.state import fence, snapshot
 from stockade.partition.state.fence import Tenure
 
 from ..driver import Driver, grant, stored
@@ -102,6 +115,27 @@ def test_writes_that_come_too_late_are_counted_with_the_tenure_they_belong_to() 
         tenure(2, 300, None, None, offsets=(1, None)),
         tenure(1, 100, 300, "superseded", refused=3, offsets=(0, 1)),
     ]
+
+
+@pytest.mark.parametrize("stamp", [None, Stamp(1, 0, 0)])
+@pytest.mark.parametrize("number", [1, 2])
+def test_asking_whether_a_batch_may_be_stored_changes_nothing(number: int, stamp: Stamp | None) -> None:
+    """The leader asks for it alone, so a change would be a difference between the replicas."""
+    driver = Driver(replicas=3)
+    tokens = [install(driver, 1, 100), install(driver, 2, 300)]
+    before = snapshot.encode(driver.machine)
+    command = Append(b"x", 1, 0, 400, 400, stamp=stamp, token=tokens[number - 1])
+    assert driver.machine.may_store(command) is (number == 2)
+    assert snapshot.encode(driver.machine) == before
+
+
+def test_an_append_of_a_stage_and_a_trim_that_come_too_late_are_counted_too() -> None:
+    driver = Driver(replicas=3)
+    old = install(driver, 1, 100)
+    install(driver, 2, 300)
+    for command in (AppendStage("none", 400, token=old), Trim(0, token=old)):
+        assert isinstance(driver.apply(command), ProducerFenced)
+    assert driver.machine.tenures()[1].refused == 2
 
 
 def test_an_eviction_without_a_successor_leaves_the_slot_free_at_a_higher_epoch() -> None:

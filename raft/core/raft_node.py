@@ -346,14 +346,14 @@ class RaftNode(SyncObj):
     def _follow(self, term: int, leader: str | None) -> None:
         """Follow in ``term``, the ``leader`` if it is known. Proposals that wait for a commit become unknown (D15).
 
-        A leader that stops while its followers rest wakes them: nothing else would.
+        A leader that stops while its followers rest wakes them: nothing else would. They rest on until the heartbeat
+        that the leader wants when it wakes itself, as it does before it handles the message that deposes it.
         """
-        if self.quiescence.is_resting:
-            if self.leading is not None:
-                for follower in self.leading.followers.values():
-                    if follower.connected:
-                        self._gate.post(follower.node_id, Wake(self.term))
-            self.wake()
+        if self.leading is not None and (self.quiescence.is_resting or self.leading.beat_is_wanted):
+            for follower in self.leading.followers.values():
+                if follower.connected:
+                    self._gate.post(follower.node_id, Wake(self.term))
+        self.wake()
         led, self.leading = self.leading is not None, None
         if term > self.term:
             self._enter_term(term, None)

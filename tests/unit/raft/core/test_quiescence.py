@@ -2,11 +2,12 @@
 
 from functools import partial
 
+import pytest
 from simulation.world import Process, Setting, World
 
 from stockade.raft.core.group import Committed, Outcome
 from stockade.raft.core.quiescence import RENEWAL_S_MIN, REST_S_MAX
-from stockade.raft.messages import AppendEntries, Quiesce, RaftMessage, Wake
+from stockade.raft.messages import AppendAck, AppendEntries, Quiesce, RaftMessage, Wake
 from stockade.raft.settings import RaftSettings
 
 RAFT = RaftSettings()
@@ -230,6 +231,19 @@ def test_a_group_whose_leader_is_gone_without_a_word_is_found_out() -> None:
     (leader,) = world.leaders()
     world.processes[leader].groups.pop(1).halt()
     world.run_until(lambda: bool(world.leaders()), REST_S_MAX + 2 * LONGEST_S)
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_leader_that_a_message_deposes_while_its_followers_rest_wakes_them(is_read: bool) -> None:
+    """It wakes itself for the message, or for a read of the same turn, and has sent no heartbeat since."""
+    world = at_rest()
+    (leader,) = world.leaders()
+    group, other = world.group(leader), next(node for node in world.nodes if node != leader)
+    if is_read:
+        group.submit_barrier(5.0, lambda error: None)
+    group.receive(other, AppendAck(group.term + 1, False, 3, 0))
+    world.processes[leader].close_group(1)
+    world.run_until(lambda: bool(world.leaders()), LONGEST_S)
 
 
 def test_a_follower_that_is_not_ready_to_rest_says_so() -> None:

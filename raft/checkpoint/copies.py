@@ -252,7 +252,9 @@ def read_piece(path: Path, position: int, size: int) -> bytes:
 
 
 class CopyFailed(Exception):
-    """The answers do not fit the questions, or the group does not need the checkpoint any more."""
+    """A question has no answer, the answers do not fit the questions, or the group does not need the checkpoint any
+    more: another attempt may succeed.
+    """
 
 
 class CheckpointReceiver:
@@ -301,21 +303,24 @@ class CheckpointReceiver:
                 group, open_group = self._groups.get(group_id), self._storage.open_groups.get(group_id)
                 if group is not None and open_group is not None:
                     await CheckpointCopy(self._storage, group, open_group, partial(self._ask, node_id)).run(index)
-        except (ConnectionError, TimeoutError, CallFailed, CopyFailed, ImageDamaged, msgspec.MsgspecError) as error:
+        except (CopyFailed, ImageDamaged, msgspec.MsgspecError) as error:
             _log.warning("group %d: copying a checkpoint of %s failed: %s", group_id, node_id, error)
             await asyncio.sleep(PAUSE_S)
         except Exception as error:
             self._fail(error)
 
     async def _ask(self, node_id: str, question: Question) -> bytes:
+        """The answer. Raises CopyFailed, and no TimeoutError, which this node's disk may raise, too (ETIMEDOUT)."""
         if isinstance(question, FetchPiece):
             await self.pace.take(PIECE_BYTES)
-        for _ in range(0 if isinstance(question, Release) else TRIES - 1):
+        tries_left = 1 if isinstance(question, Release) else TRIES
+        while True:
+            tries_left -= 1
             try:
                 return await self._call(node_id, FOR_COPIES, encode(question), CALL_TIMEOUT_S)
-            except CallUnknown:
-                continue
-        return await self._call(node_id, FOR_COPIES, encode(question), CALL_TIMEOUT_S)
+            except (ConnectionError, TimeoutError, CallFailed) as error:
+                if not tries_left or not isinstance(error, CallUnknown):
+                    raise CopyFailed(str(error)) from error
 
 
 class CheckpointCopy:
@@ -341,7 +346,7 @@ class CheckpointCopy:
         except Exception as error:
             failure = error
         # Make room at the sender, which holds few checkpoints at a time. Otherwise it drops them when idle.
-        with suppress(ConnectionError, TimeoutError, CallFailed):
+        with suppress(CopyFailed):
             await self._ask(Release(group_id, offered.index))
         if failure is not None:
             raise failure

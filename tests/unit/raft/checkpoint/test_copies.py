@@ -1,6 +1,7 @@
 """A follower that lacks entries which no log holds copies a checkpoint, and installs it when all of it is verified."""
 
 import asyncio
+import errno
 import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -190,13 +191,13 @@ def test_dying_at_any_step_of_a_copy_leaves_a_node_that_starts_and_copies_again(
                     if when == "after" and not asyncio.iscoroutinefunction(real):
                         real(self, *arguments)
                     reached.append(name)
-                    raise ConnectionError("killed here")
+                    raise CopyFailed("killed here")
 
                 async def stop_here_later(self: Any, *arguments: Any) -> Any:
                     if when == "after":
                         await real(self, *arguments)
                     reached.append(name)
-                    raise ConnectionError("killed here")
+                    raise CopyFailed("killed here")
 
                 patch.setattr(owner, name, stop_here_later if asyncio.iscoroutinefunction(real) else stop_here)
                 remove = shutil.rmtree  # the dead remove nothing
@@ -471,6 +472,26 @@ def test_after_a_checkpoint_that_could_not_be_written_one_of_the_group_itself_fo
             assert store.files(GROUP, 2).exists(), "the checkpoint on disk may name it"
             kept.make_due()
             await until(lambda: {path.name for path in store.folder(GROUP).glob("files-*")} == {"files-1"})
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("number", [errno.ETIMEDOUT, errno.EIO])
+def test_a_disk_that_fails_while_a_copy_is_written_stops_the_node_whatever_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """ETIMEDOUT is a TimeoutError, as an answer is that does not come. A sync that failed must not be repeated."""
+
+    def sync_directory(directory: Path) -> None:
+        raise OSError(number, "the disk")
+
+    async def scenario() -> None:
+        async with behind(tmp_path) as (cluster, node):
+            monkeypatch.setattr(copies, "sync_directory", sync_directory)
+            await cluster.start(node)
+            await until(lambda: bool(cluster.fatal))
+            ((failed, error),) = cluster.fatal
+            assert (failed, getattr(error, "errno", None)) == (node, number)
 
     asyncio.run(scenario())
 

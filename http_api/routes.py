@@ -146,7 +146,7 @@ def _owners() -> list[Route]:
         Route("GET", "/v1/tickets/{ticket}", grants.get_ticket, "controller", ("wait_ms",), needs=()),
         Route("POST", _GROUP + "/own", groups.own, "controller", needs=()),
         Route("GET", _GROUP + "/resources", groups.list_resources, "controller", needs=_READ_GROUP),
-        Route("GET", _POSITION, groups.get_position, "partition", needs=_READ_GROUP),
+        Route("GET", _POSITION, groups.get_position, "partition", needs=(*_READ_GROUP, *_READ)),
         Route("PUT", _POSITION, groups.commit_position, "partition", needs=(Need("own", "group", "group"), *_READ)),
         Route("POST", "/v1/producers", producers.init_producer, "controller", needs=(Need("produce", "topic"),)),
         Route("GET", "/v1/producers/{producer}", producers.get_producer, "controller", needs=()),

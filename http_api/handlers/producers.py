@@ -1,6 +1,7 @@
 """Handlers of producers: identities for idempotent writing."""
 
 from aiohttp import web
+from msgspec import structs
 
 from ...partition.errors import InvalidRequest
 from ..codec import schemas
@@ -26,10 +27,14 @@ async def init_producer(call: Call) -> web.StreamResponse:
 
 
 async def get_producer(call: Call) -> web.StreamResponse:
-    """What is stored of a producer: all digits are an id, anything else is a name."""
+    """What is stored of a producer, on partitions that the caller may know of: all digits are an id, anything else is a
+    name.
+    """
     key = _key(call.parameters.path("producer"))
     call.caller.require_sight("producer", str(key))
-    return json_answer(await call.service.at_controller().producers.get_producer(key))
+    found = await call.service.at_controller().producers.get_producer(key)
+    seen = [each for each in found.partitions if call.caller.may_see("topic", each.topic)]
+    return json_answer(structs.replace(found, partitions=seen))
 
 
 async def fence_producer(call: Call) -> web.StreamResponse:

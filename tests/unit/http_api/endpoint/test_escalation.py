@@ -16,6 +16,7 @@ from ..samples import PARTS_FORM, parts_body
 
 ROOT, CLIENT = new_token(), new_token()
 RIGHTS = ["read topic:log-*", "produce topic:log-*", "acquire topic:log-1", "own group:g", "own resource:h/mine*"]
+RIGHTS += ["read group:g", "produce producer:mirror"]
 MANY = {"records": [{"value": "x"}]}
 NODES_WORD = {"Stockade-Forwarded-By": "n2", "Stockade-Client-Certificate": '["00",["CN:root"],"root"]'}
 
@@ -89,6 +90,8 @@ def test_no_spelling_of_a_name_gets_at_another_topic(spelled: str) -> None:
         ("POST", "/v1/topics/{}/fence", {"partitions": "all"}),
         ("POST", "/v1/topics/{}/partitions/0/trim", {"before": 1}),
         ("PUT", "/v1/groups/g/positions/{}/0", {"offset": 1}),
+        ("GET", "/v1/groups/g/positions/{}/0", None),
+        ("GET", "/v1/groups/g/positions/{}/99", None),
         ("PATCH", "/v1/topics/{}", {"sealed": True}),
         ("DELETE", "/v1/topics/{}", None),
     ],
@@ -117,6 +120,24 @@ def test_a_request_with_many_parts_writes_only_those_that_its_principal_may() ->
             *["PERMISSION_DENIED"] * 2,
             "UNKNOWN_TOPIC_OR_PARTITION",
         ]
+
+    run(test)
+
+
+def test_a_producer_is_told_of_on_the_topics_that_its_reader_has_a_right_on() -> None:
+    async def test(node: Conversation) -> None:
+        pair = (await node.call("POST", "/v1/producers", {"name": "mirror"}, bearer(ROOT.token))).json
+        trio = {
+            "Stockade-Producer-Id": str(pair["producer_id"]),
+            "Stockade-Producer-Epoch": str(pair["producer_epoch"]),
+        }
+        for topic in ("log-1", "secret"):
+            path = f"/v1/topics/{topic}/partitions/0/records"
+            stored = await node.call("POST", path, MANY, bearer(ROOT.token) | trio | {"Stockade-Producer-Seq": "0"})
+            assert stored.status == 200
+        for token, topics in ((ROOT, ["log-1", "secret"]), (CLIENT, ["log-1"])):
+            found = await node.call("GET", "/v1/producers/mirror", None, bearer(token.token))
+            assert [each["topic"] for each in found.json["partitions"]] == topics
 
     run(test)
 
@@ -154,7 +175,7 @@ def test_a_node_tells_a_client_of_no_topic_that_it_may_not_know() -> None:
         moving = [Reassignment(name, 0, ["n1"]) for name in ("secret", "log-1")]
         measures = node.service.measures()
         measures.log.quotas = {"secret": 0.85}
-        node.service.measures = lambda *, names=True: measures  # type: ignore[method-assign]
+        node.service.measures = lambda **_: measures  # type: ignore[method-assign]
         seen = structs.replace(node.service.cluster(), reassignments=moving)
         node.service.cluster = lambda: seen  # type: ignore[method-assign]
         for path in (

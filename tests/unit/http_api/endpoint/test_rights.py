@@ -70,6 +70,7 @@ ONLY = {
     "fence_topic": ["evict topic:orders"],
     "own": ["own resource:g/orders/0"],
     "list_resources": ["read group:g"],
+    "get_position": ["read group:g", "read topic:orders"],
     "commit_position": ["own group:g", "read topic:orders"],
     "init_producer": ["produce topic:orders", "produce producer:fresh"],
     "get_producer": ["produce producer:mirror"],

@@ -5,6 +5,7 @@ with this node's clock. No safety rests on it: which of two writers may write is
 """
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ JUDGED_MAX = 10_000
 LEEWAY_S = 30
 """By which the clocks of an issuer and of a node may differ."""
 
+_RSA: tuple[Algorithm, ...] = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _SUBJECT = re.compile(r"(?P<issuer>[A-Za-z0-9._-]{1,64}):(?P<subject>[\x21-\x7e]{1,255})\Z")
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
@@ -81,18 +83,38 @@ def is_subject(name: str) -> bool:
     return _SUBJECT.match(name) is not None
 
 
-def read_keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
+Key = Mapping[str, jwt.PyJWK]
+"""A public key by the algorithms that it checks signatures of."""
+
+
+def read_keys(text: bytes) -> dict[str | None, Key]:
     """The signature keys of a JWK set by their ids, None for the first without. Raises KeysFault."""
     if len(text) > KEYS_BYTES_MAX:
         raise KeysFault(f"over {KEYS_BYTES_MAX} bytes")
     try:
-        found = jwt.PyJWKSet.from_json(text.decode()).keys
-    except (jwt.PyJWTError, ValueError, AttributeError, TypeError, KeyError) as error:
+        found = [each for each in json.loads(text)["keys"] if isinstance(each, dict)]
+        keys = [(each.get("kid"), key) for each in found if (key := _key(each))]
+        by_id = dict(reversed(keys))
+    except (ValueError, AttributeError, TypeError, KeyError) as error:
         raise KeysFault(f"no JWK set (RFC 7517): {error}") from error
-    keys = [key for key in found if key.key_type != "oct" and key.public_key_use in (None, "sig")]
     if not 1 <= len(keys) <= KEYS_MAX:
         raise KeysFault(f"{len(keys)} keys to check signatures with, not 1 to {KEYS_MAX}")
-    return {key.key_id: key for key in reversed(keys)}
+    return by_id
+
+
+def _key(jwk: dict[str, Any]) -> Key:
+    """Empty for a key of another purpose, or of a type that is not known. ``alg`` is optional: an RSA key without it
+    checks all that RSA keys can, and a key of another type has one algorithm.
+    """
+    try:
+        made = jwt.PyJWK(jwk)
+        if made.key_type == "oct" or made.public_key_use not in (None, "sig"):
+            return {}
+        if made.key_type == "RSA" and not jwk.get("alg"):
+            return {name: jwt.PyJWK(jwk, name) for name in _RSA}
+    except jwt.PyJWTError:
+        return {}
+    return {made.algorithm_name: made}
 
 
 class _Verdict(NamedTuple):
@@ -107,7 +129,7 @@ class Issuers:
         """Without faults. ``now_s``: seconds since 1970."""
         self.all: tuple[Issuer, ...] = tuple(issuers)
         self._by_issuer = {each.issuer: each for each in issuers}
-        self._keys: dict[str, Mapping[str | None, jwt.PyJWK]] = {}
+        self._keys: dict[str, Mapping[str | None, Key]] = {}
         self._judged: dict[bytes, _Verdict] = {}
         self._now_s = now_s
 
@@ -156,9 +178,10 @@ class Issuers:
         key = keys.get(header.get("kid")) or (next(iter(keys.values())) if len(keys) == 1 else None)
         if key is None:
             raise Unauthenticated(f"this node has no key {header.get('kid')!r:.80} of the issuer {issuer.name}")
+        algorithm = str(header.get("alg"))
         return jwt.decode(
             token,
-            key,
+            key.get(algorithm) or next(iter(key.values())),  # of another algorithm, which PyJWT refuses
             algorithms=list(issuer.algorithms),
             audience=issuer.audience,
             issuer=issuer.issuer,

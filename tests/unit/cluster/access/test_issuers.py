@@ -6,12 +6,13 @@ import hmac
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec import structs
 
 from stockade.cluster.access import issuers as rules
 from stockade.cluster.access.issuers import (
@@ -120,6 +121,42 @@ def test_no_token_without_a_signature_or_signed_with_a_public_key_is_taken(issue
     assert "alg" in refused(issuers, f"{head}.{body}.{encoded(sign)}")
 
 
+EVERY = structs.replace(CORP, algorithms=get_args(rules.Algorithm))
+"""An issuer that may use every algorithm that there is."""
+
+
+@pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"])
+def test_a_key_without_alg_checks_every_algorithm_of_its_type_that_its_issuer_may_use(algorithm: str) -> None:
+    """RFC 7517, 4.4: alg is optional. Some providers leave it out, and sign by PS256."""
+    issuers = Issuers([EVERY])
+    issuers.take("corp", keys(jwk(RSA, "k1")))
+    assert issuers.subject(token(RSA, algorithm)) == "corp:alice"
+    assert "Signature verification failed" in refused(issuers, token(OTHER, algorithm))
+    issuers = Issuers([structs.replace(EVERY, algorithms=tuple(set(EVERY.algorithms) - {algorithm}))])
+    issuers.take("corp", keys(jwk(RSA, "k1")))
+    assert "The specified alg value is not allowed" in refused(issuers, token(RSA, algorithm))
+    issuers = Issuers([EVERY])
+    other = "RS512" if algorithm != "RS512" else "PS512"
+    issuers.take("corp", keys(jwk(RSA, "k1", alg=other)))
+    assert f"does not match the key's algorithm '{other}'" in refused(issuers, token(RSA, algorithm))
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "HS384", "none", "ES256", "EdDSA", "ES384", ["RS256"], {}, None, 7])
+def test_a_key_without_alg_is_used_with_no_algorithm_of_another_type(algorithm: object) -> None:
+    """RFC 8725, 2.1: who has the public key must not be able to sign by it, as by the secret of HS256."""
+    issuers = Issuers([EVERY])
+    issuers.take("corp", keys(jwk(RSA, "k1")))
+    claims = {"iss": CORP.issuer, "aud": "stockade", "sub": "alice", "exp": time.time() + 600}
+    header = {"alg": algorithm, "typ": "JWT", "kid": "k1"}
+    head, body = (encoded(json.dumps(part).encode()) for part in (header, claims))
+    for form in (Encoding.PEM, Encoding.DER):
+        public = RSA.public_key().public_bytes(form, PublicFormat.SubjectPublicKeyInfo)
+        for digest in (hashlib.sha256, hashlib.sha384):
+            signed = hmac.digest(public, f"{head}.{body}".encode(), digest)
+            assert "is not taken" in refused(issuers, f"{head}.{body}.{encoded(signed)}")
+    assert "is not taken" in refused(issuers, f"{head}.{body}.AA")
+
+
 def test_a_verdict_is_remembered_until_the_token_expires_and_not_beyond(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = time.time()
     clock = [now_s]
@@ -161,6 +198,8 @@ def test_remembered_verdicts_are_as_many_as_documented(issuers: Issuers, monkeyp
         b"\xff",
         b'{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "k1"}]}',
         keys(jwk(RSA, "k1", use="enc")),
+        b'{"keys": [7]}',
+        keys(jwk(RSA, None) | {"kid": []}),
         b" " * (rules.KEYS_BYTES_MAX + 1),
     ],
 )

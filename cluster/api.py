@@ -396,15 +396,15 @@ class Members(Protocol):
         ...
 
     async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
-        """Begin all of the plan with this digest, whatever the mode. Raises PlanChanged, InvalidRequest."""
+        """Begin all of the plan with this digest, whatever the mode. Raises PlanChanged, FeatureLevelTooLow."""
         ...
 
     async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
-        """Change those of the settings that are named; the settings then. Raises InvalidRequest."""
+        """Change those of the settings that are named; the settings then. Raises InvalidRequest, FeatureLevelTooLow."""
         ...
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """What ``choose_controllers`` would change; changes nothing. Raises NotFound (a node), InvalidRequest."""
+        """What ``choose_controllers`` would change. Raises NotFound (a node), InvalidRequest, FeatureLevelTooLow."""
         ...
 
     async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
@@ -419,7 +419,7 @@ class Members(Protocol):
         self, node_ids: Sequence[str] | None, if_plan: str | None = None, by: By = NO_PRINCIPAL
     ) -> None:
         """Begin to move the controller group to these nodes, where it stays; None: the cluster spreads it by itself.
-        Raises NotFound (a node), InvalidRequest, PlanChanged.
+        Raises NotFound (a node), InvalidRequest, PlanChanged, FeatureLevelTooLow.
         """
         ...
 

@@ -90,11 +90,15 @@ class Administration:
         return await self.calls.call(BalancePlan, "POST", "/v1/cluster/balance", body=body, quiet_s=SLOW_S)
 
     async def change_balance(self, changes: Mapping[str, str | int]) -> BalanceSettings:
-        """Change fields of BalanceSettings, such as ``{"mode": "off"}``; the settings then. Raises InvalidRequest."""
+        """Change fields of BalanceSettings, such as ``{"mode": "off"}``; the settings then. Raises InvalidRequest,
+        FeatureLevelTooLow.
+        """
         return await self.calls.call(BalanceSettings, "PATCH", "/v1/cluster/balance", body=dict(changes))
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """What `choose_controllers` would change. Raises NotFound for an unknown node, InvalidRequest."""
+        """What `choose_controllers` would change. Raises NotFound for an unknown node, InvalidRequest,
+        FeatureLevelTooLow.
+        """
         body = {"node_ids": None if node_ids is None else list(node_ids), "dry_run": True}
         return await self.calls.call(ControllersPlan, "POST", "/v1/cluster/controllers", body=body)
 

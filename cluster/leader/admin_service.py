@@ -48,7 +48,7 @@ from ..controller.ownership.resources import Resource
 from ..controller.producers import ProducerRow
 from ..controller.sessions import Session
 from ..discovery.cluster_view import ClusterView
-from ..features import BACKUPS, NEWEST_LEVEL
+from ..features import BACKUPS, BALANCE, NEWEST_LEVEL
 from ..model import NO_PRINCIPAL, By
 from .balancer import Balancer
 from .controller_group import ControllerGroup
@@ -136,19 +136,19 @@ class MemberService:
         return f"its software ({software.version or 'unknown'}) supports level {software.newest} at most"
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """What the choice of ``node_ids`` would change; None: the cluster's own choice. Raises NotFound,
-        InvalidRequest.
+        """What the choice of ``node_ids`` would change; None: the cluster's own choice. Raises
+        FeatureLevelTooLow, NotFound, InvalidRequest.
         """
         await self._control.barrier()
-        self.balancer.check_allowed()
+        self._control.features.require(BALANCE)
         return self._control.machine.assignment.choice(node_ids)
 
     async def choose_controllers(
         self, node_ids: Sequence[str] | None, if_plan: str | None = None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Raises NotFound, InvalidRequest, PlanChanged."""
+        """Raises FeatureLevelTooLow, NotFound, InvalidRequest, PlanChanged."""
         await self._control.barrier()
-        self.balancer.check_allowed()
+        self._control.features.require(BALANCE)
         wanted = None if node_ids is None else list(node_ids)
         await self._arrange(lambda now: ChooseControllers(now_ms=now, by=by, node_ids=wanted, if_plan=if_plan))
 
@@ -163,17 +163,17 @@ class MemberService:
         return sorted(self._control.machine.backups.rows.values(), key=lambda each: -each.cut_ms)
 
     async def balance_plan(self) -> BalancePlan:
-        """What would be done now. Raises InvalidRequest."""
+        """What would be done now. Raises FeatureLevelTooLow."""
         return await self.balancer.plan()
 
     async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
-        """Begin all of a plan. Raises PlanChanged, InvalidRequest."""
+        """Begin all of a plan. Raises FeatureLevelTooLow, PlanChanged."""
         plan = await self.balancer.carry_out(if_plan, by)
         await self._until_seen()
         return plan
 
     async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
-        """The settings then. Raises InvalidRequest."""
+        """The settings then. Raises FeatureLevelTooLow, InvalidRequest."""
         settings = await self.balancer.change(dict(changes), by)
         await self._until_seen()
         return settings

@@ -15,7 +15,6 @@ from hashlib import blake2b
 import msgspec
 
 from ...partition.api.cluster import BalancePlan, BalanceSettings, PlannedMove, PlannedTransfer
-from ...partition.errors import InvalidRequest
 from ..balance.facts import Disk, Facts, NodeFacts, PartitionFacts, Plan, Transfer
 from ..balance.health import Health, Vitals
 from ..balance.plan import make_plan
@@ -23,6 +22,7 @@ from ..controller.balance import PlacedMove, Rebalance, SetBalance
 from ..controller.commands import Arranged
 from ..controller.topology.catalog import CONTROLLER_GROUP, Topic
 from ..controller.topology.nodes import NodeEntry
+from ..features import BALANCE
 from ..model import NO_PRINCIPAL, By
 from ..rpc import LedGroup, NodeReport
 from .controller_group import ControllerGroup, quietly
@@ -83,13 +83,11 @@ def moving_bytes(partitions: Iterable[PartitionFacts]) -> int:
 class Balancer:
     """``figures`` are those of the last round; all 0 where this node does not lead the controller group."""
 
-    def __init__(self, control: ControllerGroup, ask: Ask, send: Send, is_allowed: Callable[[], bool]) -> None:
-        """``is_allowed``: whether every node of the cluster knows what is asked of it here."""
+    def __init__(self, control: ControllerGroup, ask: Ask, send: Send) -> None:
         self.figures: Figures = Figures()
         self._control = control
         self._ask = ask
         self._send = send
-        self._is_allowed = is_allowed
         self._health: dict[str, Health] = {}
         self._sent: dict[int, tuple[int, float]] = {}  # group: times that its leader was sent, and when it may go again
         self._looking = asyncio.Lock()
@@ -102,7 +100,7 @@ class Balancer:
         """Runs until cancelled."""
         while True:
             pause_s = ROUND_S
-            if self._control.group.is_leader and self._is_allowed():
+            if self._control.group.is_leader and self._control.features.at_least(BALANCE):
                 pause_s = max(pause_s, REST * await self._round())
             else:
                 self._health.clear()
@@ -218,9 +216,9 @@ class Balancer:
     # What operators ask.
 
     async def plan(self) -> BalancePlan:
-        """What would be done now. Raises InvalidRequest (the level), NotLeaderOrFollower, LeaderNotAvailable."""
+        """What would be done now. Raises FeatureLevelTooLow, NotLeaderOrFollower, LeaderNotAvailable."""
         await self._control.barrier()
-        self.check_allowed()
+        self._control.features.require(BALANCE)
         return self._told(await self.look())
 
     async def carry_out(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
@@ -229,7 +227,7 @@ class Balancer:
         Raises PlanChanged, and what a proposal and ``plan`` do.
         """
         await self._control.barrier()
-        self.check_allowed()
+        self._control.features.require(BALANCE)
         look = await self.look()
         told = self._told(look)
         order = Rebalance(now_ms=0, by=by, moves=[], plan=told.plan, if_plan=if_plan)
@@ -242,17 +240,11 @@ class Balancer:
         return told
 
     async def change(self, changes: dict[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
-        """The settings then. Raises InvalidRequest, and what a proposal does."""
+        """The settings then. Raises FeatureLevelTooLow, InvalidRequest, and what a proposal does."""
         await self._control.barrier()
-        self.check_allowed()
+        self._control.features.require(BALANCE)
         await self._control.decide(lambda now: SetBalance(now_ms=now, by=by, changes=changes), Arranged)
         return self._settings
-
-    def check_allowed(self) -> None:
-        """Raises InvalidRequest unless the cluster has the feature level for it."""
-        if not self._is_allowed():
-            what = "balance and the choice of controllers need feature level 2"
-            raise InvalidRequest(f"{what}: `stockade cluster upgrade --finalize` raises the cluster's")
 
     def _told(self, look: Look) -> BalancePlan:
         """A plan in names; without what was deleted meanwhile."""

@@ -16,7 +16,7 @@ from ..controller.commands import Command, decode_result, encode_command
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
-from ..features import BALANCE, Features
+from ..features import Features
 from ..groups import Router
 from ..leader.admin_service import ListService, MemberService
 from ..leader.balancer import Balancer
@@ -127,9 +127,7 @@ class ControllerMember:
         control.group.on_role_change = self._on_role_change
         control.features = Features(self._host)
         readers = self._readers
-        balancer = Balancer(
-            control, readers.reporter.ask, readers.reporter.send, lambda: control.features.at_least(BALANCE)
-        )
+        balancer = Balancer(control, readers.reporter.ask, readers.reporter.send)
         loops = (
             balancer.run(),
             control.keep_time(),

@@ -18,6 +18,7 @@ from ...partition.errors import InternalError, StockadeError
 from ...partition.log.index import SegmentIndex
 from ...partition.places.place import CannotReach, Place
 from ...partition.state.tier import dead, name_of
+from ..features import TIERS
 from ..tiered import objects
 from ..tiered.store import EXPECTED, TieredStore
 from .replica import Replica
@@ -30,8 +31,6 @@ PAUSE_MAX_S = 60.0
 """Longest pause after uploads that failed; it doubles from LOOK_S on."""
 SWEEP_PAUSE_S = 60.0
 """Between two sweeps of one home."""
-LEVEL = 2
-"""The feature level that brought the commands."""
 _TOPIC_CHARACTERS_MAX = 80
 _FAILURES = (*EXPECTED, TimeoutError, StockadeError)
 
@@ -224,7 +223,7 @@ class Tiering:
 def may_upload(replica: Replica) -> bool:
     """Whether this node looks after the objects of a partition."""
     has_objects = bool(replica.machine.tier.home)
-    return replica.group.is_leader and replica.features.at_least(LEVEL) and (replica.config.is_tiered or has_objects)
+    return replica.group.is_leader and replica.features.at_least(TIERS) and (replica.config.is_tiered or has_objects)
 
 
 def next_segment(replica: Replica) -> SegmentIndex | None:

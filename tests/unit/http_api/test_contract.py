@@ -48,6 +48,10 @@ UNREACHED: dict[tuple[str, int | str], str] = {
     **{(name, status): TOKENS for name in OPERATIONS for status in (401, "UNAUTHENTICATED", "PERMISSION_DENIED")},
     **{("get_cluster", status): ASKS_NOBODY for status in (421, 429, 500, 503, 504)},
     ("begin_at", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/replica",
+    **{
+        (name, 409): "needs a cluster of older software: tests/unit/cluster/leader/test_balancer.py"
+        for name in ("get_balance", "balance", "change_balance", "choose_controllers")
+    },
     ("list_ledger", 404): "needs a cluster without a ledger: handlers/test_ledger.py",
     ("create_topic", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/node",
     ("change_topic", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/node",

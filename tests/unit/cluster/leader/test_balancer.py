@@ -14,12 +14,14 @@ from stockade.cluster.controller.balance import SetBalance
 from stockade.cluster.controller.commands import CreateTopic, MoveDone, RegisterNode, RemoveNode
 from stockade.cluster.controller.ledger import BeginLedger
 from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.features import BALANCE, Features
+from stockade.cluster.leader.admin_service import MemberService
 from stockade.cluster.leader.balancer import HOMES_AT_ONCE_MAX, Balancer
 from stockade.cluster.model import By
 from stockade.cluster.rpc import LedGroup, NodeReport
 from stockade.partition.api.ledger import LedgerEntry
 from stockade.partition.api.topics import TopicConfig
-from stockade.partition.errors import InvalidRequest, PlanChanged, StockadeError
+from stockade.partition.errors import FeatureLevelTooLow, PlanChanged, StockadeError
 
 from ..driver import Driver
 
@@ -39,7 +41,6 @@ class World(Driver):
         self.led: dict[int, str] = {}
         self.up_ms: dict[str, int] = {}
         self.versions: dict[str, str] = {}
-        self.is_allowed = True
         for node_id in nodes:
             self.register(node_id)
         created: Any = self.do(
@@ -55,10 +56,14 @@ class World(Driver):
         self.groups = [group_id(created.topic_id, number) for number in range(partitions)]
         self.led |= {group: self.replicas(group)[0] for group in self.groups}
         self.do(SetBalance(now_ms=0, changes={"stable_ms": STABLE_MS}))
-        control = SimpleNamespace(
-            machine=self.machine, group=SimpleNamespace(is_leader=True), decide=self.decide, barrier=self.barrier
+        self.control = SimpleNamespace(
+            machine=self.machine,
+            group=SimpleNamespace(is_leader=True),
+            decide=self.decide,
+            barrier=self.barrier,
+            features=Features(),
         )
-        self.balancer = Balancer(cast(Any, control), self.ask, self.send, lambda: self.is_allowed)
+        self.balancer = Balancer(cast(Any, self.control), self.ask, self.send)
 
     def register(self, node_id: str) -> None:
         url, raft = f"http://{node_id}:1", f"{node_id}:2"
@@ -253,7 +258,7 @@ def test_the_next_leader_of_the_controllers_goes_on_with_moves_and_begins_none_b
         await world.balancer._round()
         begun = set(world.machine.assignment.moves)
         assert len(begun) == 4
-        heir = Balancer(world.balancer._control, world.ask, world.send, lambda: True)
+        heir = Balancer(world.balancer._control, world.ask, world.send)
         await heir._round()
         assert set(world.machine.assignment.moves) == begun, "they are in the log of the controllers"
         world.arrive()
@@ -355,9 +360,17 @@ def test_nothing_goes_to_a_node_that_leaves_has_just_started_or_does_not_answer(
 def test_below_its_feature_level_nothing_is_asked_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World("n1", "n2", "n3")
-        world.is_allowed = False
-        for call in (world.balancer.plan, lambda: world.balancer.carry_out("x"), lambda: world.balancer.change({})):
-            with pytest.raises(InvalidRequest, match="feature level 2"):
+        world.control.features = Features(level=1)
+        members = MemberService(cast(Any, world.control), cast(Any, None), world.balancer, lambda _: None)
+        for call in (
+            world.balancer.plan,
+            lambda: world.balancer.carry_out("x"),
+            lambda: world.balancer.change({}),
+            lambda: members.controllers_plan(None),
+            lambda: members.choose_controllers(None),
+        ):
+            with pytest.raises(FeatureLevelTooLow) as refusal:
                 await call()
+            assert refusal.value == FeatureLevelTooLow(feature_level=1, needed=BALANCE)
 
     asyncio.run(scenario())

@@ -202,14 +202,15 @@ async def load(
     from ...spark.pipelines import load as loading  # noqa: PLC0415 (needs Spark)
     from ...spark.pipelines.reporting import watched  # noqa: PLC0415
 
-    chosen = name or loading.name_of(path, form, topic)
+    chosen = name or loading.name_of(spark, path, form, topic)
     with _refusals(), _bar() as bar:
         task = bar.add_task("tasks", total=None)
         with watched(spark, lambda done, total: bar.update(task, completed=done, total=total or None)):
             rows = loading.source(spark, path, form)
             loaded = loading.load(rows, topic, chosen, _options(config))
-    facts = {"topic": topic, "name": chosen, **loaded._asdict()}
-    _summary(facts, output)
+    if loaded.already_loaded:
+        click.echo(loading.ALREADY_LOADED.format(chosen), err=True)
+    _summary({"topic": topic, "name": chosen, **loaded._asdict()}, output)
 
 
 @pipeline.command(

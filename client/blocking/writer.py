@@ -58,13 +58,13 @@ class BlockingWriter:
         self._leaders: dict[str, str] = {}
         self._next = 0
 
-    def shape(self, name: str) -> tuple[int, int]:
-        """A topic's number of partitions, and its max_batch_bytes."""
+    def shape(self, name: str) -> tuple[int, int, int]:
+        """A topic's number of partitions, its max_batch_bytes, and its id."""
         found = self._json("GET", f"/v1/topics/{quote(name, safe='')}")
         for each in found["partitions"]:
             if each["leader"]:
                 self._leaders[_path(name, each["partition"])] = each["leader"]
-        return len(found["partitions"]), found["config"]["max_batch_bytes"]
+        return len(found["partitions"]), found["config"]["max_batch_bytes"], found["topic_id"]
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         """Create a topic, unless it exists with this definition. Raises TopicAlreadyExists for another one."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
 
+from ..sink.store import SinkRefused
 from .lines import LoadRefused, files
 from .reporting import Progress, summary
 from .session import session
@@ -124,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-REFUSALS = (PySparkException, ExportRefused, LoadRefused)
+REFUSALS = (PySparkException, ExportRefused, LoadRefused, SinkRefused)
 _ENDINGS = ("Error", "Refused", "DataLost")
 
 

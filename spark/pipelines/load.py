@@ -9,24 +9,32 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, NamedTuple
 
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812
 
+from ..sink.named_batch import NamedBatch
+from ..sink.options import parse_write_options
+from ..sink.writer import connect, writer_of
 from . import lines
-from .reporting import Progress, summary, watched
+from .reporting import Progress, print_line, summary, watched
 from .session import session
 
 FORMATS = ("text", "json", "parquet", "table")
 
 
+ALREADY_LOADED = "already loaded under the name {}: nothing was written. Under another --name it is loaded again"
+
+
 class Loaded(NamedTuple):
-    """The result of a load."""
+    """The result of a load: what it wrote. ``already_loaded``: nothing, as a load with this name was done before."""
 
     rows: int
     bytes: int
     seconds: float
+    already_loaded: bool = False
 
 
 def source(spark: Any, path: str, form: str) -> Any:
@@ -51,22 +59,42 @@ def source(spark: Any, path: str, form: str) -> Any:
     return frame.select(*taken, *(["headers"] if "headers" in frame.columns else []))
 
 
-def name_of(path: str, form: str, topic: str) -> str:
-    """The default name of a load: the same path, format and topic are the same load."""
-    return "load-" + hashlib.sha256(json.dumps([path, form, topic]).encode()).hexdigest()[:16]
+def name_of(spark: Any, path: str, form: str, topic: str) -> str:
+    """The default name of a load: the same path, format and topic are the same load.
+
+    A relative path counts as the absolute one. The host does not count: a path may be on a file system of many hosts,
+    and a load that is left out says so, where one that is done twice would not.
+    """
+    return "load-" + hashlib.sha256(json.dumps([_absolute(spark, path, form), form, topic]).encode()).hexdigest()[:16]
+
+
+def _absolute(spark: Any, path: str, form: str) -> str:
+    """A path with its file system and working folder, as Spark sees them; a table's name as it is."""
+    if form == "table":
+        return path
+    found = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+    return str(found.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).makeQualified(found).toString())
 
 
 def load(rows: Any, topic: str, name: str, options: Mapping[str, str]) -> Loaded:
     """Write the rows, all or none, unless a load with this name was done before.
 
-    ``options`` are those of the sink, with ``url``.
+    ``options`` are those of the sink, with ``url``. Raises BatchRefused if a topic of the earlier load was deleted, or
+    if another load with this name ran at the same time.
     """
     started = time.monotonic()
-    seen = Observation(f"load {name} {time.monotonic_ns()}")
-    size = F.coalesce(F.sum(F.length("value")), F.lit(0))
-    counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"), size.alias("bytes"))
-    writer = counted.write.format("stockade").mode("append").options(topic=topic, sink=name, **options)
-    writer.save()
+    wanted = {**options, "topic": topic, "sink": name}
+    parsed = parse_write_options(wanted, "batch")
+    connect(parsed)
+    with closing(writer_of(parsed)) as asking:
+        batch = NamedBatch(asking, name)
+        if batch.was_decided():
+            return Loaded(0, 0, time.monotonic() - started, already_loaded=True)
+        seen = Observation(f"load {name} {time.monotonic_ns()}")
+        size = F.coalesce(F.sum(F.length("value")), F.lit(0))
+        counted = rows.observe(seen, F.count(F.lit(1)).alias("rows"), size.alias("bytes"))
+        counted.write.format("stockade").mode("append").options(**wanted).save()
+        batch.check_alone()
     return Loaded(seen.get["rows"], seen.get["bytes"], time.monotonic() - started)
 
 
@@ -82,8 +110,10 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     spark = session("stockade load")
     options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}
-    name = given.name or name_of(given.path, given.format, given.topic)
+    name = given.name or name_of(spark, given.path, given.format, given.topic)
     with watched(spark, Progress("tasks done")):
         loaded = load(source(spark, given.path, given.format), given.topic, name, options)
+    if loaded.already_loaded:
+        print_line(ALREADY_LOADED.format(name))
     summary({"topic": given.topic, "name": name, **loaded._asdict()})
     return 0

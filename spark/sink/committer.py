@@ -32,6 +32,8 @@ TRIM_EVERY = 100
 """When the control partition has more records than this, the old ones are trimmed."""
 TELL_EVERY = 100
 """Every so many batches a warning says that the control partition may not be trimmed."""
+NAMED_BATCH = "batch"
+"""The query of every batch that is written under a sink's name: the same name is the same batch."""
 _SEQUENCES = 1 << 31
 _log = logging.getLogger(__name__)
 
@@ -63,13 +65,13 @@ class SinkCommitter:
         self._has_proposed = False
 
     def commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
-        """Commit a batch in the form in which it was first decided. Returns False if these are other pieces than
-        ``pieces``. A commit that fails before it decides deletes ``pieces``.
+        """Commit a batch in the form in which it was first decided. Returns False, and logs a warning, if these are
+        other pieces than ``pieces``. A commit that fails before it decides deletes ``pieces``.
 
         Raises SinkRefused, StageLost, DecidedStageLost.
         """
         try:
-            return self._commit(batch, pieces)
+            is_ours = self._commit(batch, pieces)
         except Exception as failure:
             # No other commit has these pieces: without a decision proposed here there is none that names them.
             if not self._has_proposed:
@@ -77,6 +79,10 @@ class SinkCommitter:
             if isinstance(failure, InvalidProducerEpoch | ProducerFenced):
                 raise RunRetired(f"run {self._run}: a newer run has taken over sink {self._sink}") from failure
             raise
+        if not is_ours:
+            decided = "was decided by an earlier run: its rows are in the topic, and those of this run are not"
+            _log.warning("batch %d of sink %s %s", batch, self._sink, decided)
+        return is_ours
 
     def _commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
         pair = self._enter({piece.topic for piece in pieces})
@@ -249,10 +255,11 @@ def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
     try:
         pair = store.init_producer(None, nonce)
         sequences: dict[tuple[str, int], int] = {}
-        for topic, partition, stage, records in pieces:
-            sequence = sequences.get((topic, partition), 0)
-            store.append_stage(topic, partition, stage, pair, sequence)
-            sequences[topic, partition] = (sequence + records) % _SEQUENCES
+        for piece in pieces:
+            place = piece.topic, piece.partition
+            sequence = sequences.get(place, 0)
+            store.append_stage(*place, piece.stage, pair, sequence)
+            sequences[place] = (sequence + piece.records) % _SEQUENCES
     except Exception as error:
         failure = error
         raise

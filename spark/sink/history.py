@@ -14,12 +14,13 @@ RUNS_REMEMBERED = 100
 
 
 class Piece(NamedTuple):
-    """A stage of a task: ``records`` rows for one partition of a topic."""
+    """A stage of a task: ``records`` rows for one partition of the topic with this id."""
 
     topic: str
     partition: int
     stage: str
     records: int
+    topic_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ class History:
     """The state after all records. ``query`` and ``run`` announced themselves last; ``retired`` are the replaced runs.
     Stages of the sink may be in any of ``topics``.
 
-    ``manifest`` is the last decision, at offset ``decided_at``; ``done``: all of it is in the log. ``end`` is where the
-    next record goes, ``start`` the first one kept.
+    ``manifest`` is the last decision, of run ``decided_by`` at offset ``decided_at``; ``done``: all of it is in the
+    log. ``end`` is where the next record goes, ``start`` the first one kept.
     """
 
     query: str | None = None
@@ -46,6 +47,7 @@ class History:
     topics: tuple[str, ...] = ()
     manifest: Manifest | None = None
     decided_at: int = 0
+    decided_by: str | None = None
     done: bool = True
     start: int = 0
     end: int = 0
@@ -62,7 +64,7 @@ class History:
             return after
         pieces = tuple(Piece(*piece) for piece in record["pieces"])
         manifest = Manifest(record["query"], record["batch"], pieces)
-        return replace(after, manifest=manifest, decided_at=offset, done=not pieces)
+        return replace(after, manifest=manifest, decided_at=offset, decided_by=after.run, done=not pieces)
 
 
 def history(records: Iterable[tuple[int, bytes]], end: int) -> History:

@@ -27,6 +27,7 @@ class Shape(NamedTuple):
 
     partitions: int
     batch_bytes_max: int
+    topic_id: int
 
 
 class Topics:
@@ -91,14 +92,16 @@ def stage_rows(
     """
     pieces: list[Piece] = []
     attempt = uuid.uuid4().hex
+    topics = Topics(writer)
 
     def write(name: str, partition: int, rows: pa.RecordBatch) -> None:
-        piece = Piece(name, partition, f"{prefix}{task}~{attempt}~{len(pieces)}", len(rows))
-        pieces.append(piece)  # first, because a request that fails may have stored it
-        writer.put_stage(name, partition, piece.stage, stream(rows))
+        stage = f"{prefix}{task}~{attempt}~{len(pieces)}"
+        # First, because a request that fails may have stored it.
+        pieces.append(Piece(name, partition, stage, len(rows), topics.shape(name).topic_id))
+        writer.put_stage(name, partition, stage, stream(rows))
 
     try:
-        _gather(batches, writer, topic, task, write)
+        _gather(batches, topics, topic, task, write)
     except Exception as failure:
         discard(writer, pieces, attempt, failure)
         raise
@@ -117,13 +120,10 @@ def append_rows(batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic
         writer.append(name, partition, stream(rows), pair[0], sequence)
         sequences[name, partition] = (sequence + len(rows)) % (1 << 31)
 
-    _gather(batches, writer, topic, task, write)
+    _gather(batches, Topics(writer), topic, task, write)
 
 
-def _gather(
-    batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, task: int, write: WritePiece
-) -> None:
-    topics = Topics(writer)
+def _gather(batches: Iterable[pa.RecordBatch], topics: Topics, topic: str | None, task: int, write: WritePiece) -> None:
     router = Router(topic, lambda name: topics.shape(name).partitions, task)
     gather(batches, router, Gatherer(topics, write))
 

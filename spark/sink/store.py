@@ -37,8 +37,10 @@ class Store(Protocol):
         """Create a topic, unless it exists."""
         ...
 
-    def shape(self, name: str) -> tuple[int, int]:
-        """How many partitions a topic has, and how many bytes a batch may have. Raises UnknownTopicOrPartition."""
+    def shape(self, name: str) -> tuple[int, int, int]:
+        """How many partitions a topic has, how many bytes a batch may have, and its id. Raises
+        UnknownTopicOrPartition.
+        """
         ...
 
     def init_producer(self, name: str | None, nonce: str) -> Pair:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from ...client.blocking.reader import BlockingClient
 from ...client.blocking.writer import BlockingWriter
-from .committer import SinkCommitter, append_all, discard, stage_prefix
+from .committer import NAMED_BATCH, SinkCommitter, append_all, discard, stage_prefix
 from .history import Piece
 from .options import WriteOptions, parse_write_options
 from .staging import append_rows, stage_rows
@@ -28,8 +28,6 @@ from .staging import append_rows, stage_rows
 _BATCH_ID, _QUERY_ID, _RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
 _FIRST = "0"
 """The first micro-batch of a checkpoint: nothing was written yet that an outage could interrupt."""
-_NAMED_BATCH = "batch"
-"""The query of every batch that is written under a sink's name: the same name is the same batch."""
 
 
 @dataclass
@@ -58,8 +56,8 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         query, run = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_RUN_ID)
         task = context.partitionId()
         if context.getLocalProperty(_BATCH_ID) == _FIRST:
-            _connect(self._options)
-        with closing(_writer(self._options)) as writer:
+            connect(self._options)
+        with closing(writer_of(self._options)) as writer:
             if not self._options.is_exactly_once:
                 append_rows(iterator, writer, self._options.topic, task)
                 return Staged(query, run, task, ())
@@ -72,7 +70,7 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if not staged or not self._options.is_exactly_once:
             return
         options, query, run = self._options, staged[0].query, staged[0].run
-        with closing(_writer(options)) as writer:
+        with closing(writer_of(options)) as writer:
             committer = SinkCommitter(writer, options.sink or query, query, run, takeover=options.takeover)
             committer.commit(batchId, _pieces(staged))
 
@@ -91,24 +89,24 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
         task = TaskContext.get().partitionId()
-        with closing(_writer(self._options)) as writer:
+        with closing(writer_of(self._options)) as writer:
             if not self._options.is_exactly_once:
                 append_rows(iterator, writer, self._options.topic, task)
-                return Staged(_NAMED_BATCH, self._job, task, ())
+                return Staged(NAMED_BATCH, self._job, task, ())
             prefix = f"{stage_prefix(self._options.sink or self._job)}0~"
             pieces = stage_rows(iterator, writer, self._options.topic, prefix, task)
-            return Staged(_NAMED_BATCH, self._job, task, pieces)
+            return Staged(NAMED_BATCH, self._job, task, pieces)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append the staged rows to their topics."""
         pieces = _pieces(_in_order(messages))
         if not self._options.is_exactly_once:
             return
-        with closing(_writer(self._options)) as writer:
+        with closing(writer_of(self._options)) as writer:
             if self._options.sink is None:
                 append_all(writer, pieces, self._job)
             else:
-                SinkCommitter(writer, self._options.sink, _NAMED_BATCH, self._job).commit(0, pieces)
+                SinkCommitter(writer, self._options.sink, NAMED_BATCH, self._job).commit(0, pieces)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what the tasks have staged, if one of them failed."""
@@ -134,11 +132,11 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
         raise ValueError('a topic cannot be overwritten: use mode("append")')
     parsed = parse_write_options(options, "batch")
     _check_schema(parsed, schema)
-    _connect(parsed)
+    connect(parsed)
     return StockadeBatchWriter(parsed)
 
 
-def _connect(options: WriteOptions) -> None:
+def connect(options: WriteOptions) -> None:
     """Raises ClusterUnreachable when there is no cluster, sooner than the first request would."""
     with closing(BlockingClient(options.urls, options.access)) as client:
         client.connect()
@@ -151,7 +149,8 @@ def _check_schema(options: WriteOptions, schema: StructType) -> None:
         raise ValueError(f"there must be a column {missing[0]}; the columns are {', '.join(schema.fieldNames())}")
 
 
-def _writer(options: WriteOptions) -> BlockingWriter:
+def writer_of(options: WriteOptions) -> BlockingWriter:
+    """A writer to the cluster of the options."""
     return BlockingWriter(options.urls, options.access)
 
 
@@ -163,7 +162,7 @@ def _discard(options: WriteOptions, messages: Sequence[WriterCommitMessage | Non
     """
     pieces = _pieces(_in_order(messages))
     if pieces and None in messages:
-        with closing(_writer(options)) as writer:
+        with closing(writer_of(options)) as writer:
             discard(writer, pieces, uuid.uuid4().hex)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from integration.api import Topic
+from integration.api import Topic, call
 from pyspark.errors import PySparkException
 from sources import ROOT
 
@@ -17,7 +17,8 @@ from stockade.cli.main import main
 from stockade.spark.pipelines import lines
 from stockade.spark.pipelines.export import ExportRefused, export, restore
 from stockade.spark.pipelines.lines import LoadRefused
-from stockade.spark.pipelines.load import Loaded, load, name_of, source
+from stockade.spark.pipelines.load import load, name_of, source
+from stockade.spark.sink.named_batch import BatchRefused
 
 from .topics import append, record
 
@@ -59,9 +60,9 @@ def test_files_come_back_byte_for_byte_over_two_topics_and_parquet(
     again.create(partitions=2)
     rows = sum(each.count(b"\n") + (not each.endswith(b"\n")) for each in contents(folder).values())
     size = sum(len(each.replace(b"\n", b"")) for each in contents(folder).values())
-    for _ in range(2):  # under one name it is done once
+    for wanted in ((rows, size, False), (0, 0, True)):  # under one name it is done once
         loaded = load(source(spark, str(folder), "text"), there.name, "circle", {"url": url})
-        assert (loaded.rows, loaded.bytes) == (rows, size)
+        assert (loaded.rows, loaded.bytes, loaded.already_loaded) == wanted
 
     out = str(tmp_path / "out")
     assert export(spark, there.name, out, {"url": url}).rows == rows
@@ -132,10 +133,27 @@ def test_records_that_are_no_lines_do_not_become_files(spark: Any, url: str, tmp
         restore(spark, topic.name, tmp_path / "out", {"url": url})
 
 
-def test_the_same_files_and_topic_are_the_same_load() -> None:
-    assert name_of("a", "text", "t") == name_of("a", "text", "t")
-    assert len({name_of("a", "text", "t"), name_of("a", "text", "u"), name_of("a", "json", "t")}) == 3
-    assert Loaded(1, 2, 0.5).rows == 1
+def test_the_same_files_and_topic_are_the_same_load(spark: Any) -> None:
+    here = spark.sparkContext._jvm.java.lang.System.getProperty("user.dir")
+    same = [f"{here}/*.log", "*.log", f"file:{here}/*.log", f"{here}/x/../*.log"]
+    assert len({name_of(spark, path, "text", "t") for path in same}) == 1
+    other = [("/elsewhere/*.log", "text", "t"), ("*.log", "json", "t"), ("*.log", "text", "u"), ("t", "table", "t")]
+    assert len({name_of(spark, *each) for each in (*other, ("*.log", "text", "t"))}) == 5
+
+
+def test_a_load_into_a_topic_that_was_made_anew_is_refused_under_the_same_name(
+    spark: Any, url: str, tmp_path: Path
+) -> None:
+    topic = Topic(url, "reloaded")
+    (tmp_path / "a").write_text("a\n")
+    topic.create()
+    assert load(source(spark, str(tmp_path), "text"), topic.name, "reloaded", {"url": url}).rows == 1
+    assert call("DELETE", topic.url).status in (200, 204)
+    topic.create()
+    with pytest.raises(BatchRefused, match="a topic reloaded that has been deleted since"):
+        load(source(spark, str(tmp_path), "text"), topic.name, "reloaded", {"url": url})
+    assert load(source(spark, str(tmp_path), "text"), topic.name, "reloaded-2", {"url": url}).rows == 1
+    assert topic.values() == ["a"]
 
 
 def stockade(*arguments: str) -> Result:
@@ -150,6 +168,10 @@ def test_the_commands_load_and_export_and_tell_what_they_did(spark: Any, url: st
     loaded = stockade("load", str(tmp_path / "in.txt"), topic.name, "--url", url, "--output", "json")
     assert loaded.exit_code == 0, loaded.output
     assert json.loads(loaded.stdout)["rows"] == 2
+    again = stockade("load", str(tmp_path / "in.txt"), topic.name, "--url", url, "--output", "json")
+    facts = json.loads(again.stdout)
+    assert (again.exit_code, facts["rows"], facts["already_loaded"]) == (0, 0, True)
+    assert f"already loaded under the name {facts['name']}: nothing was written" in again.stderr
     restored = stockade("export", topic.name, str(tmp_path / "out"), "--format", "text", "--url", url)
     assert restored.exit_code == 0, restored.output
     assert restored.stdout.splitlines()[0].split() == ["topic", "folder", "rows", "parts", "seconds", "rows/s"]

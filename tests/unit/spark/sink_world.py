@@ -208,12 +208,12 @@ class ModelStore:
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         self._ask(lambda: self._world.create(name, partitions))
 
-    def shape(self, name: str) -> tuple[int, int]:
-        def found() -> tuple[int, int]:
-            partitions = [partition for topic, partition in self._world.machines if topic == name]
-            if not partitions:
+    def shape(self, name: str) -> tuple[int, int, int]:
+        def found() -> tuple[int, int, int]:
+            machines = [machine for (topic, _), machine in self._world.machines.items() if topic == name]
+            if not machines:
                 raise UnknownTopicOrPartition(topic=name, partition=None)
-            return len(partitions), 1 << 20
+            return len(machines), 1 << 20, machines[0].config.topic_id
 
         return self._ask(found)
 

@@ -58,8 +58,12 @@ def test_a_batch_is_written_where_it_was_staged_and_nothing_is_left(sink: Sink) 
     assert all(not machine.stages.stages for machine in sink.world.machines.values())
 
 
-def test_a_batch_that_comes_again_is_taken_as_it_was_decided_first(sink: Sink) -> None:
+def test_a_batch_that_comes_again_is_taken_as_it_was_decided_first_and_says_so(
+    sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not caplog.text
     assert not sink.commit(0, sink.stage("other", b"1"), run="r2")
+    assert "batch 0 of sink s was decided by an earlier run" in caplog.text
     assert sink.values() == [b"1", b"2"]
     assert not sink.world.machines["out", 0].stages.stages
 
@@ -159,7 +163,7 @@ def test_a_commit_that_fails_once_it_may_have_decided_leaves_its_stages_to_the_n
 
 
 def test_a_topic_that_was_deleted_does_not_stop_a_sink(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shape(topic: str) -> tuple[int, int]:
+    def shape(topic: str) -> tuple[int, int, int]:
         raise UnknownTopicOrPartition(topic=topic, partition=None)
 
     monkeypatch.setattr(sink.store, "shape", shape)

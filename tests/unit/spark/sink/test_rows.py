@@ -71,7 +71,7 @@ class Shapes:
     """Topics whose batches are small."""
 
     def shape(self, topic: str) -> Shape:
-        return Shape(3, 1000)
+        return Shape(3, 1000, 7)
 
 
 def test_pieces_fit_and_keep_the_order() -> None:

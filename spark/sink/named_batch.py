@@ -1,0 +1,63 @@
+"""A batch under a sink's name, before and after it is written: are these rows in the topic, or those of another run?
+
+Spark commits in a process of its own, and the program does not hear what came of it: the sink's history tells. Without
+Spark.
+"""
+
+import uuid
+
+from ...partition.errors import UnknownTopicOrPartition
+from .committer import NAMED_BATCH, SinkCommitter, control_topic
+from .history import History, history
+from .store import SinkRefused, Store
+
+
+class BatchRefused(SinkRefused):
+    """The rows may not be those that are in the topic."""
+
+
+class NamedBatch:
+    """The batch ``sink`` as it is when this is made."""
+
+    def __init__(self, store: Store, sink: str) -> None:
+        self._store, self._sink = store, sink
+        self._before = self._look()
+
+    def was_decided(self) -> bool:
+        """Whether an earlier run has decided on it; if that run did not come to its end, carry the decision out.
+
+        Raises BatchRefused if a topic of it is gone: its rows with it, and a second write would not bring them back.
+        """
+        decided = self._before.manifest
+        if decided is None or decided.query != NAMED_BATCH:
+            return False
+        for topic, topic_id in sorted({(piece.topic, piece.topic_id) for piece in decided.pieces}):
+            if self._topic_id(topic) != topic_id:
+                raise BatchRefused(
+                    f"{self._sink} was written to a topic {topic} that has been deleted since; give it another name to"
+                    " write it again"
+                )
+        if not self._before.done:
+            SinkCommitter(self._store, self._sink, NAMED_BATCH, uuid.uuid4().hex).commit(0, ())
+        return True
+
+    def check_alone(self) -> None:
+        """Ask after a write. Raises BatchRefused if others wrote at the same time: the rows may be theirs."""
+        after = self._look()
+        runs = {after.run, *after.retired} - {self._before.run, *self._before.retired}
+        if runs != {after.decided_by}:
+            raise BatchRefused(
+                f"{self._sink} was written by several runs at once, and the rows of one are in the topic"
+            )
+
+    def _look(self) -> History:
+        try:
+            return history(*self._store.read(control_topic(self._sink), 0))
+        except UnknownTopicOrPartition:
+            return History()
+
+    def _topic_id(self, topic: str) -> int | None:
+        try:
+            return self._store.shape(topic)[2]
+        except UnknownTopicOrPartition:
+            return None

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from pyspark.errors import PySparkException
 
 from ..sink.store import SinkRefused
-from .lines import LoadRefused, files
+from ..source.topics import pinned
+from . import lines
+from .lines import LoadRefused
 from .reporting import Progress, summary
 from .session import session
 
@@ -76,21 +78,32 @@ def _started(writer: Any, folder: str, form: str) -> Any:
 def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) -> Exported:
     """Write the files that ``load`` has read, byte for byte, under their names.
 
-    Raises ExportRefused for records that are not lines of files.
+    Raises ExportRefused for records that are not lines of files, and for files of which lines are missing or there
+    twice; then it writes nothing.
     """
     started = time.monotonic()
-    wanted = {"subscribe": topic, "includeHeaders": "true", **options}
+    wanted = pinned({"subscribe": topic, "includeHeaders": "true", **options})
     rows = spark.read.format("stockade").options(**wanted).load()
     strange = rows.where("key is null or not coalesce(exists(headers, h -> h.key = 'line'), false)").limit(1).collect()
     if strange:
         place = f"{topic}/{strange[0]['partition']} at {strange[0]['offset']}"
         raise ExportRefused(f"{place}: not a line of a file; text is for topics that were loaded from files of text")
+    counts = lines.counts(rows).collect()
+    if odd := sorted(_torn(each) for each in counts if not each["lines"] == each["different"] == each["last"]):
+        raise ExportRefused(
+            f"{topic} does not have each line once of {', '.join(odd)}: it was loaded under two names, or another file"
+            " of its name was loaded, or its first records are gone. The format parquet writes every record"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
-    for name, content in files(rows).toLocalIterator():
+    for name, content in lines.files(rows).toLocalIterator():
         _write(folder, name, content)
         count += 1
-    return Exported(rows.count(), count, time.monotonic() - started)
+    return Exported(sum(each["lines"] for each in counts), count, time.monotonic() - started)
+
+
+def _torn(file: Any) -> str:
+    return f"{file['name']} ({file['lines']:,} lines, {file['different']:,} different ones, up to {file['last']:,})"
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:

@@ -4,6 +4,7 @@ The key is the file's name, the value the line without its LF. Header ``line`` i
 decimal; header ``end`` marks a last line without an LF, which would otherwise be lost. An empty file has no records.
 """
 
+from collections import Counter
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,6 +17,8 @@ _MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8, which Spark drops at the start of a file; it is put back."""
 _MISSING = (0, -1, len(_MARK), len(_MARK) - 1)
 """Bytes by which a file may be longer than its lines: with or without the mark, and with or without a last LF."""
+_LINE = "cast(cast(filter(headers, h -> h.key = 'line')[0].value as string) as long)"
+"""The number of a line, in its headers."""
 _NEVER_READ = ("_metadata", "_common_metadata")
 """Prefixes of names that Spark reserves for Parquet: it lists such files, and does not read them."""
 
@@ -60,7 +63,9 @@ def records(spark: Any, path: str) -> Any:
     """The lines of the files of a folder, or of one file: columns key, value, headers; lines of a file in order."""
     # Spark gives file names as in a URL, and url_decode turns a plus into a space.
     # Lines end with a line feed alone; Spark would cut at a carriage return as well, and drop it.
-    rows = text(spark, path, lineSep="\n").select(
+    found = text(spark, path, lineSep="\n")
+    _check_names(found)
+    rows = found.select(
         F.col("value").cast("binary").alias("value"),
         F.expr("url_decode(replace(_metadata.file_name, '+', '%2B'))").alias("file"),
         F.col("_metadata.file_size").alias("size"),
@@ -80,9 +85,18 @@ def records(spark: Any, path: str) -> Any:
     return checked.select(F.col("file").cast("binary").alias("key"), value.alias("value"), _headers().alias("headers"))
 
 
+def _check_names(rows: Any) -> None:
+    """Raises LoadRefused if two files have one name: the key of their lines would be the same."""
+    paths = sorted(unquote(urlsplit(url).path) for url in rows.inputFiles())
+    names = Counter(PurePosixPath(path).name for path in paths)
+    doubled = [path for path in paths if names[PurePosixPath(path).name] > 1]
+    if doubled:
+        raise LoadRefused(f"{', '.join(doubled)} have one name, by which their lines are known: load one of them")
+
+
 def files(rows: Any) -> Any:
     """(name, content) of each file whose lines these rows (key, value, headers) are. Each file must fit into memory."""
-    line = F.expr("filter(headers, h -> h.key = 'line')[0].value").cast("string").cast("long")
+    line = F.expr(_LINE)
     end = F.when(F.expr("exists(headers, h -> h.key = 'end')"), F.lit(b"")).otherwise(F.lit(b"\n"))
     each = rows.select(
         F.col("key").cast("string").alias("name"),
@@ -90,6 +104,17 @@ def files(rows: Any) -> Any:
     )
     whole = each.groupBy("name").agg(F.array_sort(F.collect_list("row")).alias("rows"))
     return whole.select("name", F.expr("unhex(array_join(transform(rows, row -> hex(row.text)), ''))").alias("content"))
+
+
+def counts(rows: Any) -> Any:
+    """Of each file whose lines these rows are: its ``name``, how many ``lines`` there are, how many ``different`` ones,
+    and the ``last`` number of one. A file is whole if all three are equal.
+    """
+    each = rows.select(F.col("key").cast("string").alias("name"), F.expr(_LINE).alias("line"))
+    number = F.col("line")
+    return each.groupBy("name").agg(
+        F.count("*").alias("lines"), F.count_distinct(number).alias("different"), F.max(number).alias("last")
+    )
 
 
 def _checked() -> Any:

@@ -1,14 +1,19 @@
 """Asks the cluster about the topics of a read: ids, log bounds, leaders, offsets of timestamps."""
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import NamedTuple
 
 from ...client.blocking.reader import BlockingClient
 from ...partition.errors import UnknownTopicOrPartition
 from .filters import AcceptedFilters
-from .planning.options import EARLIEST, LATEST, OffsetSpec, ReadOptions, Selection
+from .planning.options import EARLIEST, LATEST, OffsetSpec, ReadOptions, Selection, parse_read_options
 from .planning.ranges import DataLost, Range, Seen, available
+
+_BOUNDS = [f"{side}{by}" for side in ("starting", "ending") for by in ("offsets", "timestamp", "offsetsbytimestamp")]
+"""Options that say where a read starts and ends, in lower case."""
 
 
 class Found(NamedTuple):
@@ -117,3 +122,16 @@ def _since(client: BlockingClient, ranges: Iterable[Range], since_ms: int | None
             yield each
         elif (first := client.offset_at(each.topic, each.partition, since_ms, each.topic_id)) is not None:
             yield each._replace(start=max(each.start, first))
+
+
+def pinned(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a batch read, with the offsets of now where it starts and ends: every query that is made of them
+    reads the same records. Raises OptionsError, DataLost, ValueError.
+    """
+    parsed = parse_read_options(options, "batch")
+    with closing(BlockingClient(parsed.urls, parsed.access)) as client:
+        client.connect()
+        seen = look(client, parsed.selection).seen
+        bounds = {"startingOffsets": starts(client, parsed, seen), "endingOffsets": stops(client, parsed, seen)}
+    others = {name: value for name, value in options.items() if name.lower() not in _BOUNDS}
+    return others | {name: json.dumps(offsets) for name, offsets in bounds.items()}

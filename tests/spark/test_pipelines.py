@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from integration.api import Topic, call
+from integration.api import Topic, call, expect
 from pyspark.errors import PySparkException
 from sources import ROOT
 
@@ -123,6 +123,33 @@ def test_rows_of_a_table_become_json(spark: Any) -> None:
         b'{"id":0,"name":"n0"}',
         b'{"id":1,"name":"n1"}',
     ]
+
+
+def test_files_that_are_not_there_whole_and_once_are_not_restored(spark: Any, url: str, tmp_path: Path) -> None:
+    topic = Topic(url, "torn")
+    topic.create()
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "x.log").write_text("a\nb\n")
+    for name in ("torn-1", "torn-2"):
+        load(source(spark, str(tmp_path / "in"), "text"), topic.name, name, {"url": url})
+    with pytest.raises(ExportRefused, match=r"of x\.log \(4 lines, 2 different ones, up to 2\): it was"):
+        restore(spark, topic.name, tmp_path / "out", {"url": url})
+    assert not (tmp_path / "out").exists()
+    first = {"url": url, "endingOffsets": '{"torn": {"0": 2}}'}
+    assert restore(spark, topic.name, tmp_path / "out", first)[:2] == (2, 1)
+    assert contents(tmp_path / "out") == contents(tmp_path / "in")
+    expect(200, call("POST", f"{topic.url}/partitions/0/trim", {"before": 1}))
+    with pytest.raises(ExportRefused, match=r"of x\.log \(1 lines, 1 different ones, up to 2\): it was"):
+        restore(spark, topic.name, tmp_path / "out", first)
+
+
+def test_files_of_one_name_are_not_loaded_as_one(spark: Any, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.log").write_text("\n")
+    both = re.escape(f"{tmp_path}/a/x.log, {tmp_path}/b/x.log have one name")
+    with pytest.raises(LoadRefused, match=both):
+        source(spark, f"{tmp_path}/*/x.log", "text")
 
 
 def test_records_that_are_no_lines_do_not_become_files(spark: Any, url: str, tmp_path: Path) -> None:

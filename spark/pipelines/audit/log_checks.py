@@ -106,7 +106,9 @@ def _writer(name: str) -> Any:
 
 
 def different_replicas(evidence: Evidence) -> Any:
-    """inconsistent-offset: replicas of a partition that do not hold the same records at the same offsets."""
+    """inconsistent-offset: replicas of a partition that do not hold the same records at the same offsets, or hold none
+    while others do.
+    """
     place = Window.partitionBy(*PLACE)
     replicas = F.size(F.collect_set("replica").over(place))
     prints = F.countDistinct(F.struct("records", "mixed", "total"))
@@ -118,7 +120,17 @@ def different_replicas(evidence: Evidence) -> Any:
     for row in ends.collect():
         offsets = F.col("offset").between(row["first"] * PIECE, (row["last"] + 1) * PIECE - 1)
         chosen = chosen | (F.col("topic") == row["topic"]) & (F.col("partition") == row["partition"]) & offsets
-    return _differences(evidence.pieces, evidence.stored.where(chosen))
+    return _differences(evidence.pieces, evidence.stored.where(chosen)).unionByName(_empty(evidence.pieces))
+
+
+def _empty(pieces: Any) -> Any:
+    """Partitions that have records on fewer replicas than another one of their topic: a replica without any has no
+    row in the file.
+    """
+    held = pieces.groupBy(*PLACE).agg(F.array_sort(F.collect_set("replica")).alias("replicas"))
+    most = held.withColumn("most", F.max(F.size("replicas")).over(Window.partitionBy("topic")))
+    what = "concat('only ', array_join(replicas, ', '), ' have records of it, of ', most, ' replicas')"
+    return violations(most, "inconsistent-offset", "size(replicas) < most", what)
 
 
 def _differences(pieces: Any, stored: Any) -> Any:

@@ -60,7 +60,7 @@ def plant(size: Size) -> Planted:
         planted.expected.update(at_end(planted, p))
     for number, inside in enumerate(_INSIDE):
         planted.expected.update(inside(planted, number % PARTITIONS, size.per // 2 + 11 * number))
-    planted.expected["inconsistent-offset"] += 1  # the replica of ``damaged``
+    planted.expected["inconsistent-offset"] += 2  # the replicas of ``damaged`` and ``empty``
     return planted
 
 
@@ -70,10 +70,12 @@ def with_events(spark: Any, history: Any, planted: Planted) -> Any:
 
 
 def with_rows(spark: Any, logs: Any, planted: Planted) -> Any:
-    """The logs, with the rows that were planted, and one replica damaged in one byte."""
+    """The logs, with the rows that were planted, one replica damaged in one byte, and one without any record."""
     damaged = f"partition = 0 and offset = {planted.size.per // 3} and replica = '{REPLICAS[-1]}'"
     value = F.when(F.expr(damaged), F.lit(b"damaged")).otherwise(F.col("value"))
-    return logs.withColumn("value", value).unionByName(_frame(spark, planted.rows, LOGS, logs))
+    empty = f"partition = {PARTITIONS - 1} and replica = '{REPLICAS[-1]}'"
+    held = logs.withColumn("value", value).where(f"not ({empty})")
+    return held.unionByName(_frame(spark, planted.rows, LOGS, logs))
 
 
 def _frame(spark: Any, rows: list[dict[str, Any]], schema: str, like: Any) -> Any:

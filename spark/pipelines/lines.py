@@ -91,7 +91,7 @@ def _check_names(rows: Any) -> None:
     names = Counter(PurePosixPath(path).name for path in paths)
     doubled = [path for path in paths if names[PurePosixPath(path).name] > 1]
     if doubled:
-        raise LoadRefused(f"{', '.join(doubled)} have one name, by which their lines are known: load one of them")
+        raise LoadRefused(f"{', '.join(doubled)} have one name, by which lines are known: use a topic for each")
 
 
 def files(rows: Any) -> Any:

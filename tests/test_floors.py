@@ -328,7 +328,7 @@ def test_a_dependency_out_of_its_place_is_found(path: str, source: str, count: i
     assert len(dependency_faults(PurePosixPath(path), source)) == count
 
 
-def test_a_library_that_nobody_asked_for_is_found() -> None:
+def test_an_undeclared_library_is_found() -> None:
     path = PurePosixPath("tests/x.py")
     assert {"pytest", "prometheus_client", "pyspark", "msgspec"} <= declared()
     assert undeclared_faults(path, "import json\nimport requests\nfrom pytest import raises", declared()) == [

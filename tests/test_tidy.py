@@ -45,6 +45,8 @@ REGISTRIES = [
 MACHINE_PATHS = ["/" + name for name in ("work/", "root/", "tmp/v/", "home/")]
 BESIDE_THE_CLONE = ["ROOT" + ".parent"]
 OF_OTHERS = ["examples/data", "http_api/assets/console/vendor"]
+PRONOUNS = [first + last for first, last in (("who", "ever"), ("no", "body"), ("some", "body"), ("any", "body"))]
+"""A claim and a page name their subject: session, client, leader."""
 MARKS = ["TO" + "DO", "FIX" + "ME", "XX" + "X"]
 
 
@@ -178,6 +180,18 @@ def test_no_test_sleeps_in_place_of_a_condition() -> None:
 
 def test_nothing_is_marked_for_later() -> None:
     report([f"{path}:{line}" for path in own_text() for line in lines_with(text(path), MARKS, whole=True)])
+
+
+def unnamed_subjects(path: PurePosixPath, source: str) -> list[int]:
+    """Numbers of the lines of a page, or of those that name a test, that have a pronoun in place of a subject."""
+    pronoun, is_page = "|".join(PRONOUNS), path.suffix == ".md"
+    fault = re.compile(rf"\b({pronoun})\b" if is_page else rf"^ *(async )?def test_\w*({pronoun})", re.IGNORECASE)
+    return [number for number, line in enumerate(source.splitlines(), 1) if fault.search(line)]
+
+
+def test_pages_and_names_of_tests_name_their_subjects() -> None:
+    paths = [*python("tests"), *(path for path in own_text() if path.suffix == ".md")]
+    report([f"{path}:{line}" for path in paths for line in unnamed_subjects(path, text(path))])
 
 
 def test_no_registry_and_no_path_of_one_machine_or_beside_the_clone_is_named() -> None:
@@ -327,6 +341,20 @@ def test_a_module_that_only_itself_and_tests_import_is_dead() -> None:
 )
 def test_a_word_that_must_not_be_there_is_found(line: str, words: list[str], whole: bool, found: list[int]) -> None:
     assert lines_with(line, words, whole=whole) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "line", "found"),
+    [
+        ("docs/x.md", f"It harms {PRONOUNS[1]}.", [1]),
+        ("docs/x.md", f"{PRONOUNS[0].title()} asks", [1]),
+        ("tests/test_x.py", f"    async def test_{PRONOUNS[2]}_waits() -> None:", [1]),
+        ("tests/test_x.py", f"value = '{PRONOUNS[2]}'", []),
+        ("tests/test_x.py", "def test_a_session_waits() -> None:", []),
+    ],
+)
+def test_a_pronoun_in_place_of_a_subject_is_found(path: str, line: str, found: list[int]) -> None:
+    assert unnamed_subjects(PurePosixPath(path), line) == found
 
 
 def test_a_file_that_a_document_names_is_found() -> None:

@@ -130,7 +130,7 @@ def test_a_producer_and_its_leader_that_slept_for_longer_than_its_session_lives_
     asyncio.run(scenario())
 
 
-def test_when_all_nodes_sleep_for_longer_than_sessions_live_nobody_owns_a_slot_beside_another(stage: Stage) -> None:
+def test_when_all_nodes_sleep_for_longer_than_sessions_live_no_slot_has_two_owners(stage: Stage) -> None:
     async def scenario() -> None:
         async with stage.on_stage() as play, play.holding("old", SHORT_TTL_MS) as holding:
             await holding.grown()

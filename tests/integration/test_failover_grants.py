@@ -41,7 +41,7 @@ def decided(ask: Any) -> Answer:
 
 
 @pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
-def test_009_010_after_a_failover_the_holder_resumes_and_whoever_was_passed_does_not(
+def test_009_010_after_a_failover_the_holder_resumes_and_a_superseded_writer_does_not(
     cluster: LocalCluster, mode: str
 ) -> None:
     whole(cluster)

@@ -33,7 +33,7 @@ def emptied(node: LocalNode) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def test_a_new_cluster_waits_for_all_its_controllers_and_a_known_one_for_nobody(data: Path) -> None:
+def test_a_new_cluster_waits_for_all_its_controllers_and_a_known_one_for_none(data: Path) -> None:
     cluster = OneByOne(data, port_base=0, restart=False)
     try:
         cluster.start()
@@ -83,7 +83,7 @@ def test_a_first_controller_that_lost_its_disk_founds_nothing(data: Path) -> Non
         cluster.stop()
 
 
-def test_moves_go_on_when_whoever_carries_them_out_dies(data: Path) -> None:
+def test_moves_go_on_when_the_leader_that_carries_them_out_dies(data: Path) -> None:
     with LocalCluster(data, port_base=0) as cluster:
         topic = Topic(cluster.nodes[0].url, "moving")
         topic.create(partitions=2)

@@ -67,7 +67,7 @@ def test_001_002_one_who_holds_alone_keeps_others_out_also_those_who_would_share
     assert writes(first, first.answer.json).status == 200
 
 
-def test_005_whoever_forces_the_way_throws_out_the_holder_and_the_line(cluster: LocalCluster) -> None:
+def test_005_exclusive_with_fencing_evicts_the_holder_and_the_queue(cluster: LocalCluster) -> None:
     topic = created(cluster, "force")
     holder, waiter = Writer(topic, "force-4", [0]), Writer(topic, "force-5", [0], WAIT)
     assert expect(202, waiter.answer)["state"] == "waiting"
@@ -157,7 +157,7 @@ def test_021_who_left_the_line_is_skipped_and_costs_no_epoch(cluster: LocalClust
     assert granted(waiter)["epoch"] == 2
 
 
-def test_028_123_nobody_waits_while_holding_nor_holds_while_waiting(cluster: LocalCluster) -> None:
+def test_028_123_no_session_waits_while_holding_nor_holds_while_waiting(cluster: LocalCluster) -> None:
     topic = created(cluster, "both", 2)
     holder, other = Writer(topic, "both-1", [0]), Writer(topic, "both-2", [1])
     held = refused(409, "HOLD_AND_WAIT", holder.acquire([1], WAIT))

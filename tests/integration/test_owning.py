@@ -98,7 +98,7 @@ def test_040_of_claims_that_hang_together_all_or_none_are_granted(cluster: Local
     assert two.owned() == {"held"}
 
 
-def test_041_a_read_under_guard_is_refused_once_somebody_else_owns_the_partition(cluster: LocalCluster) -> None:
+def test_041_a_read_under_guard_is_refused_once_another_session_owns_the_partition(cluster: LocalCluster) -> None:
     topic = Topic(cluster.nodes[0].url, "guarded")
     topic.create()
     expect(200, topic.append("x"))

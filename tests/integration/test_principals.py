@@ -170,7 +170,7 @@ def test_no_node_is_open_when_it_starts_again(closed: Closed) -> None:
     assert closed.everywhere("GET", "/v1/topics", closed.root) == {200}
 
 
-def test_what_lies_on_the_disks_lets_nobody_in(closed: Closed) -> None:
+def test_what_lies_on_the_disks_is_no_credential(closed: Closed) -> None:
     mine = new_token()
     put = ("principals", "put", "quiet", "--right", "read topic:*")
     closed.stockade(*put, token=closed.root)

@@ -23,7 +23,7 @@ def config(node: Cluster) -> ClientConfig:
     return ClientConfig(bootstrap=(node.url,), session_ttl_ms=3000)
 
 
-def test_work_ends_when_somebody_else_takes_the_resource_over_and_the_session_lives_on(node: Cluster) -> None:
+def test_work_ends_when_another_session_takes_the_resource_over_and_the_session_lives_on(node: Cluster) -> None:
     async def program() -> None:
         async with Client(config(node)) as client, Session(client, "first") as first:
             owned = await first.own("services", "scheduler")

@@ -169,7 +169,7 @@ def test_d4_the_voters_of_a_group_cannot_be_changed() -> None:
         world.group(leader)._node.addNodeToCluster("n9")
 
 
-def test_d5_an_exception_of_whoever_waits_does_not_apply_an_entry_again() -> None:
+def test_d5_an_exception_of_a_waiting_callback_does_not_apply_an_entry_again() -> None:
     world, leader, _ = started()
 
     def fail(_: Outcome) -> None:
@@ -328,7 +328,7 @@ def test_d20_a_candidate_is_ignored_while_the_leader_is_well() -> None:
 
 
 @pytest.mark.parametrize("answer", [PreVoteReply, VoteReply])
-def test_d20_an_answer_that_nobody_waits_for_deposes_no_leader_that_is_well(answer: Any) -> None:
+def test_d20_an_answer_without_a_waiting_caller_deposes_no_leader_that_is_well(answer: Any) -> None:
     """Seed 9340896: a removed node, in a newer term, refused what a member had asked it before it heard its leader."""
     world, leader, (follower, removed) = started()
     term = world.group(leader).term

@@ -134,14 +134,14 @@ def test_a_follower_changes_nothing() -> None:
     assert change(world, follower, RemoveMember(leader)) == [Rejected(leader, 1)]
 
 
-def test_a_change_that_nobody_could_commit_is_refused() -> None:
+def test_a_change_that_no_majority_could_commit_is_refused() -> None:
     world, leader, (one, other) = started()
     world.crash(one)
     world.run(0.2)
     assert change(world, leader, RemoveMember(other)) == [ChangeRefused("it would leave no majority within reach")]
 
 
-def test_a_removed_node_disturbs_nobody_and_is_needed_by_nobody() -> None:
+def test_a_removed_node_disturbs_no_leader_and_no_quorum_needs_it() -> None:
     world, leader, (gone, _) = started()
     outcomes = change(world, leader, RemoveMember(gone))
     world.run(5.0)
@@ -502,7 +502,7 @@ def a_stale_candidate_asks_a_replica_that_was_erased() -> World:
     return world
 
 
-def test_a_replica_that_joins_again_supports_nobody_who_lacks_what_it_had() -> None:
+def test_a_replica_that_joins_again_votes_for_no_candidate_that_lacks_what_it_had() -> None:
     world = a_stale_candidate_asks_a_replica_that_was_erased()
     (leader,) = world.leaders()
     world.heal()

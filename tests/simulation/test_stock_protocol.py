@@ -232,7 +232,7 @@ def test_d20_stock_lets_a_node_that_was_cut_off_unseat_the_leader() -> None:
         assert not cluster.nodes["A"]._isLeader()
 
 
-def test_d20_a_stock_leader_that_nobody_hears_goes_on_for_half_a_minute() -> None:
+def test_d20_a_stock_leader_that_no_follower_hears_goes_on_for_half_a_minute() -> None:
     with stock_cluster() as cluster:
         cluster.wires.join("A", "BC", up=False)
         cluster.step("A", seconds=1.0, times=25)

@@ -36,7 +36,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
     provider.shutdown()
 
 
-def test_a_record_carries_its_trace_to_whoever_works_on_it(cluster: FakeCluster, spans: InMemorySpanExporter) -> None:
+def test_a_record_carries_its_trace_to_its_reader(cluster: FakeCluster, spans: InMemorySpanExporter) -> None:
     cluster.create("t")
 
     async def run() -> None:

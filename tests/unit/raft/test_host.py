@@ -227,7 +227,7 @@ class Buffering(MemoryMachine):
         self.written = len(self.commands)
 
 
-def test_nobody_is_told_of_a_command_before_the_machine_has_written_it(tmp_path: Path, run: Run) -> None:
+def test_no_client_is_told_of_a_command_before_the_machine_has_written_it(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path, machine=Buffering) as cluster:
             leader = await cluster.led()

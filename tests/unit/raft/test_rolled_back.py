@@ -80,7 +80,7 @@ def test_a_node_that_was_only_killed_or_stopped_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_noticed", [True, False])
-def test_without_its_leader_a_rolled_back_node_elects_nobody(
+def test_without_its_leader_a_rolled_back_node_elects_no_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_noticed: bool
 ) -> None:
     """With the mistake of noticing nothing, it votes as if it had promised nothing."""

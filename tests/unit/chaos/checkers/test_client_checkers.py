@@ -183,14 +183,14 @@ def test_the_same_epoch_cannot_be_granted_twice() -> None:
     assert list(judge_calls([call(0, 10, 1, raises=True), call(5, 20, 1, raises=True)]))
 
 
-def test_a_look_may_show_a_grant_that_nobody_was_told_of() -> None:
+def test_a_look_may_show_a_grant_whose_answer_was_lost() -> None:
     asked = Event(i=0, t_mono_ns=0, process="x", type="invoke", f="acquire", topic="t", partition=0)
     look = done(5, "w", "epoch", {}, epoch=4)
     assert list(CHECKERS["slot-history"](Evidence([Operation(asked, None), look], [], payload))) == []
     assert list(CHECKERS["slot-history"](Evidence([look], [], payload)))
 
 
-def test_who_shares_a_slot_shows_a_grant_that_nobody_was_told_of() -> None:
+def test_a_sharer_of_a_slot_shows_a_grant_whose_answer_was_lost() -> None:
     asked = Event(i=0, t_mono_ns=0, process="x", type="invoke", f="acquire", topic="t", partition=0)
     shared = done(5, "y", "share", {}, epoch=4)
     written = done(7, "y", "append", {"value": "y@0/0", "count": 1, "epoch": 4}, offset=0)
@@ -206,7 +206,7 @@ def test_ten_thousand_calls_on_one_slot_are_judged_though_something_is_always_un
 
 
 @pytest.mark.parametrize(("answered_s", "recovers"), [(81, True), (139, True), (141, False)])
-def test_a_partition_recovers_when_it_answers_whoever_asks_first_and_not_before_somebody_does(
+def test_a_partition_recovers_when_it_answers_its_first_request_and_not_before_there_is_one(
     answered_s: int, recovers: bool
 ) -> None:
     asked = append(80, "b", 2, 1)

@@ -196,7 +196,7 @@ def test_the_holder_at_the_ledgers_beginning_is_not_named_for_offsets_that_other
         assert "since an offset that is not known" in answer.why
 
 
-def test_a_takeover_under_way_when_the_ledger_began_names_nobody_for_offsets_before_its_fence() -> None:
+def test_a_takeover_under_way_when_the_ledger_began_names_no_writer_for_offsets_before_its_fence() -> None:
     scene = Scene(begins=False, require_fence=True)
     scene.open("a", "b")
     a = scene.acquire("a")

@@ -198,7 +198,7 @@ def test_an_election_is_waited_for_and_no_majority_is_asked_for_where_one_is() -
 
 
 @pytest.mark.parametrize(("elections", "looks"), [(1, 2), (LOOKS_MAX, LOOKS_MAX)])
-def test_the_doctor_looks_again_while_somebody_is_being_elected(
+def test_the_doctor_looks_again_while_a_leader_is_being_elected(
     monkeypatch: pytest.MonkeyPatch, cluster: FakeCluster, run: Run, elections: int, looks: int
 ) -> None:
     findings = [Finding("controller", "wrong", "has no leader", ELECTING)] * elections

@@ -39,7 +39,7 @@ def changed(at: Operator, *order: str) -> dict[str, Any]:
     return found
 
 
-def test_a_fence_names_whom_it_hits_and_hits_nobody_else(at: Operator, session: str) -> None:
+def test_a_fence_names_the_writers_that_it_hits_and_hits_no_others(at: Operator, session: str) -> None:
     at.says("topics", "create", "hung", "--partitions", "2")
     order = ("fence", "hung", "--partition", "0")
     grant = at.tells("grants", "acquire", "hung", "--session", session)

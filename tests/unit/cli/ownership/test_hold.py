@@ -75,7 +75,7 @@ def test_a_command_runs_as_the_owner_and_its_exit_code_is_ours(cluster: FakeClus
     assert cluster.sessions == {}
 
 
-def test_what_somebody_else_holds_is_refused_and_nothing_runs(cluster: FakeCluster, run: Run, tmp_path: Path) -> None:
+def test_what_another_session_holds_is_refused_and_nothing_runs(cluster: FakeCluster, run: Run, tmp_path: Path) -> None:
     cluster.create("jobs")
     cluster.take_over("jobs")
     done = run("jobs", "--", "touch", str(tmp_path / "ran"))

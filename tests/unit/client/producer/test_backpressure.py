@@ -124,7 +124,7 @@ def test_giving_way_is_no_waiting_for_room() -> None:
     asyncio.run(run())
 
 
-def test_who_waits_for_room_is_served_when_somebody_before_gave_up() -> None:
+def test_a_sender_that_waits_for_room_is_served_when_one_before_it_gave_up() -> None:
     async def run() -> None:
         buffer = Buffer(10, 60_000)
         assert buffer.take_now(6)

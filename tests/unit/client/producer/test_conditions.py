@@ -54,7 +54,7 @@ def test_a_conditional_batch_whose_answer_was_lost_is_stored_and_no_failure(clus
     assert cluster.values("t") == [b"a"]
 
 
-def test_a_message_id_stores_one_batch_whoever_sends_it(cluster: FakeCluster) -> None:
+def test_a_message_id_stores_one_batch_from_any_producer(cluster: FakeCluster) -> None:
     cluster.create("t", dedupe_window_ms=60_000)
 
     async def work(producer: Producer) -> None:

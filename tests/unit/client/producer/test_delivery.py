@@ -59,7 +59,7 @@ def test_waiting_can_be_given_up_and_taken_up_again() -> None:
     asyncio.run(run())
 
 
-def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_harms_nobody(
+def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_harms_no_other(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def fails(_: Delivery) -> None:

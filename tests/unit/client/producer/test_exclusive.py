@@ -22,7 +22,7 @@ def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], t
     asyncio.run(run())
 
 
-def test_inside_nobody_else_gets_in_and_outside_everybody_does(cluster: FakeCluster) -> None:
+def test_inside_a_block_other_producers_are_refused_and_outside_they_are_not(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
 
     async def work(producer: Producer) -> None:

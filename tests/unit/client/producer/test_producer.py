@@ -208,7 +208,7 @@ def test_send_waits_while_the_buffer_is_full(cluster: FakeCluster) -> None:
     produce(cluster, work, buffer_bytes_max=2048, batch_bytes_max=1024)
 
 
-def test_flush_raises_a_failure_that_nobody_saw(cluster: FakeCluster) -> None:
+def test_flush_raises_a_failure_that_was_not_seen(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
@@ -414,7 +414,7 @@ def test_a_bug_of_the_client_is_called_one_and_not_a_fault_of_the_server(
     produce(cluster, work)
 
 
-def test_a_producer_that_was_not_started_asks_nobody_and_leaves_nothing_open(cluster: FakeCluster) -> None:
+def test_a_producer_that_was_not_started_asks_no_node_and_leaves_nothing_open(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work() -> None:

@@ -327,7 +327,7 @@ def test_a_wait_for_the_next_outcome_can_be_given_up_and_the_stream_goes_on(clus
     produce(cluster, work)
 
 
-def test_successes_that_nobody_reads_hold_up_the_sender(cluster: FakeCluster) -> None:
+def test_unread_successes_hold_up_the_sender(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
@@ -357,7 +357,7 @@ def test_a_breaker_opens_after_failures_in_a_row_and_one_success_closes_it() -> 
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_003_a_producer_whose_name_was_forgotten_begins_anew_without_a_failure_or_a_duplicate(
+def test_a_producer_whose_name_was_forgotten_begins_anew_without_a_failure_or_a_duplicate(
     cluster: FakeCluster, seed: int
 ) -> None:
     """Answers and requests are lost meanwhile; the name is forgotten again and again while nothing is under way."""
@@ -384,7 +384,7 @@ def test_003_a_producer_whose_name_was_forgotten_begins_anew_without_a_failure_o
     assert sorted(stored) == sorted(wanted)
 
 
-def test_003_after_a_lost_answer_a_forgotten_name_halts_the_partition_with_an_unknown_outcome(
+def test_after_a_lost_answer_a_forgotten_name_halts_the_partition_with_an_unknown_outcome(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("t")
@@ -409,7 +409,7 @@ def test_003_after_a_lost_answer_a_forgotten_name_halts_the_partition_with_an_un
     assert cluster.values("t") == [b"stored once", b"next"]
 
 
-def test_003_a_forgotten_name_that_another_instance_has_taken_is_fenced(cluster: FakeCluster) -> None:
+def test_a_forgotten_name_that_another_instance_has_taken_is_fenced(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:

@@ -81,7 +81,7 @@ def test_one_that_is_cancelled_during_its_first_request_holds_nothing(
     use(cluster, work)
 
 
-def test_one_whose_outcome_is_unknown_evicts_nobody_after_it_was_cancelled(cluster: FakeCluster) -> None:
+def test_one_whose_outcome_is_unknown_evicts_no_grant_after_it_was_cancelled(cluster: FakeCluster) -> None:
     async def work(client: Client, session: Session) -> None:
         cluster.grant_faults = [Fault.HOLD_AND_LOSE_REQUEST]
         await cancelled_while_asking(cluster, session, "ExclusiveWithFencing")

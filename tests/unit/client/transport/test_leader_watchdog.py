@@ -91,7 +91,7 @@ def test_a_single_attempt_ends_with_an_unknown_outcome_and_the_next_one_goes_to_
     asyncio.run(run())
 
 
-def test_nobody_is_asked_while_a_request_may_wait(cluster: FakeCluster) -> None:
+def test_no_other_node_is_asked_while_a_request_may_wait(cluster: FakeCluster) -> None:
     cluster.read_faults = [Fault.HOLD]
     cluster.create("t", 1)
 

@@ -97,7 +97,7 @@ def test_a_certificate_is_a_principals_by_any_name_in_it(name: str) -> None:
     assert access.caller(None, CERTIFICATE).principal == "p"
 
 
-def test_a_certificate_without_a_configured_name_is_nobodys() -> None:
+def test_a_certificate_without_a_configured_name_is_no_principals() -> None:
     access = Access((), [Principal("p", certificates=["CN:a.example", "DNS:alice", "CN:bob"])])
     with pytest.raises(Unauthenticated, match="no principal of this cluster has a name of the client's certificate"):
         access.caller(None, CERTIFICATE)

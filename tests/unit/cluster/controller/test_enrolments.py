@@ -209,7 +209,7 @@ def test_a_name_that_is_used_stays(use: str) -> None:
     assert not forget_name(house, NAME_TTL_MS - 1)
 
 
-def test_a_name_under_which_somebody_holds_a_grant_stays_until_it_ends() -> None:
+def test_a_name_under_which_a_session_holds_a_grant_stays_until_it_ends() -> None:
     house = House()
     house.topic()
     house.open("s", ttl_ms=300_000)

@@ -82,7 +82,7 @@ def test_a_session_that_is_renewed_lives_and_is_written_down_once_a_ttl() -> Non
     assert written <= 60_000 // (TTL_MS - AHEAD_MS - 200) + 1
 
 
-def test_nobody_expires_before_the_deadline_that_was_answered() -> None:
+def test_no_session_expires_before_the_deadline_that_was_answered() -> None:
     """However renewals fall, and however long the leader stalls in between."""
     for seed in range(50):
         rng = random.Random(seed)

@@ -92,7 +92,7 @@ def test_055_a_fence_takes_the_epoch_kept_for_the_server_and_then_rotates() -> N
     assert fence(driver) == producer(PID + 2, 0)
 
 
-def test_nobody_who_was_fenced_gets_the_epoch_of_the_fence_by_repeating_itself() -> None:
+def test_a_fenced_producer_does_not_get_the_epoch_of_the_fence_by_repeating_itself() -> None:
     driver = Driver()
     driver.init("w", nonce="n")
     driver.init("w", pair=(PID, 0))

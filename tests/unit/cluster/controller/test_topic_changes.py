@@ -63,7 +63,7 @@ def test_a_ticket_for_all_partitions_grows() -> None:
     assert granted.partitions == [0, 1]
 
 
-def test_a_new_partition_is_free_when_nobody_has_all() -> None:
+def test_a_new_partition_is_free_when_no_grant_has_all() -> None:
     driver = house(partitions=1)
     driver.granted("a", [0])
     driver.change(partitions=2)
@@ -102,7 +102,7 @@ def test_a_change_in_an_old_log_to_the_retired_durability_changes_nothing_else_a
     assert (isinstance(grown, TopicChanged), len(topic.placements)) == (True, 3)
 
 
-def test_a_fence_on_purpose_evicts_whole_grants_and_seats_nobody() -> None:
+def test_a_fence_on_purpose_evicts_whole_grants_and_seats_no_writer() -> None:
     driver = house(partitions=3)
     victim = driver.granted("a", [0, 1])
     seat = driver.granted("b", [2], "Shared")

@@ -27,7 +27,7 @@ def test_the_others_wait_for_the_first_one_even_when_all_are_new() -> None:
     assert decide("n2", 2, THREE, {"n1": new(1), "n3": new(3)}) == AwaitMembers(("n1",))
 
 
-def test_whoever_finds_a_founded_cluster_takes_it_over() -> None:
+def test_a_node_that_finds_a_founded_cluster_joins_it() -> None:
     known = {"n1": 8, "n2": 2, "n3": 3}
     for node_id in THREE:
         assert decide(node_id, 1, THREE, {"n2": new(2), "n3": Standing("founded", 3, known)}) == JoinBootstrapped(known)

@@ -73,7 +73,7 @@ def test_a_removed_node_knows_it(tmp_path: Path) -> None:
     assert not ClusterView(config(tmp_path, node_id="n2")).is_removed
 
 
-def test_a_node_that_joins_founds_nothing_and_asks_whoever_it_was_told_of(tmp_path: Path) -> None:
+def test_a_node_that_joins_founds_nothing_and_asks_the_nodes_that_it_was_told_of(tmp_path: Path) -> None:
     book = ClusterView(config(tmp_path, node_id="n3", join=["http://h1:1"]))
     assert (book.controllers, book.is_controller) == (["n1", "n2"], False)
 

@@ -43,7 +43,7 @@ def test_a_name_goes_when_its_partitions_have_forgotten_it_and_its_zombie_is_ref
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_resource_that_nobody_owns_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resource_without_an_owner_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collector, "PAUSE_S", 0.0)
 
     async def scenario(service: NodeService, host: FakeHost) -> None:

@@ -395,7 +395,7 @@ def test_a_renewal_costs_the_log_nothing_and_proves_that_the_node_leads(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_session_that_nobody_renews_expires_and_one_that_is_renewed_lives(
+def test_a_session_that_is_not_renewed_expires_and_one_that_is_renewed_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:

@@ -142,7 +142,7 @@ def test_a_principal_evicts_its_own_zombie_without_a_further_right(play: Any) ->
     play(scenario)
 
 
-def test_what_belongs_to_no_principal_is_anybodys(play: Any) -> None:
+def test_what_belongs_to_no_principal_is_open_to_all(play: Any) -> None:
     async def scenario(service: NodeService) -> None:
         _, token = await held(service, NONE)
         await service.at_controller().sessions.renew_session(token.session, P)

@@ -88,7 +88,7 @@ def test_nothing_is_done_where_another_node_leads() -> None:
     assert follower.is_old
 
 
-def test_what_failed_is_tried_again_and_keeps_nobody_else_waiting() -> None:
+def test_what_failed_is_tried_again_and_keeps_no_other_partition_waiting() -> None:
     failing, other = Partition(refusals=5), Partition()
     look(1, failing, other)
     assert (failing.is_configured, other.is_configured, other.is_old) == (False, True, False)

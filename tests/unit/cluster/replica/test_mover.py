@@ -132,7 +132,7 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_a_group_moves_step_by_step_and_whoever_leads_goes_on() -> None:
+def test_a_group_moves_step_by_step_and_a_new_leader_goes_on() -> None:
     world = World()
 
     async def scenario() -> None:

@@ -231,7 +231,7 @@ def install(one: Replica, command: InstallFence | InstallReader) -> None:
 
 
 @scenario
-async def test_041_a_read_under_guard_ends_when_somebody_else_owns_the_partition(tmp_path: Path) -> None:
+async def test_041_a_read_under_guard_ends_when_another_session_owns_the_partition(tmp_path: Path) -> None:
     one = replica(tmp_path)
     await append(one)
     install(one, InstallReader("g", 1))
@@ -347,7 +347,7 @@ async def test_retention_drops_whole_segments_by_size_and_by_age(tmp_path: Path)
 
 
 @scenario
-async def test_an_idle_producer_is_forgotten_though_nobody_writes(tmp_path: Path) -> None:
+async def test_an_idle_producer_is_forgotten_without_further_writes(tmp_path: Path) -> None:
     one = replica(tmp_path, TopicConfig(producer_ttl_ms=1000))
     await append(one, stamp=Stamp(1001, 4, 0))
     proposed = group_of(one).index

@@ -130,7 +130,7 @@ def test_a_restart_begins_at_the_checkpoint_and_holds_the_same(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_trimming_gives_the_disk_back_though_nobody_writes_after_it(tmp_path: Path) -> None:
+def test_trimming_gives_the_disk_back_without_a_write_after_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as replica:
             for sequence in range(100):

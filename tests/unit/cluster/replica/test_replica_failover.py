@@ -185,7 +185,7 @@ def test_090_a_leader_of_the_past_sends_to_the_present_one_and_speaks_of_no_gap(
     run(scenario())
 
 
-def test_091_nobody_hears_of_a_fence_before_it_is_committed(tmp_path: Path) -> None:
+def test_091_no_client_hears_of_a_fence_before_it_is_committed(tmp_path: Path) -> None:
     """A refusal is what apply says of committed commands: with the fence not applied, there is no answer yet."""
 
     async def scenario() -> None:

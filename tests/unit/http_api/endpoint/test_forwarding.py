@@ -114,7 +114,7 @@ def test_an_unknown_leader_is_503_with_a_time_to_come_back() -> None:
 
 @pytest.mark.parametrize("path", [RECORDS, "/v1/topics/orders/records"])
 @pytest.mark.parametrize("new_leader", ["n1", "n2"])
-def test_a_request_waits_until_somebody_leads(path: str, new_leader: str) -> None:
+def test_a_request_waits_until_there_is_a_leader(path: str, new_leader: str) -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic()

@@ -134,7 +134,7 @@ def test_health_metrics_and_pages_need_no_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["list_topics", "append_by_key", "create_topic"])
-def test_whoever_may_gets_the_answer_of_a_cluster_without_tokens(name: str) -> None:
+def test_a_principal_with_the_right_gets_the_answer_of_a_cluster_without_tokens(name: str) -> None:
     enough = {"list_topics": ["looks", "writes", "rules"], "append_by_key": ["writes", "rules"]}.get(name, ["rules"])
 
     async def main() -> None:

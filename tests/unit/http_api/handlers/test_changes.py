@@ -137,7 +137,7 @@ def test_the_history_of_a_slot_counts_the_zombies_writes() -> None:
     run(test)
 
 
-def test_an_operator_throws_out_whoever_may_write() -> None:
+def test_an_operator_evicts_the_present_writer() -> None:
     async def test(node: Conversation) -> None:
         session = await open_session(node)
         grant = (await acquire(node, session)).json

@@ -60,7 +60,7 @@ def test_a_session_that_is_not_named_is_asked_for(method: str) -> None:
     run(test)
 
 
-def test_who_holds_the_slot_writes_and_nobody_else() -> None:
+def test_only_the_holder_of_the_slot_writes() -> None:
     async def test(node: Conversation) -> None:
         alpha, beta = await open_session(node), await open_session(node, "beta")
         granted = await acquire(node, alpha)

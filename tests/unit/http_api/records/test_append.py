@@ -175,7 +175,7 @@ def test_a_duplicate_that_is_no_longer_remembered_has_no_offsets() -> None:
     run(test)
 
 
-def test_a_conditional_append_is_refused_when_somebody_was_faster() -> None:
+def test_a_conditional_append_is_refused_when_another_one_was_faster() -> None:
     async def test(node: Conversation) -> None:
         here = {"Stockade-If-Log-End": "0"}
         assert (await node.call("POST", RECORDS, {"records": [{}]}, here)).status == 200

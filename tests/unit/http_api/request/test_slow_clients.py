@@ -50,7 +50,7 @@ def alone(test: Callable[[Conversation], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_slow_writers_hold_only_what_they_have_sent_and_nobody_else_waits() -> None:
+def test_slow_writers_hold_only_what_they_have_sent_and_no_other_request_waits() -> None:
     async def test(node: Conversation) -> None:
         budget = node.server.front.in_flight.body_bytes
         slow = [await connect(node, HEAD + b"Content-Length: 30000000\r\n\r\nabc") for _ in range(50)]
@@ -65,7 +65,7 @@ def test_slow_writers_hold_only_what_they_have_sent_and_nobody_else_waits() -> N
     alone(test)
 
 
-def test_a_writer_of_one_byte_a_second_meets_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_comes_byte_by_byte_is_refused_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "ARRIVAL_S", 0.3)
 
     async def test(node: Conversation) -> None:

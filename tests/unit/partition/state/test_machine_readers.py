@@ -103,7 +103,7 @@ def test_groups_with_a_position_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert commit(driver, 0, None, "a") == PositionCommitted()
 
 
-def test_without_an_owner_nobody_writes_to_a_topic_with_a_writer_group() -> None:
+def test_without_an_owner_a_topic_with_a_writer_group_takes_no_writes() -> None:
     driver = Driver(replicas=3, writer_group="g")
     assert driver.append() == driver.append(fence_epoch=0) == not_owner(0)
 

@@ -89,7 +89,7 @@ def test_duplicates_may_lie_below_the_start_of_the_log() -> None:
     assert repeated(driver.send(NAMED, 0, 0, 3)) == (0, 2)
 
 
-def test_retention_asks_nobody_and_never_goes_beyond_the_end() -> None:
+def test_retention_needs_no_token_and_never_goes_beyond_the_end() -> None:
     driver = ten()
     driver.seat(1, 1)
     assert driver.apply(Retain(99, 0)) == Trimmed(10, 10)

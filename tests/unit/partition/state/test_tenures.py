@@ -84,7 +84,7 @@ def test_a_fenced_writer_is_told_who_holds_the_slot_since_when_and_how_its_own_g
     assert refusal.fields["ended"] == {"at_ms": 300, "end": "evicted"}
 
 
-def test_nobody_holds_a_slot_that_is_free_and_nothing_is_known_of_a_grant_that_was_never_here() -> None:
+def test_a_free_slot_has_no_holder_and_nothing_is_known_of_a_grant_that_was_never_here() -> None:
     driver = Driver()
     install(driver, 1, 100)
     driver.apply(ClearFence(grant(1), 1, 1, 200, "expired"))

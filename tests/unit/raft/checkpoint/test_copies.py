@@ -279,7 +279,7 @@ async def _is_filled_and_nothing_stays_held(directory: Path) -> None:
         await until(lambda: not any(list(folder.glob("offer-*")) for folder in groups))
 
 
-def test_an_offer_that_nobody_uses_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_offer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask = copies.CheckpointReceiver._ask
 
     async def releases_nothing(receiver: copies.CheckpointReceiver, node_id: str, question: Question) -> bytes:

@@ -46,7 +46,7 @@ def test_with_few_elections_at_once_everybody_asks_soon() -> None:
         assert election.deadline == 100.075
 
 
-def test_with_many_elections_at_once_nobody_asks_before_the_turn_of_those_before_it_is_over() -> None:
+def test_with_many_elections_at_once_a_group_asks_after_the_turn_of_those_before_it() -> None:
     earliest, latest = make(draw=0.0), make(draw=0.999)
     for election, _ in (earliest, latest):
         election.take_turn(1.0, 1 if election is earliest[0] else 0)

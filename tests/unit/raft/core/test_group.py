@@ -65,7 +65,7 @@ def test_without_leave_of_the_machine_every_command_has_an_index_of_its_own() ->
     assert answers == [[Committed(3, 1, (3, b"a"))], [Committed(4, 1, (4, b"b"))]]
 
 
-def test_whoever_shares_an_entry_that_is_lost_is_told_so_each() -> None:
+def test_each_proposer_of_a_shared_entry_that_is_lost_is_told_so() -> None:
     world, leader, followers = started(bundles=True)
     world.isolate([leader])
     answers = [submit(world.group(leader)) for _ in range(3)]

@@ -67,7 +67,7 @@ def test_deadlines_that_pass_together_cost_one_look() -> None:
     assert table.next_deadline == 1.0 + EXPIRY_STEP_S
 
 
-def test_an_exception_of_whoever_waits_goes_no_further(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_a_waiting_callback_goes_no_further(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: Outcome) -> None:
         raise ZeroDivisionError
 

@@ -178,7 +178,7 @@ def test_a_longer_log_that_is_asked_by_a_shorter_one_asks_soon_itself() -> None:
     assert world.now - began < 1.0
 
 
-def test_a_node_that_only_resting_followers_hear_unseats_nobody() -> None:
+def test_a_node_that_only_resting_followers_hear_unseats_no_leader() -> None:
     """Asked for its vote, a follower awakes; its leader, whom nobody asked, must beat again or will be missed."""
     world = at_rest()
     (leader,) = world.leaders()

@@ -94,7 +94,7 @@ def test_a_peer_is_silent_when_nothing_arrived_for_the_whole_time_and_until_some
     assert (house.events, house.liveness.silent) == (["f silent", "f heard"], set())
 
 
-def test_nobody_is_blamed_for_the_time_in_which_this_node_stood_still() -> None:
+def test_no_peer_is_blamed_for_the_time_in_which_this_node_stood_still() -> None:
     house = House()
     house.beat(late_s=5.0)
     assert house.events == []
@@ -114,7 +114,7 @@ def test_a_peer_that_is_gone_is_not_silent() -> None:
     assert house.events == ["f silent"]
 
 
-def test_whoever_is_told_may_end_the_connection() -> None:
+def test_the_listener_of_silence_may_end_the_connection() -> None:
     house = House()
     house.heard["g"] = house.now
     house.liveness.up("g")

@@ -90,7 +90,9 @@ def echoing(node: Node) -> list[Echo]:
 
 @pytest.mark.parametrize("encrypted", [False, True])
 @pytest.mark.parametrize(("opens", "accepts"), [("n1", "n2"), ("n2", "n1")])
-def test_bytes_go_both_ways_whoever_opens(run: Run, issuer: Issuer, encrypted: bool, opens: str, accepts: str) -> None:
+def test_bytes_go_both_ways_from_either_opener(
+    run: Run, issuer: Issuer, encrypted: bool, opens: str, accepts: str
+) -> None:
     async def scenario() -> None:
         make, addresses = node_of(issuer, encrypted), {"n1": UNSET, "n2": UNSET}
         async with make("n1", addresses) as n1, make("n2", addresses) as n2:

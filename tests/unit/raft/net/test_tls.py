@@ -50,7 +50,7 @@ def test_a_key_that_is_not_the_certificates_is_refused(issuer: Issuer) -> None:
     assert fault_of(TlsFiles(good.ca, good.certificate, other.key)).startswith("key: ")
 
 
-def test_a_key_with_a_password_is_refused_without_asking_anybody(issuer: Issuer, tmp_path: Path) -> None:
+def test_a_key_with_a_password_is_refused_without_a_prompt(issuer: Issuer, tmp_path: Path) -> None:
     good = issuer.files("n1")
     key = serialization.load_pem_private_key(Path(good.key).read_bytes(), None)
     locked = tmp_path / "locked.key"

@@ -68,7 +68,7 @@ def test_sending_to_a_node_that_is_not_connected_says_so(run: Run) -> None:
         (hello("n1"), "'n1' must not dial 'n1'"),
     ],
 )
-def test_whoever_does_not_belong_is_told_why_and_logged_once(
+def test_a_stranger_is_told_why_and_logged_once(
     run: Run, caplog: pytest.LogCaptureFixture, introduction: Hello, why: str
 ) -> None:
     async def scenario() -> None:
@@ -302,7 +302,7 @@ def test_frames_beyond_the_buffer_bound_are_dropped_until_the_peer_reads(run: Ru
         encode(0, Refusal("you first")),
     ],
 )
-def test_whoever_does_not_begin_with_a_hello_is_dropped(run: Run, garbage: bytes) -> None:
+def test_a_connection_that_does_not_begin_with_a_hello_is_dropped(run: Run, garbage: bytes) -> None:
     async def scenario() -> None:
         async with Node("n1", {"n2": UNSET}) as n1, await Peer.dial(n1) as stranger:
             stranger.writer.write(garbage)

@@ -250,7 +250,7 @@ def test_a_call_that_finds_the_buffer_full_was_surely_not_sent() -> None:
     asyncio.run(scenario())
 
 
-def test_answers_nobody_asked_for_are_dropped() -> None:
+def test_answers_without_a_question_are_dropped() -> None:
     async def scenario() -> None:
         n1 = Transport("n1", "house", UNSET, {"n2": UNSET})
         n1.handlers[KIND] = echo

@@ -107,7 +107,7 @@ def test_a_lost_connection_is_back_within_half_a_second_as_nodes_are_set_by_defa
     run(scenario)
 
 
-def test_a_stopped_transport_dials_nobody(run: Run) -> None:
+def test_a_stopped_transport_dials_no_node(run: Run) -> None:
     async def scenario() -> None:
         async with Node("n2", {}) as n2:
             await n2.transport.stop()

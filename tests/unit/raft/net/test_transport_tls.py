@@ -138,7 +138,7 @@ def test_a_dialler_whose_certificate_does_not_count_is_dropped_and_told_of_once(
     [("n3", "house", "stockade://house/n3"), ("n2", "barn", "stockade://barn/n2")],
     ids=["another node", "another cluster"],
 )
-def test_a_dialler_with_somebody_elses_certificate_is_told_why_and_logged_once(
+def test_a_dialler_with_another_nodes_certificate_is_told_why_and_logged_once(
     run: Run, caplog: pytest.LogCaptureFixture, issuer: Issuer, node_id: str, cluster_id: str, names: str
 ) -> None:
     tls = trusting_context(issuer.files(node_id, cluster_id=cluster_id))
@@ -264,7 +264,7 @@ def test_nothing_older_than_tls_1_3_is_spoken(run: Run, issuer: Issuer) -> None:
 
 
 @pytest.mark.parametrize("drip", [b"", b"\x16\x03\x01\x40\x00\x01" + bytes(10_000)], ids=["silent", "byte by byte"])
-def test_whoever_does_not_finish_the_handshake_in_time_is_dropped_however_busy(
+def test_a_dialler_that_does_not_finish_the_handshake_in_time_is_dropped_however_busy(
     run: Run, issuer: Issuer, drip: bytes
 ) -> None:
     async def scenario() -> None:

@@ -92,7 +92,7 @@ def reserved(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [holes, reserved])
-def test_a_spare_that_was_not_written_whole_is_filled_though_somebody_has_read_it(
+def test_a_spare_that_was_not_written_whole_is_filled_even_after_it_was_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None]
 ) -> None:
     spare = tmp_path / "0000000001.spare"
@@ -107,7 +107,7 @@ def test_a_spare_that_was_not_written_whole_is_filled_though_somebody_has_read_i
     writer.close()
 
 
-def test_somebody_who_reads_a_new_file_makes_no_block_of_it_pass_for_written(
+def test_a_read_of_a_new_file_makes_no_block_of_it_pass_for_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(number: int, size: int) -> None:

@@ -152,7 +152,7 @@ def test_leftovers_of_a_removal_are_removed_at_the_next_opening(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_a_removed_file_is_not_kept_alive_by_whoever_read_it(tmp_path: Path) -> None:
+def test_a_removed_file_is_not_kept_alive_by_its_reader(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as wal:
             locations = [wal.append(1, index, 1, bytes(10))[1] for index in range(2, 22)]

@@ -100,7 +100,7 @@ def test_what_expired_before_it_was_decided_is_not_decided(sink: Sink) -> None:
     assert sink.values() == [b"1", b"2", b"5"]
 
 
-def test_a_decided_stage_that_somebody_deleted_is_told_as_a_loss(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decided_stage_that_was_deleted_is_told_as_a_loss(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     piece = sink.stage("c", b"4")
     monkeypatch.setattr(SinkCommitter, "_roll", lambda self, manifest, pair: 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -6,7 +6,7 @@ from stockade.spark.sink.options import parse_write_options
 GOOD = {"url": "http://127.0.0.1:7101", "topic": "out"}
 
 
-def test_exactly_once_is_what_nobody_has_to_ask_for() -> None:
+def test_exactly_once_is_the_default() -> None:
     parsed = parse_write_options(GOOD | {"checkpointLocation": "/c", "queryName": "q"}, "stream")
     assert (parsed.topic, parsed.sink, parsed.takeover, parsed.is_exactly_once) == ("out", None, False, True)
     assert not parse_write_options(GOOD | {"delivery": "at-least-once"}, "batch").is_exactly_once

@@ -46,7 +46,7 @@ def test_118_after_a_release_both_tokens_are_dead_and_both_epochs_kept() -> None
     assert driver.epochs() == [1, 1]
 
 
-def test_releasing_a_grant_of_somebody_else_is_refused_and_an_unknown_one_is_fine() -> None:
+def test_releasing_a_grant_of_another_session_is_refused_and_an_unknown_one_is_fine() -> None:
     driver = house()
     grant = driver.granted("a")
     assert driver.release("b", grant.grant_id) == ProducerFenced(reason="not_holder", current_epoch=1)

@@ -84,7 +84,7 @@ def test_031_a_set_with_an_unknown_partition_moves_no_epoch() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_027_whatever_many_sessions_ask_for_grants_never_overlap_and_nobody_is_left_in_line(seed: int) -> None:
+def test_027_whatever_many_sessions_ask_for_grants_never_overlap_and_no_ticket_is_left_waiting(seed: int) -> None:
     """The driver checks I1, I2, I3 and I7 after every command, and that nobody waits for what is free."""
     rng = random.Random(seed)
     driver = Driver(replicas=2)

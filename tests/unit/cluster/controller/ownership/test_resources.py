@@ -320,7 +320,7 @@ def test_no_claim_leads_beyond_the_highest_generation_which_has_to_fit_into_a_ch
     assert owned(driver, "c", "r", 0) == (1, 4)
 
 
-def test_disowning_what_is_somebody_elses_changes_nothing() -> None:
+def test_disowning_what_another_session_owns_changes_nothing() -> None:
     driver = house()
     owned(driver, "a", "r")
     owned(driver, "b", "s")
@@ -362,7 +362,7 @@ def forget(driver: House, *keys: tuple[str, str]) -> None:
     driver.do(ForgetResources(now_ms=driver.now_ms, keys=list(keys)))
 
 
-def test_what_nobody_owns_for_long_is_forgotten_and_no_fence_epoch_of_it_is_given_out_again() -> None:
+def test_what_has_no_owner_for_long_is_forgotten_and_no_fence_epoch_of_it_is_given_out_again() -> None:
     driver = house(sessions="ab")
     for generation in (None, 2, 3):
         owned(driver, "a", "r", generation)

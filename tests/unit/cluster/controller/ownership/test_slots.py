@@ -164,7 +164,7 @@ def test_010_a_holder_whose_epoch_was_passed_cannot_come_back(held: Mode, mode: 
     assert driver.append(first, 0) == passed
 
 
-def test_017_a_stale_resume_is_refused_before_anybody_is_thrown_out() -> None:
+def test_017_a_stale_resume_is_refused_before_any_grant_is_evicted() -> None:
     driver = house()
     for _ in range(7):
         holder = driver.granted("a", mode="ExclusiveWithFencing")
@@ -208,7 +208,7 @@ def test_resuming_needs_one_epoch_on_the_whole_set() -> None:
     assert driver.granted("b", [0, 1], resume=1).epoch == 1
 
 
-def test_resuming_over_somebody_else_takes_a_new_epoch_and_may_be_repeated() -> None:
+def test_resuming_over_another_grant_takes_a_new_epoch_and_may_be_repeated() -> None:
     driver = house()
     driver.granted("a")
     driver.close("a")

@@ -33,13 +33,13 @@ def fenced(driver: House, session: str, ticket_id: str) -> str:
     return reason
 
 
-def test_002_nobody_shares_with_an_exclusive_holder() -> None:
+def test_002_no_session_shares_with_an_exclusive_holder() -> None:
     driver = house()
     driver.granted("a")
     assert driver.acquire("b", mode="Shared") == busy(epoch=1)
 
 
-def test_005_fencing_ends_the_holder_and_whoever_waits_for_the_set() -> None:
+def test_005_fencing_ends_the_holder_and_the_tickets_that_wait_for_the_set() -> None:
     driver = house()
     holder = driver.granted("a")
     ticket = driver.waiting("b")
@@ -114,7 +114,7 @@ def test_014_who_was_refused_leaves_nothing_behind(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["Exclusive", "Shared"])
-def test_016_nobody_jumps_the_line(mode: str) -> None:
+def test_016_a_new_request_comes_after_the_queue(mode: str) -> None:
     """The slot of 1 is free, and the first in line cannot have it yet."""
     driver = house(sessions="abcd")
     driver.granted("a", [0])

@@ -44,7 +44,7 @@ def test_every_move_arrives_and_never_has_fewer_voters_than_at_either_end(size: 
         assert sorted(now.voters) == sorted(target)
 
 
-def test_nothing_is_done_while_somebody_catches_up() -> None:
+def test_nothing_is_done_while_a_learner_catches_up() -> None:
     now = Configuration({"n1": 1, "n2": 1, "n3": 1}, {"n4": 1})
     assert next_step(now, "n1", ["n1", "n2", "n4"], NODES) == Wait(("n4",))
 
@@ -60,7 +60,7 @@ def test_nodes_that_are_away_are_waited_for_and_let_go_first() -> None:
     assert next_step(of("n1", "n2", "n3", "n4", "n5"), "n1", ["n1"], ["n1", "n2", "n4", "n5"]) == Remove("n3")
 
 
-def test_nobody_who_is_well_is_let_go_while_one_who_stays_is_away() -> None:
+def test_no_replica_that_is_well_is_let_go_while_one_that_stays_is_away() -> None:
     now = of("n1", "n2", "n3", "n4")
     assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n3", "n4"]) == Wait(("n2",))
     assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n2", "n3", "n4"]) == Remove("n3")

@@ -129,7 +129,9 @@ def test_beginning_and_end_of_what_was_seen() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 9), st.integers(0, 1000)), st.integers(1, 2000))
-def test_shares_are_all_that_is_allowed_and_leave_nobody_out_while_they_can(sizes: dict[int, int], most: int) -> None:
+def test_shares_are_all_that_is_allowed_and_leave_no_partition_out_while_they_can(
+    sizes: dict[int, int], most: int
+) -> None:
     given = shares(sizes, most)
     assert sum(given.values()) == min(most, sum(sizes.values()))
     assert all(0 <= given[place] <= sizes[place] for place in sizes)

@@ -439,7 +439,7 @@ def test_a_partition_that_the_topic_has_got_since_takes_records(cluster: FakeClu
         topic.machines += cluster.create("another").machines
         await (await producer.send("t", b"1", partition=1))
         with pytest.raises(UnknownTopicOrPartition):
-            await producer.send("t", b"2", partition=2)
+            _ = await producer.send("t", b"2", partition=2)
 
     produce(cluster, work)
     assert cluster.values("t", 1) == [b"1"]

@@ -180,7 +180,7 @@ def refusing(cluster: FakeCluster, topic: str) -> None:
             raise PermissionDenied
         return append(name, *rest, **others)
 
-    cluster.append = refused  # type: ignore[method-assign]
+    cluster.append = refused  # type: ignore[method-assign, assignment]
 
 
 def test_each_task_that_flushes_hears_of_the_failure_of_its_own_records(cluster: FakeCluster) -> None:
@@ -232,7 +232,7 @@ def test_what_a_halted_partition_refuses_is_not_kept_in_memory(cluster: FakeClus
             depths = []
             for _ in range(3):
                 with pytest.raises(ProducerFenced) as refused:
-                    await producer.send("t", b"x", partition=0)
+                    _ = await producer.send("t", b"x", partition=0)
                 depths.append(len(refused.traceback))
             assert depths == depths[:1] * 3
 

@@ -6,7 +6,6 @@ import pytest
 from msgspec import structs
 
 from stockade.client.retry import FAILURES_MAX, OPEN_S
-from stockade.client.transport import metadata as metadata_module
 from stockade.client.transport.metadata import REFRESH_S, TOPICS_MAX, Metadata
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 from stockade.partition.errors import LeaderNotAvailable, StockadeError, UnknownTopicOrPartition
@@ -116,7 +115,7 @@ def test_topics_in_use_are_asked_for_again_and_a_topic_that_was_created_again_st
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [1000.0]
-    monkeypatch.setattr(metadata_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("stockade.client.transport.metadata.time.monotonic", lambda: now[0])
     described_now = {"grows": described("grows", None), "again": described("again", None)}
 
     async def run() -> None:

@@ -66,6 +66,12 @@ def test_a_batch_of_a_topic_that_was_deleted_since_is_refused(partitions: int) -
         NamedBatch(sink.store, "s").was_decided()
 
 
+def test_a_batch_that_was_decided_before_decisions_had_topic_ids_was_decided() -> None:
+    sink = Sink()
+    assert SinkCommitter(sink.store, "s", NAMED_BATCH, "r1").commit(0, [sink.stage("r1", b"1")._replace(topic_id=None)])
+    assert NamedBatch(sink.store, "s").was_decided()
+
+
 def test_the_history_of_a_stream_is_no_batch() -> None:
     sink = Sink()
     sink.commit(0, sink.stage("a", b"1"))

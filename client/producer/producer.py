@@ -189,9 +189,7 @@ class Producer:
             record = record.checked()
             size = record.size
         if size > described.config.max_batch_bytes or not _has(described, partition):
-            described = await self.client.metadata.now(topic)
-        if size > described.config.max_batch_bytes:
-            raise too_large(size, described.config.max_batch_bytes)
+            described = await self._described_anew(topic, size)
         if not self._buffer.take_now(size):
             await self._buffer.take(size)
         try:
@@ -238,8 +236,7 @@ class Producer:
         self.client.home.enter()
         described = self.client.metadata.known(topic) or await self._running.topic(topic)
         conditions = Conditions(if_log_end, message_id)
-        if conditions.is_unstamped:
-            described = await self._checked(conditions, described, partition)
+        described = await self._checked(conditions, described, partition)
         now_ms = time.time_ns() // 1_000_000
         if self._serializers is not None:
             keys, values = self._serializers.columns(keys, values)
@@ -248,8 +245,8 @@ class Producer:
             values, keys, headers, timestamps_ms = intercepted_columns(self._interceptors, topic, columns, now_ms)
         batch = Batch.of(values, keys, headers, timestamps_ms, now_ms=now_ms)
         batch.conditions = conditions
-        if batch.size > described.config.max_batch_bytes or not _has(described, partition):
-            described = await self.client.metadata.now(topic)
+        if batch.size > described.config.max_batch_bytes:
+            described = await self._described_anew(topic, batch.size)
         batch.check(described.config.max_batch_bytes, self.client.config.compression)
         size, count = batch.size, batch.count
         await self._buffer.take(size)
@@ -518,8 +515,21 @@ class Producer:
             raise UnknownTopicOrPartition(topic=topic.name, partition=partition)
         return self._running.route(topic, partition)
 
+    async def _described_anew(self, name: str, size: int) -> Topic:
+        """The topic, asked again: what it had or took may be less than now. Raises MessageTooLarge for a longer record
+        than it takes.
+        """
+        topic = await self.client.metadata.now(name)
+        if size > topic.config.max_batch_bytes:
+            raise too_large(size, topic.config.max_batch_bytes)
+        return topic
+
     async def _checked(self, conditions: Conditions, topic: Topic, partition: int | None) -> Topic:
-        """The topic, asked again if it had no window for message ids. Raises InvalidRequest."""
+        """The topic, asked again if it lacked the partition, or a window for message ids. Raises InvalidRequest."""
+        if not _has(topic, partition):
+            topic = await self.client.metadata.now(topic.name)
+        if not conditions.is_unstamped:
+            return topic
         conditions.check()
         if partition is None:
             raise InvalidRequest("partition: if_log_end and message_id each refer to one partition")

@@ -120,7 +120,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     Spark asks for one for each micro-batch, so this does not connect.
     """
     if overwrite:
-        raise ValueError('a topic cannot be overwritten: use outputMode("append") or outputMode("update")')
+        raise ValueError('a topic cannot be overwritten: use outputMode("append")')
     parsed = parse_write_options(options, "stream")
     _check_schema(parsed, schema)
     return StockadeStreamWriter(parsed)

@@ -15,6 +15,7 @@ from functools import partial
 from aiohttp import web
 
 from ...cluster.api import Partition
+from ...cluster.front.front import without_frames
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.stages import WATCH
 from ...partition.api.records import PARTS, PartAnswer
@@ -99,7 +100,10 @@ class Verdicts:
                 except ConnectionError as error:
                     gone = error
         if gone is not None:
-            raise gone
+            try:
+                raise gone
+            finally:
+                del gone  # its traceback has this frame, and with it the request
         assert call.stream is not None
         return call.stream
 
@@ -163,7 +167,7 @@ class Verdicts:
 
     def _refused(self, number: int, refusal: StockadeError) -> None:
         self._call.context.metrics.refused(refusal.code)
-        document = problems.document(refusal, self._call.id)
+        document = problems.document(without_frames(refusal), self._call.id)
         self._answered(number, json_codec.dump_line({"part": number, "problem": document}))
 
     def _answered(self, number: int, line: bytes) -> None:

@@ -6,12 +6,18 @@ bodies were in memory.
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from stockade.http_api.records.append_parts import Verdicts
+from stockade.http_api.records.parts import Part
 from stockade.http_api.request.call import Call
+from stockade.partition.errors import LeaderNotAvailable
 
 from .conversation import Conversation, nodes
 from .samples import CASES, CODES, GOOD, Request, prepared
@@ -66,3 +72,35 @@ def test_nothing_of_an_answered_request_waits_for_the_garbage_collector(kind: st
             assert left.requests == set()
 
     asyncio.run(main())
+
+
+def test_an_append_whose_client_has_left_waits_for_no_garbage_collector() -> None:
+    class Gone:
+        stream = object()
+
+        async def write(self, _: bytes) -> None:
+            raise ConnectionResetError
+
+    call = Gone()
+    left = weakref.ref(call)
+    verdicts = Verdicts(cast(Call, call), [])
+    verdicts._lines = [b"a line"]
+    gc.disable()
+    try:
+        with suppress(ConnectionResetError):
+            verdicts.answer().send(None)  # no task: asyncio's own keeps its error
+        del verdicts, call
+        assert left() is None
+    finally:
+        gc.enable()
+
+
+def test_a_part_that_is_refused_keeps_no_frame_of_its_request() -> None:
+    """A function that raises what it has in a variable makes a circle of the error and its frame."""
+    refusal = LeaderNotAvailable()
+    with suppress(LeaderNotAvailable):
+        raise refusal
+    context = SimpleNamespace(metrics=SimpleNamespace(refused=lambda _: None))
+    verdicts = Verdicts(cast(Call, SimpleNamespace(context=context, id="1")), cast(list[Part], [None]))
+    verdicts._refused(0, refusal)
+    assert refusal.__traceback__ is None

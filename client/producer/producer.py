@@ -48,7 +48,7 @@ async def _note_failure(error: Exception, flush: Callable[[], Awaitable[None]]) 
 
 def _has(topic: Topic, partition: int | None) -> bool:
     """Whether a topic has this partition, as far as its description knows: it may have got more since."""
-    return partition is None or not isinstance(partition, int) or partition < len(topic.partitions)
+    return not isinstance(partition, int) or partition < len(topic.partitions)
 
 
 _KEYLESS = Record(None, None, 0)  # stands for a batch that names no partition

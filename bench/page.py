@@ -39,8 +39,7 @@ def written(
         _HEAD.format(command=command),
         _conditions(machine, options),
         report.systems_table(options),
-        "## Where a peer is better\n\n" + bullets(report.better(is_ours=False)),
-        "## Where Stockade is better\n\n" + bullets(report.better(is_ours=True)),
+        *(() if is_busy(machine) else report.comparisons()),
         *(report.section(workload) for workload in WORKLOADS if report.has(workload.name)),
         report.many_partitions(),
         report.fencing(),
@@ -107,7 +106,12 @@ class Report:
         hint = "less is better" if workload.better == "less" else "more is better"
         return f"## {workload.title}\n\n{workload.text} In {workload.unit}: {hint}.\n\n{shown}{body}"
 
-    def better(self, *, is_ours: bool) -> list[str]:
+    def comparisons(self) -> Iterable[str]:
+        """Where a peer is better, then where Stockade is."""
+        for title, is_ours in (("a peer", False), ("Stockade", True)):
+            yield f"## Where {title} is better\n\n{bullets(self._better(is_ours=is_ours))}"
+
+    def _better(self, *, is_ours: bool) -> list[str]:
         """A sentence for each workload and peer: the figures in which Stockade is better, or in which the peer is."""
         found: dict[tuple[str, str], list[str]] = {}
         for cell, ours, ours_is_better in self._compared():
@@ -177,6 +181,11 @@ class Report:
         return number(self._median(cell, BY_NAME[cell.workload].figure))
 
 
+def is_busy(machine: Machine) -> bool:
+    """Whether other programs took more than half of its cores just before the run."""
+    return machine.loads[0] > machine.cores / 2
+
+
 def is_peer(system: str) -> bool:
     """Whether it is no version of Stockade."""
     return system.partition("@")[0] != OURS
@@ -217,7 +226,8 @@ def _conditions(machine: Machine, options: Options) -> str:
     before, after = machine.loads
     busy = (
         f" **The machine was busy with other things (load average {before:.1f} before, {after:.1f} at the end): rates "
-        "and latencies of this run are no measure of any system, and processor time is a rough one.**"
+        "and latencies of this run are no measure of any system, and processor time is a rough one. So this page does "
+        "not say which system is better: run it again on a quiet machine.**"
     )
     sync = machine.sync_ms
     return (
@@ -226,7 +236,7 @@ def _conditions(machine: Machine, options: Options) -> str:
         f"{machine.memory_gib:.0f} GiB, Linux {machine.kernel}, Python {machine.python}. Disk: {machine.file_system}; "
         f"an append of 4 KiB and its fdatasync take {sync.median:.2f} ms ({sync.low:.2f} to {sync.high:.2f}). "
         f"{options.rounds} round{'s' * (options.rounds > 1)}, loads of {options.seconds:g} s."
-        f"{busy if before > machine.cores / 2 else f' Load average before: {before:.1f}.'}\n"
+        f"{busy if is_busy(machine) else f' Load average before: {before:.1f}.'}\n"
     )
 
 

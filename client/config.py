@@ -139,7 +139,7 @@ class ClientConfig:
     - ``retry_backoff_ms``, ``retry_backoff_ms_max``: the first and the longest pause before a repetition; it doubles.
     - ``fetch_bytes_max``: size of one fetch of a consumer. ``fetch_wait_ms``: how long a fetch waits at the log's end.
     - ``connections_max``: open connections of one client, over all nodes. Requests that ask a node to wait (fetches at
-      a log's end, tickets) use three quarters of them at most; further ones wait until one ends.
+      a log's end, tickets) leave 16 of them free (with fewer than 64 a quarter); further ones wait until one ends.
     - ``token``: bearer token; by default the content of the environment variable STOCKADE_TOKEN. The client sends it to
       every node, unencrypted over http://. With an https:// address in ``bootstrap``, it asks no node without TLS, but
       for those that ``bootstrap`` lists.

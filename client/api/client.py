@@ -88,9 +88,9 @@ class Client(Administration):
     async def close(self) -> None:
         """Close all connections. The outcome of requests under way is unknown."""
         self._watchdog.close()
-        await self.metadata.close()
         self.outage.close()
         await self.calls.close()
+        await self.metadata.close()
 
     async def connect(self, *, patience_ms: int = 0) -> Cluster:
         """Ask the nodes of ``bootstrap`` in turn for the cluster's nodes, and remember those.

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, get_args
 
 from ...partition.api.producers import ProducerPair
 from ...partition.api.topics import Mode, Topic
-from ...partition.errors import InvalidRequest, StockadeError, UnknownTopicOrPartition
+from ...partition.errors import InvalidRequest, MessageTooLarge, StockadeError, UnknownTopicOrPartition
 from ...partition.records.batch import Header
 from ..api.client import Client
 from ..api.conditions import Conditions
@@ -245,9 +245,11 @@ class Producer:
             values, keys, headers, timestamps_ms = intercepted_columns(self._interceptors, topic, columns, now_ms)
         batch = Batch.of(values, keys, headers, timestamps_ms, now_ms=now_ms)
         batch.conditions = conditions
-        if batch.size > described.config.max_batch_bytes:
-            described = await self._described_anew(topic, batch.size)
-        batch.check(described.config.max_batch_bytes, self.client.config.compression)
+        try:
+            batch.check(described.config.max_batch_bytes, self.client.config.compression)
+        except MessageTooLarge:
+            described = await self.client.metadata.anew(topic)
+            batch.check(described.config.max_batch_bytes, self.client.config.compression)
         size, count = batch.size, batch.count
         await self._buffer.take(size)
         try:
@@ -519,7 +521,7 @@ class Producer:
         """The topic, asked again: what it had or took may be less than now. Raises MessageTooLarge for a longer record
         than it takes.
         """
-        topic = await self.client.metadata.now(name)
+        topic = await self.client.metadata.anew(name)
         if size > topic.config.max_batch_bytes:
             raise too_large(size, topic.config.max_batch_bytes)
         return topic
@@ -527,14 +529,14 @@ class Producer:
     async def _checked(self, conditions: Conditions, topic: Topic, partition: int | None) -> Topic:
         """The topic, asked again if it lacked the partition, or a window for message ids. Raises InvalidRequest."""
         if not _has(topic, partition):
-            topic = await self.client.metadata.now(topic.name)
+            topic = await self.client.metadata.anew(topic.name)
         if not conditions.is_unstamped:
             return topic
         conditions.check()
         if partition is None:
             raise InvalidRequest("partition: if_log_end and message_id each refer to one partition")
         if conditions.message_id is not None and not topic.config.dedupe_window_ms:
-            topic = await self.client.metadata.now(topic.name)
+            topic = await self.client.metadata.anew(topic.name)
             if not topic.config.dedupe_window_ms:
                 raise InvalidRequest("message_id: the topic has no dedupe_window_ms, so it remembers no message ids")
         return topic

@@ -18,7 +18,9 @@ from .delivery import Buffer
 from .queue.batch import Batch, Receipt, Record
 
 FAILURES_KEPT_MAX = 1_000
-"""Failed batches that the producer remembers for ``flush``, without their records; it counts further ones."""
+"""Failed batches that the producer remembers for ``flush``, without their records, beside the first of each further
+partition; it counts the others.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +45,8 @@ class ProducerErrors(
     """``close`` has ended, and batches have failed that neither a Delivery nor ``errors`` has shown (Sarama's
     ProducerErrors). The cause is the first failure's error.
 
-    ``failures``: each failed batch in the order of failing, the first FAILURES_KEPT_MAX of them. Fields: batches and
-    records, the numbers of all of them.
+    ``failures``: each failed batch in the order of failing, the first FAILURES_KEPT_MAX of them, and the first of each
+    further partition. Fields: batches and records, the numbers of all of them.
     """
 
     def __init__(self, failures: Sequence[Failure], batches: int, records: int) -> None:
@@ -139,10 +141,13 @@ class Results:
         batch.drop_records()
 
     def _keep(self, topic: str, partition: int, batch: Batch) -> None:
-        """For ``flush``, which raises the first failure: of the later ones only the number matters."""
+        """For ``flush``, which raises the first failure, or the first one of some partitions: of the later ones only
+        the number matters.
+        """
         if len(self._failed) >= FAILURES_KEPT_MAX:
             self._failed = [failure for failure in self._failed if not failure[2].is_reported]
-        if len(self._failed) < FAILURES_KEPT_MAX:
+        has_room = len(self._failed) < FAILURES_KEPT_MAX
+        if has_room or all(failure[:2] != (topic, partition) for failure in self._failed):
             self._failed.append((topic, partition, batch))
         else:
             if self._uncounted == (0, 0):

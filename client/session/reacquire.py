@@ -55,11 +55,15 @@ class Reacquirer:
         self._told = told
         self._watched: dict[HeldLease, Callable[[], Awaitable[HeldLease]]] = {}
         self._tasks: dict[HeldLease, asyncio.Task[HeldLease]] = {}
+        self._is_closed = False
 
     def watch(self, lease: HeldLease, again: Callable[[], Awaitable[HeldLease]]) -> None:
         """Acquire the lease by ``again`` when it is lost."""
-        self._watched[lease] = again
         lease.expect_successor()
+        if self._is_closed:  # its request was under way
+            lease.succeeded(None, ClientClosed("the session was closed"))
+            return
+        self._watched[lease] = again
         lease.on_lost(lambda _: self._begin(lease))
 
     def forget(self, lease: HeldLease) -> None:
@@ -71,7 +75,8 @@ class Reacquirer:
             task.cancel()
 
     async def close(self) -> None:
-        """Acquire nothing any more."""
+        """Acquire nothing any more, also nothing that is watched from now on."""
+        self._is_closed = True
         for lease in self._watched:
             lease.succeeded(None, ClientClosed("the session was closed"))
         self._watched.clear()

@@ -44,6 +44,8 @@ _PAUSE_S_MAX = 1.0
 """Longest pause after a failed renewal, in seconds: a cluster in trouble may answer for a second at a time only."""
 _TIMEOUT_S_MAX = 10.0
 """Longest wait for the answer to one renewal, in seconds: the node that got it may stand still."""
+_LOOK_S_MIN = 3.0
+"""Least time for the looks of a session, in seconds: a node asks others for up to a second before it answers."""
 _MARGIN_OF_TTL = 0.2
 """Part of the ttl before its end at which an unrenewed session is given up."""
 
@@ -144,6 +146,7 @@ class Session:
         self._owned: list[Ownership] = []
         self._acquiring = Acquiring(client, self._ttl_ms, self._is_held, self._is_owned)
         self._renewal: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._to_end: str | None = None
         """Id of the session that is closed here, and that the cluster does not know yet to be."""
         self._opening = asyncio.Lock()
@@ -171,7 +174,7 @@ class Session:
         """Open the session at the cluster, and start to renew it."""
         state, asked_s = await SessionRequest(self.client_id, self._ttl_ms).ask(self._client.calls)
         self._id = state.session
-        self._renewal = asyncio.create_task(self._keep(Lease(state.ttl_ms, asked_s)))
+        self._renewal = asyncio.create_task(self._kept(partial(self._renew_until_lost, Lease(state.ttl_ms, asked_s))))
         return self
 
     async def close(self) -> None:
@@ -186,8 +189,8 @@ class Session:
             if self._reacquirer is not None:
                 await self._reacquirer.close()
             await self._acquiring.close()
-            if self._renewal is not None:
-                await asyncio.gather(self._renewal, return_exceptions=True)
+            tasks = [task for task in (self._renewal, self._looking) if task is not None]
+            await asyncio.gather(*tasks, return_exceptions=True)
         finally:
             if self.error is None:
                 self._to_end = self._id
@@ -332,10 +335,10 @@ class Session:
             self._fences.remove(fence)
         fence.lose(ClientClosed("the grant was released"))
 
-    async def _keep(self, lease: Lease) -> None:
-        """Renew until the session is lost; a bug loses it, since nothing would tell the application of its end."""
+    async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work in the background. A bug in it loses the session: nothing else would tell the application of its end."""
         try:
-            await self._renew_until_lost(lease)
+            await work()
         except Exception as bug:
             _log.exception("session of %s: a bug in the client library", self.client_id)
             self._lose(ClientFault(f"a bug in the client library: {bug!r}"))
@@ -364,41 +367,50 @@ class Session:
             else:
                 lease = Lease(state.ttl_ms, asked_s)
                 next_s = lease.renew_at_s
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(next_s - time.monotonic()):  # a node may take a question and not answer
-                        await self._look_at_fences()
-                        await self._look_at_resources()
+                if self._looking is None or self._looking.done():
+                    self._looking = asyncio.create_task(self._kept(partial(self._look, next_s - time.monotonic())))
 
-    async def _look_at_fences(self) -> None:
+    async def _look(self, seconds: float) -> None:
+        """Look at all topics and groups at once, for ``seconds`` or _LOOK_S_MIN: a node may take a question and not
+        answer, which delays neither the other looks nor a renewal.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, _LOOK_S_MIN)), asyncio.TaskGroup() as looks:
+                for topic in {fence.grant.topic for fence in self._fences if fence.error is None}:
+                    looks.create_task(self._look_at_topic(topic))
+                for group in {each.group for each in self._owned if each.error is None}:
+                    looks.create_task(self._look_at_group(group))
+
+    async def _look_at_topic(self, topic: str) -> None:
         """Notice a newer writer also on partitions where this client sends no writes that could be refused."""
-        for topic in {fence.grant.topic for fence in self._fences if fence.error is None}:
-            held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer knows no later ones
-            described = None
-            try:
-                described = await self._client.topic(topic, patience_ms=1)
-            except UnknownTopicOrPartition:
-                pass  # deleted
-            except StockadeError as error:
-                _not_seen(f"topic {topic}", error)
-                continue
-            for fence in held:
-                fence.compare(described)
+        held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer knows no later ones
+        described = None
+        try:
+            described = await self._client.topic(topic, patience_ms=1)
+        except UnknownTopicOrPartition:
+            pass  # deleted
+        except StockadeError as error:
+            _not_seen(f"topic {topic}", error)
+            return
+        for fence in held:
+            fence.compare(described)
 
-    async def _look_at_resources(self) -> None:
+    async def _look_at_group(self, group: str) -> None:
         """Notice resources that were taken over without ending this session."""
-        for group in {each.group for each in self._owned if each.error is None}:
-            owned = [each for each in self._owned if each.group == group]  # the answer knows no later ones
-            try:
-                resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
-            except StockadeError as error:
-                _not_seen(f"group {group}", error)
-                continue
-            for each in owned:
-                each.compare(resources)
+        owned = [each for each in self._owned if each.group == group]  # the answer knows no later ones
+        try:
+            resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
+        except StockadeError as error:
+            _not_seen(f"group {group}", error)
+            return
+        for each in owned:
+            each.compare(resources)
 
     def _stop_renewing(self) -> None:
         if self._renewal is not None:
             self._renewal.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
 
     def _lose(self, error: StockadeError) -> None:
         if self.error is not None:

@@ -20,22 +20,28 @@ from ..config import ClientConfig
 from ..errors import ClusterUnreachable, UnreadableAnswer
 from ..home import Home
 from ..retry import pause_before_next
-from .discovery import Discovery
 from .http import Answer, Request, Transport
 from .outage import Outage
+from .question import Question
 
 T = TypeVar("T")
 CLUSTER = "/v1/cluster"
+NODES_AGAIN_S = 60.0
+"""Least time between two questions for the cluster's nodes: those of the bootstrap list may go, and others come."""
 _JSON = {"Content-Type": "application/json"}
 
 
 class Calls:
-    """A client's transport: ``once`` is a single attempt, ``send`` repeats, ``call`` repeats and decodes."""
+    """A client's transport: ``once`` is a single attempt, ``send`` repeats, ``call`` repeats and decodes.
+
+    It learns the cluster's nodes from the cluster: after a request that was answered it asks for them, if
+    NODES_AGAIN_S have passed. A client that is idle asks nothing.
+    """
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._transport = Transport(config)
-        self.discovery: Discovery = Discovery(self._ask_for_nodes, self._transport.learn)
+        self._nodes = Question("the cluster's nodes", self._ask_for_nodes, NODES_AGAIN_S)
         self.avoid: Callable[[str], None] = self._transport.avoid
         self.home: Home = self._transport.home
         self.outage: Outage = Outage()
@@ -43,12 +49,12 @@ class Calls:
     async def close(self) -> None:
         """Close all connections; the outcome of requests in flight is unknown. Raises as `Home.enter`."""
         await self._transport.close()
-        await self.discovery.close()
+        await self._nodes.close()
 
     async def once(self, request: Request) -> Answer:
         """The 2xx answer to a single attempt. Raises the refusal; RequestTimedOut when the outcome is unknown."""
         answer = await self._transport.request(request)
-        self.discovery.answered()
+        self._nodes.if_due()
         return answer
 
     async def connect(self, patience_ms: int) -> Cluster:
@@ -63,7 +69,8 @@ class Calls:
         hurried = [replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms) for node in nodes]
         attempt = partial(self._first, [*hurried, ask], RequestTimedOut)
         cluster = decode(await self.repeat(f"GET {CLUSTER}", attempt, patience_ms), Cluster)
-        self.discovery.found(cluster)
+        self._learn(cluster)
+        self._nodes.put_off()
         return cluster
 
     async def answer_without(self, node: str, path: str) -> Answer:
@@ -84,9 +91,13 @@ class Calls:
                 return await self._transport.request(ask)
         return await self._transport.request(asks[-1])
 
-    async def _ask_for_nodes(self) -> Cluster:
+    async def _ask_for_nodes(self) -> None:
         ask = Request(method="GET", path=CLUSTER, timeout_ms=self._config.connect_timeout_ms)
-        return decode(await self._transport.request(ask), Cluster)
+        self._learn(decode(await self._transport.request(ask), Cluster))
+
+    def _learn(self, cluster: Cluster) -> None:
+        for node in cluster.nodes:
+            self._transport.learn(node.url)
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         """``send``, with the answer's body decoded as a ``kind``."""

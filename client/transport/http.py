@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
-from math import ceil
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -37,8 +36,10 @@ SILENT_PAUSE_S = 10.0
 """How long a node that took a request and did not answer is tried last: each new attempt costs a whole timeout."""
 JOINED_BYTES_MAX = 64 << 10
 """Longest body whose parts are joined and sent at once: beyond it, copying costs more than a system call."""
-WAITS_SHARE = 0.75
-"""Share of ``connections_max`` for requests that ask a node to wait: a session's renewal must not wait behind them."""
+KEPT_FREE_MAX = 16
+"""Connections, of ``connections_max``, that no request takes which asks a node to wait: a session's renewal must not
+wait behind them. With fewer than 64 connections a quarter, and one at least.
+"""
 ANSWER_BYTES_MAX = 128 << 20
 """Longest answer read; a fetch asks for at most half of it."""
 
@@ -107,7 +108,8 @@ class Transport:
         self._unproven = set(config.bootstrap)
         """Addresses of the application, not of the cluster, that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
-        self._waits = asyncio.Semaphore(ceil(config.connections_max * WAITS_SHARE))
+        kept_free = max(1, min(KEPT_FREE_MAX, config.connections_max // 4))
+        self._waits = asyncio.Semaphore(max(1, config.connections_max - kept_free))
         self._is_closed = False
 
     async def __aenter__(self) -> Self:

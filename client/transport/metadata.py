@@ -7,28 +7,51 @@ write is allowed: the server does, with the topic id that each request carries.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from contextvars import Context
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from functools import partial
 from math import ceil
+from typing import Protocol
 
 from ...partition.api.topics import Topic
 from ...partition.errors import LeaderNotAvailable, StockadeError
 from ..retry import Breaker, is_momentary
+from .question import Question
 
 _log = logging.getLogger(__name__)
 
 REFRESH_S = 300.0
-"""Time after which the topics in use are asked for again: they may have more partitions, or take larger batches.
-Kafka's metadata.max.age.ms.
+"""Time after which a topic in use is asked for again: it may have more partitions, or take larger batches. Kafka's
+metadata.max.age.ms.
 """
+ANEW_S = 0.1
+"""Least time between two questions for a topic because of records that its description does not allow."""
+AT_ONCE_MS = 1
+"""Patience for a single attempt."""
 TOPICS_MAX = 10_000
 """Topics remembered, and topics looked up without success; above it, the one that came first is forgotten."""
+
+
+class Describe(Protocol):
+    """How to ask the cluster for a topic."""
+
+    def __call__(self, name: str, *, patience_ms: int | None = None) -> Awaitable[Topic]:
+        """Ask again and again for ``patience_ms`` (None: ``delivery_timeout_ms``)."""
+        ...
+
+
+@dataclass(slots=True)
+class Known:
+    """A topic's latest description, and the question for a newer one."""
+
+    topic: Topic
+    again: Question
 
 
 class Lookup:
     """Asking the cluster for one topic: one request at a time, behind a circuit breaker of its own."""
 
-    def __init__(self, name: str, describe: Callable[[str], Awaitable[Topic]]) -> None:
+    def __init__(self, name: str, describe: Describe) -> None:
         self._name = name
         self._describe = describe
         self._breaker = Breaker()
@@ -70,41 +93,41 @@ class Metadata:
     topics do not wait for each other.
     """
 
-    def __init__(self, describe: Callable[[str], Awaitable[Topic]]) -> None:
+    def __init__(self, describe: Describe) -> None:
         self._describe = describe
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, Known] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         """The last leader heard of, also while it is doubted."""
         self._doubted: set[tuple[str, int]] = set()
         self._lookups: dict[str, Lookup] = {}
-        self._refresh_at_s = time.monotonic() + REFRESH_S
-        self._refreshing: asyncio.Task[None] | None = None
 
     def known(self, name: str) -> Topic | None:
         """The description, None if the cluster was not asked yet. After REFRESH_S it is asked again meanwhile."""
-        if time.monotonic() >= self._refresh_at_s:
-            self._refresh_at_s = time.monotonic() + REFRESH_S
-            if self._refreshing is None or self._refreshing.done():
-                self._refreshing = asyncio.get_running_loop().create_task(self._refresh(), context=Context())
-        return self._topics.get(name)
+        known = self._topics.get(name)
+        if known is None:
+            return None
+        known.again.if_due()
+        return known.topic
+
+    async def anew(self, name: str) -> Topic:
+        """The description, for a record that the known one does not allow: asked of the cluster now, unless it was
+        within ANEW_S. Other calls go on with the known one meanwhile, and this one when the cluster fails to answer a
+        single attempt. Raises UnknownTopicOrPartition.
+        """
+        known = self._topics.get(name)
+        if known is None:
+            return await self.topic(name)
+        try:
+            await known.again.anew(ANEW_S)
+        except StockadeError as error:
+            if not is_momentary(error):
+                raise
+        return known.topic
 
     async def close(self) -> None:
         """Ask no more."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
-
-    async def _refresh(self) -> None:
-        """A topic that was created again is left as it is: a refusal tells its users, who must know."""
-        for name in list(self._topics):
-            try:
-                topic = await self._describe(name)
-            except StockadeError as error:
-                _log.info("topic %s is not known anew: %s", name, error)
-                continue
-            before = self._topics.get(name)
-            if before is not None and before.topic_id == topic.topic_id:
-                self._learn(topic)
+        for known in list(self._topics.values()):
+            await known.again.close()
 
     async def topic(self, name: str) -> Topic:
         """The description; asks the cluster the first time. Raises UnknownTopicOrPartition.
@@ -116,13 +139,15 @@ class Metadata:
             async with lookup.asking:
                 if name not in self._topics:
                     self._learn(await lookup.ask())
-                return self._topics[name]
+                return self._topics[name].topic
         finally:
             if lookup.failure is None:
                 self._lookups.pop(name, None)
 
     async def now(self, name: str) -> Topic:
-        """The description, asked of the cluster now: the topic may have been created again. Raises likewise."""
+        """The description, asked of the cluster now for ``delivery_timeout_ms``: the topic may have been created again.
+        Raises likewise.
+        """
         self.forget(name)
         return await self.topic(name)
 
@@ -149,8 +174,8 @@ class Metadata:
 
     def forget(self, name: str) -> None:
         """Ask the cluster again next time: the topic may have been deleted or created again."""
-        topic = self._topics.pop(name, None)
-        for state in topic.partitions if topic else ():
+        known = self._topics.pop(name, None)
+        for state in known.topic.partitions if known else ():
             self._leaders.pop((name, state.partition), None)
             self._doubted.discard((name, state.partition))
 
@@ -159,9 +184,27 @@ class Metadata:
             self._lookups.pop(next(iter(self._lookups)))
         return self._lookups.setdefault(name, Lookup(name, self._describe))
 
+    async def _ask_again(self, name: str) -> None:
+        """A topic that was created again is left as it is: a refusal tells its users, who must know.
+
+        So is one that has fewer partitions: partitions are only added, so the node that answered does not know all. Its
+        leaders may be old, too; those that answers to appends named are newer.
+        """
+        topic = await self._describe(name, patience_ms=AT_ONCE_MS)
+        known = self._topics.get(name)
+        if known is None or known.topic.topic_id != topic.topic_id:
+            return
+        if len(topic.partitions) >= len(known.topic.partitions):
+            known.topic = topic
+            for state in topic.partitions:
+                if (name, state.partition) not in self._leaders:
+                    self.heard(name, state.partition, state.leader)
+
     def _learn(self, topic: Topic) -> None:
         if len(self._topics) >= TOPICS_MAX:
             self.forget(next(iter(self._topics)))
-        self._topics[topic.name] = topic
+        again = Question(f"topic {topic.name}", partial(self._ask_again, topic.name), REFRESH_S)
+        again.put_off()
+        self._topics[topic.name] = Known(topic, again)
         for state in topic.partitions:
             self.heard(topic.name, state.partition, state.leader)

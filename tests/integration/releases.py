@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PREVIOUS = (Path(__file__).parent / "previous_release.txt").read_text(encoding="ascii").strip()
-"""The commit of the release before this one. Whoever makes a release writes that of the last one there."""
+"""The commit of the release before this one. A new release writes the commit of the last one there."""
 
 
 def previous_release(folder: Path) -> Path:

@@ -484,6 +484,12 @@ class PartitionQueue:
         try:
             if batch.message is None:
                 self._encode(batch)
+        except MessageTooLarge as error:
+            if self._config.on_error == "continue":
+                return Settle([(batch, verdict(batch, error))])
+            # The topic took it when it came, and takes less now: nothing behind it may be stored without it.
+            self._unsent.give_back(batch)
+            return Settle(self.halt(error))
         except StockadeError as error:
             return Settle([(batch, verdict(batch, error))])
         except Exception:

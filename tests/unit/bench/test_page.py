@@ -35,13 +35,14 @@ def test_conditions_versions_and_the_command_are_named() -> None:
         assert said in text
 
 
-def test_a_busy_machine_is_named_and_a_quiet_one_is_not_called_busy() -> None:
+def test_a_page_from_a_busy_machine_says_so_and_calls_no_system_better() -> None:
     samples = {Cell("requests", "stockade", 1): rates(10, 20)}
     options, results = Options(2, systems=("stockade",)), Results(2, samples, {}, {"stockade": "abc"})
     for load, is_busy in ((1.0, False), (1.1, True)):
         machine = MACHINE._replace(cores=2, loads=(load, 9.0))
         text = written(machine, options, SYSTEMS, results, "make bench")["benchmarks.md"]
         assert ("busy with other things" in section(text, "Conditions")) == is_busy
+        assert ("is better\n" in text) != is_busy
 
 
 def test_a_peer_that_cannot_be_had_stands_in_the_table_with_its_reason() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stockade import Client, ClientConfig, Consumer, Producer, Session
-from stockade.client.errors import OtherEventLoop
+from stockade.client.errors import ClientClosed, OtherEventLoop
 
 from .fake_cluster import FakeCluster, Fault
 
@@ -67,3 +67,33 @@ def test_an_object_that_was_made_without_a_loop_takes_the_first_one_that_uses_it
 
     asyncio.run(run())
     elsewhere(client.topics)
+
+
+def test_a_client_that_has_asked_beside_its_calls_is_refused_in_another_loop_like_any_other(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stockade.client.transport.metadata.REFRESH_S", 0.0)
+    cluster.create("t")
+
+    async def run() -> None:
+        async with Client(cluster.nodes[0]) as client:
+            await client.metadata.topic("t")
+            assert client.metadata.known("t") is not None
+            await asyncio.to_thread(elsewhere, client.close)
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_close_of_a_client_has_closed_its_connections(cluster: FakeCluster) -> None:
+    async def run() -> None:
+        client = Client(cluster.nodes[0])
+        await client.topics()
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.gather(closing, return_exceptions=True)
+        with pytest.raises(ClientClosed):
+            await client.topics()
+        await client.close()
+
+    asyncio.run(run())

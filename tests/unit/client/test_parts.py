@@ -24,7 +24,7 @@ class Reading:
     """The parts of a request for partitions 0, 1 and so on, and how each was settled."""
 
     def __init__(self, count: int) -> None:
-        async def unused(_: str) -> Topic:
+        async def unused(name: str, **_: object) -> Topic:
             raise AssertionError
 
         self.metadata = Metadata(unused)

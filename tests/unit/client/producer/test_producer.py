@@ -9,7 +9,7 @@ from stockade.client.config import ClientConfig
 from stockade.client.consumer.consumer import Consumer
 from stockade.client.errors import ClientClosed, ClientFault, ProducerAborted
 from stockade.client.producer.producer import Producer
-from stockade.client.producer.queue.batch import Record
+from stockade.client.producer.queue.batch import Batch, Record
 from stockade.client.producer.results import Failure
 from stockade.partition.api.producers import is_throwaway
 from stockade.partition.errors import (
@@ -446,7 +446,10 @@ def test_a_partition_that_the_topic_has_got_since_takes_records(cluster: FakeClu
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_a_longer_record_is_taken_once_the_topic_takes_longer_batches(cluster: FakeCluster, is_batch: bool) -> None:
+def test_a_longer_record_is_taken_once_the_topic_takes_longer_batches(
+    cluster: FakeCluster, is_batch: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stockade.client.transport.metadata.ANEW_S", 0.0)
     topic = cluster.create("t", batch_bytes_max=2000)
 
     async def send(producer: Producer) -> None:
@@ -465,3 +468,35 @@ def test_a_longer_record_is_taken_once_the_topic_takes_longer_batches(cluster: F
 
     produce(cluster, work)
     assert len(cluster.values("t")) == 2
+
+
+def test_records_whose_estimate_is_too_long_are_sent_together_if_their_message_is_not(cluster: FakeCluster) -> None:
+    cluster.create("t", batch_bytes_max=100_000)
+
+    async def work(producer: Producer) -> None:
+        values = [b"x" * 100] * 810
+        assert Batch.of(values, None, None, None, now_ms=0).size > 100_000
+        await (await producer.send_batch("t", 0, values))
+
+    produce(cluster, work)
+    assert len(cluster.values("t")) == 810
+    assert cluster.paths("GET").count("/v1/topics/t") == 1
+
+
+def test_a_record_that_is_too_long_is_refused_during_an_outage_and_holds_up_no_other(cluster: FakeCluster) -> None:
+    cluster.create("t", batch_bytes_max=2000)
+
+    async def work(producer: Producer) -> None:
+        await (await producer.send("t", b"0"))
+        for node in cluster.nodes:
+            await asyncio.to_thread(cluster.kill, node)
+        long = asyncio.create_task(producer.send("t", b"x" * 5000))
+        await asyncio.sleep(0)
+        waits = await asyncio.wait_for(producer.send("t", b"1"), 0.1)
+        with pytest.raises(MessageTooLarge):
+            _ = await long
+        await producer.abort()
+        with pytest.raises(ProducerAborted):
+            await waits
+
+    produce(cluster, work)

@@ -16,11 +16,11 @@ from stockade.partition.errors import MessageTooLarge, PermissionDenied, Produce
 from ..fake_cluster import FakeCluster, Fault
 
 
-def failed(results: Results, number: int = 0, size: int = 10) -> Batch:
+def failed(results: Results, number: int = 0, size: int = 10, partition: int = 0) -> Batch:
     batch = Batch(0.0)
     batch.add(Record(None, b"x" * size, 0), size)
     batch.settle(RequestTimedOut(f"failure {number}"))
-    results.settled("t", 0, batch)
+    results.settled("t", partition, batch)
     return batch
 
 
@@ -50,6 +50,17 @@ def test_failures_beyond_the_bound_are_counted_and_said_once(beyond: int, caplog
         kept.raise_unseen()
     assert refused.value.__notes__[-1].startswith(f"and {FAILURES_KEPT_MAX + beyond - 1} other batches failed")
     kept.raise_unseen()
+
+
+def test_the_first_failure_of_a_partition_is_kept_however_many_others_have_failed() -> None:
+    """An exclusive block of that partition ended well."""
+    kept = results()
+    for number in range(FAILURES_KEPT_MAX):
+        failed(kept, number)
+    for number in range(2):
+        failed(kept, number, partition=1)
+    with pytest.raises(RequestTimedOut, match="failure 0"):
+        kept.raise_unseen(places={("t", 1)})
 
 
 def test_a_failure_that_was_read_is_kept_for_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -166,6 +167,36 @@ def test_a_closed_session_acquires_nothing_any_more(cluster: FakeCluster) -> Non
         assert isinstance(kept.error, ClientClosed)
         assert cluster.line == {}
         assert [grant.session for grant in cluster.grants.values()] != [session.id]
+
+    use(cluster, work)
+
+
+def test_a_session_that_was_closed_while_it_acquired_stays_closed(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grant came after ``close``, was lost with the session, and acquired again through a new session."""
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        session = await Session(client, "me", ttl_ms=3000, reacquire=lambda _: None).open()
+        acquire, is_closed = session._acquiring.acquire, asyncio.Event()
+
+        async def late(*request: Any) -> Fence:
+            fence: Fence = await acquire(*request)
+            await is_closed.wait()
+            return fence
+
+        monkeypatch.setattr(session._acquiring, "acquire", late)
+        acquiring = asyncio.create_task(session.acquire("t"))
+        await cluster.seen("POST", 1, "/grants")
+        await session.close()
+        is_closed.set()
+        fence = await acquiring
+        with pytest.raises(ClientClosed):
+            await fence.again()
+        assert isinstance(session.error, ClientClosed)
+        assert cluster.sessions == {}
+        assert sum(path == "/v1/sessions" for path in cluster.paths("POST")) == 1
 
     use(cluster, work)
 

@@ -2,6 +2,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -221,6 +222,33 @@ def test_a_look_without_an_answer_delays_neither_a_renewal_nor_the_loss(
             monkeypatch.setattr(client, "renew_session", refused_with(LeaderNotAvailable))
             await asyncio.wait_for(fence.lost.wait(), 2)
             assert isinstance(session.error, SessionExpired)
+
+    use(cluster, work)
+
+
+@pytest.mark.parametrize(("ttl_ms", "look_s"), [(1000, 0.0), (3000, 1.5)])
+def test_a_look_without_an_answer_hides_no_loss_from_other_looks(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, ttl_ms: int, look_s: float
+) -> None:
+    """All topics shared one third of the ttl, in turn: behind a slow one, a takeover was never seen."""
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        resources = client.resources
+
+        async def slowly(group: str, **rest: Any) -> Any:
+            answer = await resources(group, **rest)
+            await asyncio.sleep(look_s)
+            return answer
+
+        async with Session(client, "me", ttl_ms=ttl_ms) as session, Session(client, "you") as taker:
+            monkeypatch.setattr(client, "topic", never)
+            monkeypatch.setattr(client, "resources", slowly)
+            _, owned = await session.acquire("t"), await session.own("g", "r")
+            await taker.own("g", "r", generation=0, sever="resource")
+            await asyncio.wait_for(owned.lost.wait(), 10)
+            assert isinstance(owned.error, NotOwner)
+            assert session.error is None
 
     use(cluster, work)
 

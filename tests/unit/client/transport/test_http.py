@@ -309,18 +309,19 @@ def test_a_node_without_tls_that_the_application_named_is_asked_and_so_is_one_wi
     assert not is_downgrade("https://other:1", ("http://127.0.0.1:1",))
 
 
-def test_requests_that_wait_leave_connections_for_those_that_do_not() -> None:
+@pytest.mark.parametrize(("connections", "at_once"), [(2, 1), (3, 2), (4, 3), (64, 48), (100, 84)])
+def test_requests_that_wait_leave_connections_for_those_that_do_not(connections: int, at_once: int) -> None:
     """A client's long polls held all of its connections, and its sessions ended for want of a renewal."""
     arrived = list[str]()
 
     async def run() -> None:
-        over, three_wait = asyncio.Event(), asyncio.Event()
+        over, all_wait = asyncio.Event(), asyncio.Event()
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             arrived.append(request.path)
             if request.path == "/wait":
-                if arrived.count("/wait") == 3:
-                    three_wait.set()
+                if arrived.count("/wait") == at_once:
+                    all_wait.set()
                 await over.wait()
             return web.Response()
 
@@ -328,14 +329,15 @@ def test_requests_that_wait_leave_connections_for_those_that_do_not() -> None:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         node = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        async with Transport(ClientConfig(bootstrap=node, connections_max=4)) as transport, asyncio.timeout(30):
+        config = ClientConfig(bootstrap=node, connections_max=connections)
+        async with Transport(config) as transport, asyncio.timeout(30):
             wait = Request(method="GET", path="/wait", wait_ms=60_000)
-            waiting = [asyncio.ensure_future(transport.request(wait)) for _ in range(6)]
-            await three_wait.wait()
+            waiting = [asyncio.ensure_future(transport.request(wait)) for _ in range(connections + 2)]
+            await all_wait.wait()
             assert (await transport.request(Request(method="PUT", path="/now"))).status == 200
-            assert arrived.count("/wait") == 3
+            assert arrived.count("/wait") == at_once
             over.set()
-            assert [each.status for each in await asyncio.gather(*waiting)] == [200] * 6
+            assert {each.status for each in await asyncio.gather(*waiting)} == {200}
         await runner.cleanup()
 
     asyncio.run(run())

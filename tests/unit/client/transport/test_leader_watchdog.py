@@ -116,7 +116,7 @@ async def no_other_leader(*_: str) -> Topic:
 
 
 def watchdog(patience_ms: int) -> LeaderWatchdog:
-    async def unused(_: str) -> Topic:
+    async def unused(name: str, **_: object) -> Topic:
         raise AssertionError
 
     return LeaderWatchdog(patience_ms, no_other_leader, Metadata(unused), lambda _: None)

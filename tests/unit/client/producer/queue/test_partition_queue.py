@@ -1,8 +1,10 @@
 """The rules of a partition's queue: batching, numbering, order under retry."""
 
+from dataclasses import replace
+
 import pytest
 
-from stockade.client.config import ClientConfig
+from stockade.client.config import ClientConfig, OnError
 from stockade.client.producer.queue.batch import Batch, Record
 from stockade.client.producer.queue.partition_queue import PartitionQueue, Send, Wait
 from stockade.partition.commands import Token
@@ -243,6 +245,31 @@ def test_110_a_batch_that_cannot_be_encoded_fails_alone_and_takes_no_sequence_nu
     assert driver.wire == ["good", "better"]
     assert driver.outcomes == {"bad": "INVALID_RECORD absent"}
     assert driver.batches["better"].first_seq == 1
+
+
+@pytest.mark.parametrize("on_error", ["halt_partition", "continue"])
+def test_114_a_batch_that_its_topic_no_longer_takes_halts_a_partition_that_must_have_no_gap(on_error: OnError) -> None:
+    """The topic's ``max_batch_bytes`` was lowered while the batch waited: those behind it were stored without it."""
+
+    def lower_limit(batch: Batch) -> None:
+        if batch.values == [b"long"]:
+            raise MessageTooLarge(limit=1, unit="bytes")
+        encode(batch)
+
+    driver = Driver()
+    driver.queue = PartitionQueue(replace(CONFIG, on_error=on_error), lower_limit, CONFIG.batch_bytes_max)
+    driver.add("before", "long", "behind")
+    driver.pump()
+    driver.store("before", 0)
+    failed = {"long": "MESSAGE_TOO_LARGE absent", "behind": "MESSAGE_TOO_LARGE absent"}
+    if on_error == "halt_partition":
+        assert driver.wire == ["before"]
+        assert driver.outcomes == {"before": "0", **failed}
+        with pytest.raises(MessageTooLarge):
+            driver.add("later")
+    else:
+        assert driver.wire == ["before", "behind"]
+        assert driver.outcomes == {"before": "0", "long": failed["long"]}
 
 
 def test_114_after_an_error_queued_batches_fail_and_no_record_is_taken() -> None:

@@ -9,9 +9,10 @@ Level 1: all software up to commit 787c146 of this project (protocol 6).
 Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity); a partition's command BeginAt, so that a
 restored log keeps its offsets. Balance: the commands of controller/balance.py, and the questions AskNode and HandOver
 of the controller's leader. The ledger: the commands of controller/ledger.py. Tiered storage: a partition's commands
-BeginTier and AddTierObject, and a topic's local retention. A topic's quota_bytes. FenceSession. Groups with ids of
-more than 32 bits: those of topics that are created behind 65,535 entries of the controller's log, for which level 1 has
-no frames.
+BeginTier and AddTierObject, and a topic's local retention. A topic's quota_bytes. FenceSession. ForgetResources takes
+resources that are named like a partition, and are none, too; PutPrincipal and DeletePrincipal take tickets out of the
+queue. Groups with ids of more than 32 bits: those of topics that are created behind 65,535 entries of the controller's
+log, for which level 1 has no frames.
 """
 
 from ..partition.errors import FeatureLevelTooLow

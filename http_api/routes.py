@@ -61,7 +61,6 @@ _ADMIN = (Need("admin", "cluster"),)
 _TRIM = (Need("trim", "topic", "topic"),)
 _SEE = (Need("read", "cluster"),)
 _EVICT = (Need("evict", "topic", "topic"),)
-_HOLD = (Need("acquire", "topic"),)
 
 
 def routes() -> list[Route]:
@@ -162,13 +161,13 @@ def _owners() -> list[Route]:
 
 
 def _unmetered() -> list[Route]:
-    """What keeps alive, or gives up, what a caller has."""
+    """What keeps alive, or gives up, what a caller has: that takes no right but the session."""
     route = partial(Route, group="controller", is_metered=False)
     return [
         *(route("PUT", path, grants.renew_session, fast=FastRenewals, needs=()) for path in _SESSION),
         *(route("DELETE", path, grants.close_session, answers_json=False, needs=()) for path in _SESSION),
-        route("DELETE", "/v1/tickets/{ticket}", grants.cancel_ticket, needs=_HOLD),
-        route("DELETE", "/v1/grants/{grant}", grants.release, answers_json=False, needs=_HOLD),
+        route("DELETE", "/v1/tickets/{ticket}", grants.cancel_ticket, needs=()),
+        route("DELETE", "/v1/grants/{grant}", grants.release, answers_json=False, needs=()),
         route("DELETE", _GROUP + "/own", groups.disown, repeated=("resource",), needs=()),
     ]
 

@@ -21,7 +21,7 @@ from .histogram import Histogram
 from .machine import Machine
 from .messages import Hello, RaftMessage, Software
 from .net.liveness import LivenessTimeouts
-from .net.promises import Promises
+from .net.promises import NO_POSITION, Promises
 from .net.streams import AcceptStream
 from .net.tls import Tls, TlsFault, TlsFiles
 from .net.transport import NO_ROOM, Address, Transport
@@ -439,11 +439,19 @@ class RaftHost:
 
     def _on_rolled_back(self, node_id: str, position: int) -> None:
         """Blocks: the next start must find the mark, and its log may be longer by then than what was told."""
-        if position > self._began:
-            fault = f"it is older than what this node told {node_id} before (a restored copy or snapshot of a disk?)"
-            with suppress(OSError):  # the node stops in any case, and node_id has a mark, too
-                write_durably(self._data_dir / "wal" / ROLLED_BACK, fault.encode())
-            self._fail(DiskRefused(self._data_dir, fault))
+        if position <= self._began:
+            return
+        fault = f"it is older than what this node told {node_id} before (a restored copy or snapshot of a disk?)"
+        if position == NO_POSITION:
+            # The node cannot tell the copy, grown since, from the original that was put back in its place.
+            fault = (
+                f"it, or a copy of it, has lost what this node told {node_id} before. Only if this is the original, and"
+                f" the copy was never used but for a refused start: remove wal/{ROLLED_BACK} here, and the entry of"
+                f" this node from promises.json in the data folder of {node_id} while that node is stopped"
+            )
+        with suppress(OSError):  # the node stops in any case, and node_id has a mark, too
+            write_durably(self._data_dir / "wal" / ROLLED_BACK, fault.encode())
+        self._fail(DiskRefused(self._data_dir, fault))
 
     async def _remember(self) -> None:
         """Write down what the other nodes have told: now and then, and when this node stops."""

@@ -112,6 +112,7 @@ class NodeService:
         self.measures: Callable[..., Measures] = self.measuring.look
         """The node's own numbers as they are now."""
         self._was_loaded = False
+        self._has_met_others = False
         self._started_s = time.monotonic()
         self.held: Callable[[str, int], Replica | None] = replicas.find
         """The replica of this node."""
@@ -217,18 +218,19 @@ class NodeService:
     def _loading(self) -> list[Unready]:
         """A replica that is created or moved here later takes nothing from what this node serves already.
 
-        A node that is cut off since its start, by its certificate say, serves nothing, however late it is: restarts of
-        one node after the other wait for it.
+        A node that has met no other one since its start, for its certificate say, is not ready however late it is, and
+        though it leads partitions that have no other replica: restarts of one node after the other wait for it.
         """
+        found = []
+        self._has_met_others = self._has_met_others or bool(self._host.connected)
+        if not self._has_met_others and len(self._view.urls) > 1:
+            found.append(Unready("data", "loading", "no other node has been connected since this node started"))
         loading = [] if self._was_loaded else [replica.group for replica in self._replicas.all() if not replica.ready]
         self._was_loaded = not loading
         behind = [group for group in loading if group.leader is not None]
         is_late = time.monotonic() > self._started_s + LEADER_GRACE_S
-        is_cut_off = not self._host.connected and all(replica.group.leader is None for replica in self._replicas.all())
-        found = []
-        if behind or (loading and (not is_late or is_cut_off)):
-            what = ", and no other node is connected" if is_cut_off else ""
-            found.append(Unready("data", "loading", f"loading {len(loading)} partitions{what}"))
+        if behind or (loading and not is_late):
+            found.append(Unready("data", "loading", f"loading {len(loading)} partitions"))
         if is_late and len(loading) > len(behind):
             what = f"{len(loading) - len(behind)} partitions have had no leader since this node started"
             found.append(Unready("partition", "no_leader", what))

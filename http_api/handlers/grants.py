@@ -80,22 +80,40 @@ async def acquire(call: Call) -> web.StreamResponse:
         ticket_ttl_ms=or_none(wanted.ticket_ttl_ms),
         by=call.by_name("topic", topic),
     )
-    if isinstance(answer, Ticket) and answer.state == "waiting" and wanted.wait_ms:
-        waiting = call.service.at_controller().sessions.get_ticket(answer.ticket, session, wanted.wait_ms, call.by)
-        # From here on the ticket is in the queue, or was: no refusal may say that nothing was done.
-        try:
-            answer = await unless_ended(call, waiting)
-            call.check_rights()
-        except NotFound:  # the ticket was cancelled before it could be read
-            answer = msgspec.structs.replace(answer, state="cancelled", position=None)
-        except (NotLeaderOrFollower, LeaderNotAvailable):
-            pass  # the ticket as it was: its holder asks for it at the next leader
-        except (UnknownSession, SessionExpired, PermissionDenied, Unauthenticated) as error:
-            raise error.had_effects() from None
-        answer = answer.grant or answer
+    try:
+        if isinstance(answer, Ticket) and answer.state == "waiting" and wanted.wait_ms:
+            answer = await _later(call, answer, session, wanted.wait_ms)
+        call.check_rights()
+    except (PermissionDenied, Unauthenticated) as error:
+        # The right was taken before the controller decided, or while this call waited.
+        await _give_up(call, answer, session)
+        raise error.had_effects() from None
+    if isinstance(answer, Ticket) and answer.grant is not None:
+        answer = answer.grant
     if isinstance(answer, Grant):
         return json_answer(answer, 201)
     return json_answer(answer, 202, {"Location": f"/v1/tickets/{answer.ticket}"})
+
+
+async def _later(call: Call, ticket: Ticket, session: str, wait_ms: int) -> Ticket:
+    """The ticket after the wait. It is in the queue, or was: no refusal may say that nothing was done."""
+    waiting = call.service.at_controller().sessions.get_ticket(ticket.ticket, session, wait_ms, call.by)
+    try:
+        return await unless_ended(call, waiting)
+    except NotFound:  # the ticket was cancelled before it could be read
+        return msgspec.structs.replace(ticket, state="cancelled", position=None)
+    except (NotLeaderOrFollower, LeaderNotAvailable):
+        return ticket  # as it was: its holder asks for it at the next leader
+    except (UnknownSession, SessionExpired) as error:
+        raise error.had_effects() from None
+
+
+async def _give_up(call: Call, held: Grant | Ticket, session: str) -> None:
+    """Leave the wait queue, or release the grant if that came first."""
+    sessions = call.service.at_controller().sessions
+    grant = held if isinstance(held, Grant) else (await sessions.cancel_ticket(held.ticket, session, call.by)).grant
+    if grant is not None:
+        await sessions.release(grant.grant, session, call.by)
 
 
 async def get_ticket(call: Call) -> web.StreamResponse:
@@ -113,12 +131,15 @@ async def get_ticket(call: Call) -> web.StreamResponse:
 
 
 async def cancel_ticket(call: Call) -> web.StreamResponse:
-    """Leave the wait queue, unless the ticket was granted before."""
-    parameters = call.parameters
-    ticket = await call.service.at_controller().sessions.cancel_ticket(
-        parameters.path("ticket"), parameters.session(), call.by
-    )
-    return json_answer(CancelledTicket(ticket.ticket, ticket.state, ticket.grant))
+    """Leave the wait queue, unless the ticket was granted before. A grant that the caller may no longer have ends."""
+    parameters, sessions = call.parameters, call.service.at_controller().sessions
+    session = parameters.session()
+    ticket = await sessions.cancel_ticket(parameters.path("ticket"), session, call.by)
+    grant = ticket.grant
+    if grant is not None and not call.caller.may("acquire", "topic", grant.topic):
+        await sessions.release(grant.grant, session, call.by)
+        return json_answer(CancelledTicket(ticket.ticket, "cancelled", None))
+    return json_answer(CancelledTicket(ticket.ticket, ticket.state, grant))
 
 
 async def release(call: Call) -> web.StreamResponse:

@@ -440,7 +440,8 @@ class CheckpointCopy:
                 for _ in range(PIECES_IN_FLIGHT):
                     tasks.create_task(fetch())
         except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
+            own = (error for error in failed.exceptions if not isinstance(error, CopyFailed))  # of this node's disk
+            raise next(own, failed.exceptions[0]) from None
 
     def _verify(self, checkpoint: Checkpoint, directory: Path) -> None:
         """Verify all bytes, and make them durable. Raises ImageDamaged or OSError."""

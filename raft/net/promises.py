@@ -19,7 +19,7 @@ import msgspec
 from ...partition.log.fsutil import write_durably
 from ..messages import Hello
 
-ROLLED_BACK = (1 << 63) - 1
+NO_POSITION = (1 << 63) - 1
 """In place of the position that a disk had told which was rolled back since: no log begins there."""
 
 
@@ -54,7 +54,7 @@ class Promises:
             return None
         if hello.began >= told.position:
             return None
-        self._remember(hello.node_id, told._replace(position=ROLLED_BACK))
+        self._remember(hello.node_id, told._replace(position=NO_POSITION))
         return told.position
 
     def greeted(self, hello: Hello) -> None:
@@ -68,7 +68,7 @@ class Promises:
         for rolled back, its disk lives: the other hello was of a copy, or older and late.
         """
         told = self.told.get(node_id)
-        if told is not None and (told.position < position or told.position == ROLLED_BACK):
+        if told is not None and (told.position < position or told.position == NO_POSITION):
             self._remember(node_id, told._replace(position=position))
 
     def _remember(self, node_id: str, told: Told) -> None:

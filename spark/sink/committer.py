@@ -9,6 +9,7 @@ has no state that must survive.
 """
 
 import logging
+import time
 from collections.abc import Iterable, Sequence, Set
 from itertools import groupby
 
@@ -32,6 +33,8 @@ TRIM_EVERY = 100
 """When the control partition has more records than this, the old ones are trimmed."""
 TELL_EVERY = 100
 """Every so many batches a warning says that the control partition may not be trimmed."""
+DISCARD_S = 30.0
+"""Time for the deletion of stages that are not needed any more, in seconds."""
 NAMED_BATCH = "batch"
 """The query of every batch that is written under a sink's name: the same name is the same batch."""
 _SEQUENCES = 1 << 31
@@ -272,11 +275,25 @@ def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
 def discard(store: Store, pieces: Sequence[Piece], nonce: str, failure: Exception | None = None) -> None:
     """Delete stages that nothing will append any more. They would expire after a day: a refusal is only logged.
 
-    ``failure`` is why they are not needed. If the cluster did not answer, it is not waited for a second time.
+    ``failure`` is why they are not needed. If the cluster did not answer, it is not asked again. Otherwise each
+    partition is asked once, within DISCARD_S: one without a leader keeps its stages, and the others lose theirs.
     """
     if not pieces or isinstance(failure, ClusterUnreachable | RequestTimedOut):
         return
+    ends_s = time.monotonic() + DISCARD_S
+    left, reason = 0, f"{DISCARD_S:.0f} s were over"
     try:
-        delete_pieces(store, pieces, store.init_producer(None, nonce))
+        pair = store.init_producer(None, nonce, is_hurried=True)
     except StockadeError as refusal:
         _log.warning("%d stages stay until they expire: %s", len(pieces), refusal.detail)
+        return
+    for (topic, partition), names in _by_partition(pieces):
+        try:
+            if time.monotonic() < ends_s:
+                store.delete_stages(topic, partition, names, pair, is_hurried=True)
+                continue
+        except StockadeError as refusal:
+            reason = refusal.detail
+        left += len(names)
+    if left:
+        _log.warning("%d stages stay until they expire: %s", left, reason)

@@ -43,8 +43,8 @@ class Store(Protocol):
         """
         ...
 
-    def init_producer(self, name: str | None, nonce: str) -> Pair:
-        """A new instance of a name fences the older ones. Raises ProducerFenced."""
+    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
+        """A new instance of a name fences the older ones. ``is_hurried``: in one attempt. Raises ProducerFenced."""
         ...
 
     def next_sequences(self, name: str, pair: Pair) -> dict[tuple[str, int], int]:
@@ -59,8 +59,10 @@ class Store(Protocol):
         """Raises NotFound, InvalidProducerEpoch."""
         ...
 
-    def delete_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
-        """Raises InvalidProducerEpoch."""
+    def delete_stages(
+        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+    ) -> None:
+        """``is_hurried``: in one attempt. Raises InvalidProducerEpoch."""
         ...
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:

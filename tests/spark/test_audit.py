@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from stockade.spark.pipelines.audit import planted, rehearsal
+from stockade.spark.pipelines.audit import log_checks, planted, rehearsal
 from stockade.spark.pipelines.audit.audit import CLAIMS, NoEvidence, audit
+from stockade.spark.pipelines.audit.evidence import Evidence, fingerprints
 from stockade.spark.pipelines.audit.page import page
 
 
@@ -26,6 +27,20 @@ def test_every_planted_fault_is_found_and_nothing_else(spark: Any, tmp_path: Pat
     assert all(each.checked for each in audited.findings), "a checker that a rehearsal gives nothing to check"
     summary = page(audited, history, logs, faults.expected)
     assert all(each.what in summary.replace("&#x27;", "'") for one in audited.findings for each in one.examples)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_replica_of_a_lost_node_was_not_read_and_is_not_called_empty(spark: Any, lost: bool) -> None:
+    held = [(0, "n1"), (0, "n2"), (0, "n3"), (1, "n1"), (1, "n2")]
+    columns = "topic string, partition int, replica string, offset long, key binary, value binary"
+    stamps = "writer_epoch long, producer_id long, producer_epoch long, sequence long"
+    rows = [("t", number, node, 0, b"k", b"v", 0, 0, 0, 0) for number, node in held]
+    stored = spark.createDataFrame(rows, f"{columns}, {stamps}")
+    marks = [(1, 1, "lost", "n5 does not start")] if lost else []
+    noted = spark.createDataFrame(marks, "i long, t_mono_ns long, f string, error string")
+    evidence = Evidence(None, None, None, fingerprints(stored), stored, noted, [])
+    found = [each["what"] for each in log_checks.different_replicas(evidence).collect()]
+    assert found == ([] if lost else ["only n1, n2 have records of it, of 3 replicas"])
 
 
 def test_what_is_no_history_is_refused_by_what_it_lacks(spark: Any, tmp_path: Path) -> None:

@@ -217,7 +217,7 @@ class ModelStore:
 
         return self._ask(found)
 
-    def init_producer(self, name: str | None, nonce: str) -> Pair:
+    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
         return self._ask(lambda: self._world.init_producer(name, nonce))
 
     def next_sequences(self, name: str, pair: Pair) -> dict[Place, int]:
@@ -243,7 +243,9 @@ class ModelStore:
     def keep_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
         self._change(topic, partition, list(names), [], pair)
 
-    def delete_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
+    def delete_stages(
+        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+    ) -> None:
         self._change(topic, partition, [], list(names), pair)
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:

@@ -65,23 +65,38 @@ def test_a_partition_without_a_leader_keeps_a_node_from_the_others_for_a_while_o
     run(tmp_path, monkeypatch, scenario)
 
 
+@pytest.mark.parametrize("led", [0, 1, 2])
 def test_a_node_that_is_cut_off_since_its_start_is_not_ready_for_records_however_late_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, led: int
 ) -> None:
-    """Restarts of one node after the other go on when it is: with a wrong certificate none may follow the first."""
+    """Restarts of one node after the other go on when it is: with a wrong certificate none may follow the first, also
+    if it leads partitions by itself, or has none to load.
+    """
 
     async def scenario(service: NodeService, host: FakeHost) -> None:
         monkeypatch.setattr(node_service, "LEADER_GRACE_S", -1.0)
-        service._was_loaded = False
-        first, second = partitions(host)
-        for each in (first, second):
-            each.is_ready, each.is_leaderless = False, True
-        assert reasons(service) == [("data", "loading"), ("partition", "no_leader")]
-        assert service.unready()[0].detail == "loading 2 partitions, and no other node is connected"
-        host.connected.add("n2")
-        assert reasons(service) == [("partition", "no_leader")]
+        service._was_loaded = service._has_met_others = False
         host.connected.clear()
-        second.is_ready, second.is_leaderless = True, False
-        assert reasons(service) == [("partition", "no_leader")]
+        service._view.urls["n2"] = "http://n2"
+        for each in partitions(host)[led:]:
+            each.is_ready, each.is_leaderless = False, True
+        late = [] if led == 2 else [("partition", "no_leader")]
+        for _ in range(2):
+            assert reasons(service) == [("data", "loading"), *late]
+            assert service.unready()[0].detail == "no other node has been connected since this node started"
+        host.connected.add("n2")
+        assert reasons(service) == late
+        host.connected.clear()
+        assert reasons(service) == late, "it has its certificate"
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_cluster_of_one_node_waits_for_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        service._has_met_others = False
+        host.connected.clear()
+        assert len(service._view.urls) == 1
+        assert reasons(service) == []
 
     run(tmp_path, monkeypatch, scenario)

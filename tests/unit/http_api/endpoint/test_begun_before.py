@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,68 @@ def test_a_ticket_whose_right_to_acquire_was_taken_answers_no_grant() -> None:
         refused = await house.node.call("GET", path, None, named)
         assert (refused.status, refused.json["code"]) == (403, "PERMISSION_DENIED")
         assert "acquire topic:orders" in refused.json["detail"]
+
+    run(test)
+
+
+@pytest.mark.parametrize("left", [["acquire topic:other"], []])
+def test_a_ticket_whose_right_to_acquire_was_taken_is_given_up_with_its_grant(left: list[str]) -> None:
+    """A session that may neither use its grant nor give it up would hold the slot for as long as it is renewed."""
+
+    async def test(house: House) -> None:
+        session, ticket = await wait_in_line(house)
+        found = granted(ticket)
+        assert found.grant is not None
+        house.node.service.shared.tickets[ticket] = found
+        house.node.service.shared.grants[found.grant.grant] = found.grant
+        house.node.service.shared.holders[found.grant.grant] = session
+        house.may(left)
+        named = bearer(LEAVING.token) | {"Stockade-Session": session}
+        answer = await house.node.call("DELETE", f"/v1/tickets/{ticket}", None, named)
+        assert (answer.status, answer.json) == (200, {"ticket": ticket, "state": "cancelled", "grant": None})
+        assert found.grant.grant not in house.node.service.shared.grants
+
+    run(test)
+
+
+def test_a_grant_is_released_without_the_right_that_it_took() -> None:
+    async def test(house: House) -> None:
+        house.may(MAY_ACQUIRE)
+        leaving = bearer(LEAVING.token)
+        opened = await house.node.call("POST", "/v1/sessions", {"client_id": "leaving"}, leaving)
+        named = leaving | {"Stockade-Session": opened.json["session"]}
+        acquired = await house.node.call("POST", GRANTS, WAITING, named)
+        house.may([])
+        released = await house.node.call("DELETE", f"/v1/grants/{acquired.json['grant']}", None, named)
+        assert (acquired.status, released.status) == (201, 204)
+        assert house.node.service.shared.grants == {}
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_free", [True, False])
+def test_an_acquire_that_was_decided_after_its_right_was_taken_leaves_nothing(is_free: bool) -> None:
+    """It had been let in before: the controllers had no leader, or both were under way."""
+
+    async def test(house: House) -> None:
+        house.may(MAY_ACQUIRE)
+        leaving = bearer(LEAVING.token)
+        if not is_free:
+            await wait_in_line(house)
+        opened = await house.node.call("POST", "/v1/sessions", {"client_id": "leaving"}, leaving)
+        shared, acquire = house.node.service.shared, house.node.service.acquire
+        before = dict(shared.grants), dict(shared.tickets)
+
+        async def late(*request: Any, **rest: Any) -> Grant | Ticket:
+            house.may(RIGHTS)
+            return await acquire(*request, **rest)
+
+        house.node.service.acquire = late  # type: ignore[method-assign]
+        named = leaving | {"Stockade-Session": opened.json["session"]}
+        refused = await house.node.call("POST", GRANTS, WAITING, named)
+        assert (refused.status, refused.json["code"]) == (403, "PERMISSION_DENIED")
+        assert not refused.json["no_side_effects"]
+        assert (shared.grants, shared.tickets) == before
 
     run(test)
 

@@ -50,6 +50,7 @@ READERS = {
     ),
     *("list_partition_producers", "get_contents", "list_tickets", "list_nodes", "follow_events"),
     *("list_producers", "get_producer", "open_session", "renew_session", "close_session", "get_ticket"),
+    *("cancel_ticket", "release"),
     *("renew_session_by_id", "close_session_by_id"),
     *("own", "disown", "list_resources", "get_position", "commit_position", "get_cluster", "list_refused_writes"),
     *("get_balance", "get_caller", "list_backups"),

@@ -1,6 +1,6 @@
 """An attempt of a task that fails takes its stages with it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +9,8 @@ import pytest
 from stockade.client.blocking.writer import Pair
 from stockade.client.errors import ClusterUnreachable
 from stockade.partition.errors import LeaderNotAvailable, StockadeError, ThrottlingQuotaExceeded
+from stockade.spark.sink.committer import DISCARD_S, discard
+from stockade.spark.sink.history import Piece
 from stockade.spark.sink.staging import stage_rows
 
 ROWS = pa.record_batch({"value": [b"x" * 300, b"y" * 300, b"z" * 300]})
@@ -20,6 +22,8 @@ class Stages:
     def __init__(self, most: int, failure: StockadeError) -> None:
         self.names: set[str] = set()
         self.deletes_refused = False
+        self.without_leader: int | None = None
+        self.before_delete: Callable[[], None] = lambda: None
         self.asked = 0
         self._most, self._failure = most, failure
 
@@ -31,12 +35,17 @@ class Stages:
         if len(self.names) > self._most:
             raise self._failure
 
-    def init_producer(self, name: str | None, nonce: str) -> Pair:
+    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
+        assert is_hurried
         self.asked += 1
         return Pair(1, 0)
 
-    def delete_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
-        if self.deletes_refused:
+    def delete_stages(
+        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+    ) -> None:
+        assert is_hurried
+        self.before_delete()
+        if self.deletes_refused or partition == self.without_leader:
             raise LeaderNotAvailable
         self.names -= set(names)
 
@@ -78,3 +87,37 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for_twice() -> None:
     with pytest.raises(ClusterUnreachable):
         stage(stages, iter([ROWS, ROWS]))
     assert stages.asked == 0
+
+
+PIECES = [Piece("t", number, f"s~{number}", 1, 7) for number in range(3)]
+
+
+def staged() -> Stages:
+    stages = Stages(9, ThrottlingQuotaExceeded())
+    stages.names = {piece.stage for piece in PIECES}
+    return stages
+
+
+def test_a_partition_without_a_leader_keeps_its_stages_and_no_other_does(caplog: pytest.LogCaptureFixture) -> None:
+    """Each failed attempt of a task would fill the stages of all partitions behind it."""
+    stages = staged()
+    stages.without_leader = 0
+    discard(stages, PIECES, "n")  # type: ignore[arg-type]
+    assert stages.names == {"s~0"}
+    assert "1 stages stay until they expire" in caplog.text
+
+
+def test_stages_are_deleted_for_so_long_and_no_longer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("stockade.spark.sink.committer.time.monotonic", lambda: now[0])
+    stages = staged()
+
+    def slow() -> None:
+        now[0] += DISCARD_S
+
+    stages.before_delete = slow
+    discard(stages, PIECES, "n")  # type: ignore[arg-type]
+    assert stages.names == {"s~1", "s~2"}
+    assert f"2 stages stay until they expire: {DISCARD_S:.0f} s were over" in caplog.text

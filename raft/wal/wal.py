@@ -38,7 +38,7 @@ from .recovery import recover
 from .writer import FlushThread, WalWriter
 
 FILE_BYTES = 64 << 20
-CACHE_BYTES_MAX = 64 << 20
+CACHE_BYTES_MAX = 16 << 20
 OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""
 STALL_S = 30.0

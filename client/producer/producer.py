@@ -245,11 +245,7 @@ class Producer:
             values, keys, headers, timestamps_ms = intercepted_columns(self._interceptors, topic, columns, now_ms)
         batch = Batch.of(values, keys, headers, timestamps_ms, now_ms=now_ms)
         batch.conditions = conditions
-        try:
-            batch.check(described.config.max_batch_bytes, self.client.config.compression)
-        except MessageTooLarge:
-            described = await self.client.metadata.anew(topic)
-            batch.check(described.config.max_batch_bytes, self.client.config.compression)
+        described = await self._fitting(batch, described)
         size, count = batch.size, batch.count
         await self._buffer.take(size)
         try:
@@ -524,6 +520,16 @@ class Producer:
         topic = await self.client.metadata.anew(name)
         if size > topic.config.max_batch_bytes:
             raise too_large(size, topic.config.max_batch_bytes)
+        return topic
+
+    async def _fitting(self, batch: Batch, topic: Topic) -> Topic:
+        """The topic, asked again if it took less than this batch. Raises InvalidRecord, MessageTooLarge."""
+        compression = self.client.config.compression
+        try:
+            batch.check(topic.config.max_batch_bytes, compression)
+        except MessageTooLarge:
+            topic = await self.client.metadata.anew(topic.name)
+            batch.check(topic.config.max_batch_bytes, compression)
         return topic
 
     async def _checked(self, conditions: Conditions, topic: Topic, partition: int | None) -> Topic:

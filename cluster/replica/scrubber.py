@@ -9,6 +9,7 @@ import logging
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from weakref import ref
 
 from ...partition.log import segment_files
 from ...partition.log.image import ImageDamaged
@@ -36,16 +37,20 @@ class Scrubber:
     async def run(self) -> None:
         """Runs until cancelled. Raises DiskRefused when it finds other bytes than were written."""
         while True:
-            work = [(replica, segment) for replica in self._replicas.all() for segment in replica.log.full_segments]
+            # A round may take days: what is closed or dropped meanwhile must leave the memory.
+            work = [(ref(one), ref(segment)) for one in self._replicas.all() for segment in one.log.full_segments]
             # A node that is started often would otherwise never come to the end.
             random.shuffle(work)
-            for replica, segment in work:
-                await self._inspect(replica, segment)
+            for each in work:
+                await self._inspect(*each)
             if work:
                 _log.info("inspected %d segments: all are as they were written", len(work))
             await asyncio.sleep(REST_S)
 
-    async def _inspect(self, replica: Replica, segment: SegmentIndex) -> None:
+    async def _inspect(self, replica_ref: "ref[Replica]", segment_ref: "ref[SegmentIndex]") -> None:
+        replica, segment = replica_ref(), segment_ref()
+        if replica is None or segment is None:
+            return
         batches = segment_files.inspected_on_disk(segment)
         try:
             while taken := await asyncio.to_thread(_take, batches):  # noqa: ASYNC110 (the sleep is the pace)

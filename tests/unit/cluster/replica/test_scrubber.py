@@ -2,8 +2,10 @@
 
 import asyncio
 import errno
+import gc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from weakref import ref
 
 import pytest
 
@@ -107,6 +109,27 @@ def test_what_was_trimmed_meanwhile_is_no_damage(held: Held, monkeypatch: pytest
     held.before_look = trim
     inspect(held, monkeypatch, rounds=20)
     assert held.segments.log_start == SEGMENTS
+
+
+def test_what_is_dropped_while_a_round_lasts_is_kept_in_memory_by_nothing(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round over a large disk takes days, and had all replicas of topics that were deleted meanwhile."""
+    segments = [ref(segment) for segment in held.full_segments]
+    alive = list[int]()
+
+    def drop_and_take(batches: Iterator[int], take: Callable[[Iterator[int]], int] = scrubber._take) -> int:
+        held.segments.trim(held.segments.log_end - 1)
+        alive.append(sum(each() is not None for each in segments))
+        return take(batches)
+
+    monkeypatch.setattr(scrubber, "_take", drop_and_take)
+    gc.disable()
+    try:
+        inspect(held, monkeypatch, rounds=1)
+    finally:
+        gc.enable()
+    assert alive[0] == 1, "the one that is looked at"
 
 
 def test_what_was_erased_with_its_replica_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:

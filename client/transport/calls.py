@@ -96,8 +96,7 @@ class Calls:
         self._learn(decode(await self._transport.request(ask), Cluster))
 
     def _learn(self, cluster: Cluster) -> None:
-        for node in cluster.nodes:
-            self._transport.learn(node.url)
+        self._transport.learn(node.url for node in cluster.nodes)
 
     async def call(self, kind: type[T], method: str, path: str, **request: Any) -> T:
         """``send``, with the answer's body decoded as a ``kind``."""

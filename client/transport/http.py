@@ -8,7 +8,8 @@ goes to the caller. A lost answer is RequestTimedOut: an unknown outcome, not a 
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -32,6 +33,8 @@ NODES_MAX = 1_000
 """How many nodes are remembered, those of the bootstrap list included."""
 NODE_PAUSE_S = 1.0
 """How long a node that could not be connected to, or knows no leader, is tried last."""
+NODE_PAUSE_S_MAX = 30.0
+"""The pause doubles up to this with each further failure to connect: an address of the bootstrap list may be gone."""
 SILENT_PAUSE_S = 10.0
 """How long a node that took a request and did not answer is tried last: each new attempt costs a whole timeout."""
 JOINED_BYTES_MAX = 64 << 10
@@ -104,6 +107,8 @@ class Transport:
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._nodes = dict.fromkeys(config.bootstrap, 0.0)  # base URL -> monotonic time until which it is tried last
+        self._unreached = Counter[str]()
+        """Failures to connect, by base URL, since the node last took a connection."""
         self.home: Home = Home()
         self._unproven = set(config.bootstrap)
         """Addresses of the application, not of the cluster, that have given no HTTP answer so far."""
@@ -124,15 +129,20 @@ class Transport:
         now_s = time.monotonic()
         return sorted(self._nodes, key=lambda url: self._nodes[url] > now_s)
 
-    def learn(self, url: str) -> None:
-        """Remember a node that the cluster named. Ignored for a bad base URL, for one without TLS after a bootstrap
-        with it, and above NODES_MAX.
+    def learn(self, urls: Iterable[str]) -> None:
+        """The cluster has these nodes now: remember them beside the bootstrap list, and no other ones.
+
+        Left out are bad base URLs, those without TLS after a bootstrap with it, and what would be above NODES_MAX.
         """
-        self._unproven.discard(url.rstrip("/"))
-        if is_downgrade(url, self._config.bootstrap):
-            return
-        if url not in self._nodes and len(self._nodes) < NODES_MAX and urlsplit(url).scheme in ("http", "https"):
-            self._nodes[url.rstrip("/")] = 0.0
+        named = [url.rstrip("/") for url in urls]
+        self._unproven.difference_update(named)
+        nodes = {url: until_s for url, until_s in self._nodes.items() if url in self._config.bootstrap or url in named}
+        for url in named:
+            is_usable = urlsplit(url).scheme in ("http", "https") and not is_downgrade(url, self._config.bootstrap)
+            if url not in nodes and len(nodes) < NODES_MAX and is_usable:
+                nodes[url] = 0.0
+        self._nodes = nodes
+        self._unreached = Counter({url: count for url, count in self._unreached.items() if url in nodes})
 
     def avoid(self, url: str) -> None:
         """Try this node last for SILENT_PAUSE_S: it takes requests and does not answer."""
@@ -168,7 +178,7 @@ class Transport:
                     await self._prove(node)
                 return await self._attempt(request, node)
             except _NOT_SENT as error:
-                self._pause(node)
+                self._not_reached(node)
                 reasons[node] = _why_not(error)
                 met(node, reasons[node])
                 cause = error
@@ -220,6 +230,7 @@ class Transport:
             met(node, reason)
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
         self._unproven.discard(node)
+        self._unreached.pop(node, None)
         if not is_success:
             source = Source(request.method, node, response.status, response.headers.get("Content-Type"))
             refusal = refusal_of(source, body)
@@ -240,6 +251,11 @@ class Transport:
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=credentials.headers()
             )
         return self._session
+
+    def _not_reached(self, node: str) -> None:
+        if node in self._nodes:
+            self._pause(node, min(NODE_PAUSE_S * 2 ** min(self._unreached[node], 10), NODE_PAUSE_S_MAX))
+            self._unreached[node] += 1
 
     def _pause(self, node: str, pause_s: float = NODE_PAUSE_S) -> None:
         if node in self._nodes:

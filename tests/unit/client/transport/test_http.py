@@ -13,7 +13,16 @@ from stockade.client.api.client import Client
 from stockade.client.blocking.http import PlainHttp
 from stockade.client.config import ClientConfig, is_downgrade
 from stockade.client.errors import ClientClosed, ClusterUnreachable, PlaintextRefused
-from stockade.client.transport.http import JOINED_BYTES_MAX, LEADER_HINTS_MAX, Answer, Request, Transport, _Body
+from stockade.client.transport.http import (
+    JOINED_BYTES_MAX,
+    LEADER_HINTS_MAX,
+    NODE_PAUSE_S_MAX,
+    NODES_MAX,
+    Answer,
+    Request,
+    Transport,
+    _Body,
+)
 from stockade.partition.errors import CorruptMessage, LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 
 from ..fake_cluster import FakeCluster, Fault
@@ -121,7 +130,7 @@ def test_a_change_whose_answer_is_lost_is_an_unknown_outcome_and_is_sent_once(me
         async with await asyncio.start_server(hear, "127.0.0.1", 0) as server:
             node = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             async with Transport(ClientConfig(bootstrap=(node,))) as transport:
-                transport.learn(node)
+                transport.learn([node])
                 with pytest.raises(RequestTimedOut):
                     await transport.request(Request(method=method, path="/v1/session"))
 
@@ -274,9 +283,51 @@ def test_a_closed_transport_sends_nothing(cluster: FakeCluster) -> None:
 
 def test_only_base_urls_are_learned() -> None:
     transport = Transport(ClientConfig(bootstrap=("http://a:1",)))
-    for url in ("http://b:2/", "file:///etc", "http://a:1", ""):
-        transport.learn(url)
+    transport.learn(["http://b:2/", "file:///etc", "http://a:1", ""])
     assert transport.nodes == ["http://a:1", "http://b:2"]
+
+
+def test_nodes_that_have_left_the_cluster_are_forgotten_but_for_those_that_the_application_named() -> None:
+    """A client that lived longer than all nodes tried the addresses of those that were gone, one after the other."""
+    transport = Transport(ClientConfig(bootstrap=("http://a:1",)))
+    transport.learn(["http://a:1", "http://b:2", "http://c:3"])
+    transport.avoid("http://c:3")
+    transport.learn(["http://d:4", "http://c:3"])
+    assert transport.nodes == ["http://a:1", "http://d:4", "http://c:3"], "c is still tried last"
+
+
+def test_no_more_nodes_than_the_bound_are_remembered() -> None:
+    transport = Transport(ClientConfig(bootstrap=("http://a:1",)))
+    transport.learn(f"http://b:{number}" for number in range(1, NODES_MAX + 10))
+    assert len(transport.nodes) == NODES_MAX
+
+
+def test_an_address_that_takes_no_connection_is_tried_first_less_and_less_often(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("stockade.client.transport.http.time.monotonic", lambda: now[0])
+    cluster.create("t")
+    live = cluster.nodes[0]
+
+    async def pauses(transport: Transport, gone: str, count: int) -> list[float]:
+        found = []
+        for _ in range(count):
+            before = now[0]
+            _ = await transport.request(READ)
+            while transport.nodes[0] != gone:
+                now[0] += 0.5
+            found.append(now[0] - before)
+        return found
+
+    async def run() -> None:
+        gone = free_port()
+        async with Transport(ClientConfig(bootstrap=(gone, live))) as transport:
+            assert await pauses(transport, gone, 7) == [1.0, 2.0, 4.0, 8.0, 16.0, NODE_PAUSE_S_MAX, NODE_PAUSE_S_MAX]
+            transport._unreached.clear()  # as after an answer
+            assert await pauses(transport, gone, 1) == [1.0]
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("named_by", ["the leader hint of an append", "the list of nodes"])
@@ -288,7 +339,7 @@ def test_a_client_that_began_with_tls_sends_nothing_without_it(cluster: FakeClus
     async def run() -> None:
         async with Transport(config) as transport:
             if named_by == "the list of nodes":
-                transport.learn(plain)
+                transport.learn([plain])
                 assert transport.nodes == ["https://127.0.0.1:1"]
             with pytest.raises(PlaintextRefused) as refused:
                 await transport.request(Request(method="GET", path="/v1/cluster", node=plain))

@@ -230,9 +230,11 @@ class Sessions(Protocol):
         """State of a ticket. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
         ...
 
-    async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
-        """Cancel a ticket. Returns its last state: ``cancelled``, also when unknown, or what came first. Raises
-        ProducerFenced (not_holder).
+    async def cancel_ticket(
+        self, ticket: str, session: str, by: By = NO_PRINCIPAL, *, or_release: bool = False
+    ) -> Ticket:
+        """Cancel a ticket. Returns its last state: ``cancelled``, also when unknown, or what came first, a grant in
+        force or one that is not yet; with ``or_release`` that is released. Raises ProducerFenced (not_holder).
         """
         ...
 

@@ -179,6 +179,8 @@ class RaftHost:
         self.tls: Tls | None = tls
         self.groups = {}
         self.incarnation = 0
+        self.has_met_others: bool = False
+        """Whether another node has been connected since the start."""
         self._data_dir = data_dir
         self._settings = settings
         self._on_fatal = on_fatal
@@ -418,6 +420,7 @@ class RaftHost:
 
     def _on_up(self, node_id: str, incarnation: int) -> None:
         assert self._node is not None
+        self.has_met_others = True
         self._node.coalescer.up(node_id)
         for group in self.groups.values():
             group.peer_up(node_id, incarnation)

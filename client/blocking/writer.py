@@ -70,13 +70,13 @@ class BlockingWriter:
         """Create a topic, unless it exists with this definition. Raises TopicAlreadyExists for another one."""
         self._json("POST", "/v1/topics", {"name": name, "partitions": partitions, "config": dict(config)})
 
-    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
+    def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:
         """Producer id and epoch. A new ``nonce`` is a new instance of ``name``, which fences older ones; None: no name.
 
-        ``is_hurried``: in a single attempt. Raises ProducerFenced.
+        ``patience_s``: time for attempts, in seconds; None: ``delivery_timeout_ms``. Raises ProducerFenced.
         """
         body = {"nonce": nonce} | ({"name": name} if name else {})
-        answer = self._json("POST", "/v1/producers", body, is_hurried=is_hurried)
+        answer = self._json("POST", "/v1/producers", body, patience_s=patience_s)
         return Pair(answer["producer_id"], answer["producer_epoch"])
 
     def next_sequences(self, name: str, pair: Pair) -> dict[tuple[str, int], int]:
@@ -107,10 +107,10 @@ class BlockingWriter:
         self._change(topic, partition, "keep", names, pair)
 
     def delete_stages(
-        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, patience_s: float | None = None
     ) -> None:
-        """Delete stages. ``is_hurried``: with a single attempt for each request. Raises InvalidProducerEpoch."""
-        self._change(topic, partition, "delete", names, pair, is_hurried=is_hurried)
+        """Delete stages. ``patience_s``: as for ``init_producer``, for each request. Raises InvalidProducerEpoch."""
+        self._change(topic, partition, "delete", names, pair, patience_s=patience_s)
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:
         """Append a stage's batch; False if that was done before. Raises NotFound, and the errors of an append."""
@@ -158,25 +158,39 @@ class BlockingWriter:
         self._http.close()
 
     def _change(
-        self, topic: str, partition: int, what: str, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+        self,
+        topic: str,
+        partition: int,
+        what: str,
+        names: Sequence[str],
+        pair: Pair,
+        *,
+        patience_s: float | None = None,
     ) -> None:
         for start in range(0, len(names), NAMES_AT_ONCE):
             body = {"producer_id": pair.pid, "producer_epoch": pair.epoch, what: names[start : start + NAMES_AT_ONCE]}
-            self._json("PATCH", f"{_path(topic, partition)}/stages", body, is_hurried=is_hurried)
+            self._json("PATCH", f"{_path(topic, partition)}/stages", body, patience_s=patience_s)
 
-    def _json(self, method: str, path: str, body: Mapping[str, Any] | None = None, *, is_hurried: bool = False) -> Any:
+    def _json(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, patience_s: float | None = None
+    ) -> Any:
         sent = None if body is None else json.dumps(body).encode()
-        return self._send(method, path, _JSON if sent else {}, sent, is_hurried=is_hurried).json()
+        return self._send(method, path, _JSON if sent else {}, sent, patience_s=patience_s).json()
 
     def _send(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None = None, *, is_hurried: bool = False
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        patience_s: float | None = None,
     ) -> PlainAnswer:
-        """Repeat a request until it is answered, first at the partition's leader if that is known. ``is_hurried``: send
-        it once.
+        """Repeat a request until it is answered, first at the partition's leader if that is known.
 
         A refusal that follows an attempt of unknown outcome does not say that nothing was changed.
         """
-        patience_s = 0.0 if is_hurried else self._config.delivery_timeout_ms / 1000
+        patience_s = self._config.delivery_timeout_ms / 1000 if patience_s is None else patience_s
         waiting = Waiting(f"{method} {path.partition('?')[0]}", patience_s, self._config)
         is_unknown = False
         place = "/".join(path.split("/")[:6])

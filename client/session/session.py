@@ -46,6 +46,8 @@ _TIMEOUT_S_MAX = 10.0
 """Longest wait for the answer to one renewal, in seconds: the node that got it may stand still."""
 _LOOK_S_MIN = 3.0
 """Least time for the looks of a session, in seconds: a node asks others for up to a second before it answers."""
+_LOOKS_MAX = 8
+"""Looks at a time: renewals need connections, too."""
 _MARGIN_OF_TTL = 0.2
 """Part of the ttl before its end at which an unrenewed session is given up."""
 
@@ -100,6 +102,8 @@ class Fence(HeldLease):
             self.lose(InconsistentTopicId(topic_id=topic.topic_id if topic else None))
             return
         for partition, epoch in self.grant.epochs.items():
+            if int(partition) >= len(topic.partitions):
+                continue  # the node that answered has not heard of it yet
             now = topic.partitions[int(partition)].topic_epoch
             if now is not None and now > epoch:
                 self.lose(ProducerFenced(current_epoch=now, reason="superseded"))
@@ -342,6 +346,7 @@ class Session:
         except Exception as bug:
             _log.exception("session of %s: a bug in the client library", self.client_id)
             self._lose(ClientFault(f"a bug in the client library: {bug!r}"))
+            self._stop_renewing()  # the cluster must not keep what the application takes for lost
 
     async def _renew_until_lost(self, lease: Lease) -> None:
         next_s = lease.renew_at_s
@@ -371,22 +376,24 @@ class Session:
                     self._looking = asyncio.create_task(self._kept(partial(self._look, next_s - time.monotonic())))
 
     async def _look(self, seconds: float) -> None:
-        """Look at all topics and groups at once, for ``seconds`` or _LOOK_S_MIN: a node may take a question and not
-        answer, which delays neither the other looks nor a renewal.
+        """Look at all topics and groups, _LOOKS_MAX at a time, for ``seconds`` or _LOOK_S_MIN: a node may take a
+        question and not answer, which delays neither the other looks nor a renewal.
         """
+        some = asyncio.Semaphore(_LOOKS_MAX)
         with suppress(TimeoutError):
             async with asyncio.timeout(max(seconds, _LOOK_S_MIN)), asyncio.TaskGroup() as looks:
                 for topic in {fence.grant.topic for fence in self._fences if fence.error is None}:
-                    looks.create_task(self._look_at_topic(topic))
+                    looks.create_task(self._look_at_topic(topic, some))
                 for group in {each.group for each in self._owned if each.error is None}:
-                    looks.create_task(self._look_at_group(group))
+                    looks.create_task(self._look_at_group(group, some))
 
-    async def _look_at_topic(self, topic: str) -> None:
+    async def _look_at_topic(self, topic: str, some: asyncio.Semaphore) -> None:
         """Notice a newer writer also on partitions where this client sends no writes that could be refused."""
-        held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer knows no later ones
-        described = None
+        held, described = list[Fence](), None
         try:
-            described = await self._client.topic(topic, patience_ms=1)
+            async with some:
+                held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer knows no later ones
+                described = await self._client.topic(topic, patience_ms=1)
         except UnknownTopicOrPartition:
             pass  # deleted
         except StockadeError as error:
@@ -395,11 +402,12 @@ class Session:
         for fence in held:
             fence.compare(described)
 
-    async def _look_at_group(self, group: str) -> None:
+    async def _look_at_group(self, group: str, some: asyncio.Semaphore) -> None:
         """Notice resources that were taken over without ending this session."""
-        owned = [each for each in self._owned if each.group == group]  # the answer knows no later ones
         try:
-            resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
+            async with some:
+                owned = [each for each in self._owned if each.group == group]  # the answer knows no later ones
+                resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
         except StockadeError as error:
             _not_seen(f"group {group}", error)
             return

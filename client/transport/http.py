@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
+from math import inf
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -130,19 +131,22 @@ class Transport:
         return sorted(self._nodes, key=lambda url: self._nodes[url] > now_s)
 
     def learn(self, urls: Iterable[str]) -> None:
-        """The cluster has these nodes now: remember them beside the bootstrap list, and no other ones.
+        """The cluster has these nodes now, says one of them: remember them beside the bootstrap list. Forget other ones
+        that could not be connected to either: that node may not have heard of all.
 
         Left out are bad base URLs, those without TLS after a bootstrap with it, and what would be above NODES_MAX.
         """
         named = [url.rstrip("/") for url in urls]
         self._unproven.difference_update(named)
-        nodes = {url: until_s for url, until_s in self._nodes.items() if url in self._config.bootstrap or url in named}
+        gone = {url for url in self._unreached if url not in self._config.bootstrap and url not in named}
+        nodes = {url: until_s for url, until_s in self._nodes.items() if url not in gone}
         for url in named:
             is_usable = urlsplit(url).scheme in ("http", "https") and not is_downgrade(url, self._config.bootstrap)
             if url not in nodes and len(nodes) < NODES_MAX and is_usable:
                 nodes[url] = 0.0
         self._nodes = nodes
-        self._unreached = Counter({url: count for url, count in self._unreached.items() if url in nodes})
+        for url in gone:
+            del self._unreached[url]
 
     def avoid(self, url: str) -> None:
         """Try this node last for SILENT_PAUSE_S: it takes requests and does not answer."""
@@ -230,7 +234,8 @@ class Transport:
             met(node, reason)
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
         self._unproven.discard(node)
-        self._unreached.pop(node, None)
+        if self._unreached.pop(node, 0):
+            self._nodes[node] = 0.0
         if not is_success:
             source = Source(request.method, node, response.status, response.headers.get("Content-Type"))
             refusal = refusal_of(source, body)
@@ -253,7 +258,8 @@ class Transport:
         return self._session
 
     def _not_reached(self, node: str) -> None:
-        if node in self._nodes:
+        """Of requests that fail side by side, one counts."""
+        if self._nodes.get(node, inf) <= time.monotonic():
             self._pause(node, min(NODE_PAUSE_S * 2 ** min(self._unreached[node], 10), NODE_PAUSE_S_MAX))
             self._unreached[node] += 1
 

@@ -14,7 +14,7 @@ from math import ceil
 from typing import Protocol
 
 from ...partition.api.topics import Topic
-from ...partition.errors import LeaderNotAvailable, StockadeError
+from ...partition.errors import InconsistentTopicId, LeaderNotAvailable, StockadeError
 from ..retry import Breaker, is_momentary
 from .question import Question
 
@@ -112,7 +112,7 @@ class Metadata:
     async def anew(self, name: str) -> Topic:
         """The description, for a record that the known one does not allow: asked of the cluster now, unless it was
         within ANEW_S. Other calls go on with the known one meanwhile, and this one when the cluster fails to answer a
-        single attempt. Raises UnknownTopicOrPartition.
+        single attempt. Raises UnknownTopicOrPartition, and InconsistentTopicId for a topic that was created again.
         """
         known = self._topics.get(name)
         if known is None:
@@ -122,7 +122,7 @@ class Metadata:
         except StockadeError as error:
             if not is_momentary(error):
                 raise
-        return known.topic
+        return self._topics.get(name, known).topic
 
     async def close(self) -> None:
         """Ask no more."""
@@ -185,15 +185,18 @@ class Metadata:
         return self._lookups.setdefault(name, Lookup(name, self._describe))
 
     async def _ask_again(self, name: str) -> None:
-        """A topic that was created again is left as it is: a refusal tells its users, who must know.
+        """A topic that was created again is left as it is, and its users, who must know, are told: raises
+        InconsistentTopicId.
 
         So is one that has fewer partitions: partitions are only added, so the node that answered does not know all. Its
         leaders may be old, too; those that answers to appends named are newer.
         """
         topic = await self._describe(name, patience_ms=AT_ONCE_MS)
         known = self._topics.get(name)
-        if known is None or known.topic.topic_id != topic.topic_id:
+        if known is None:
             return
+        if known.topic.topic_id != topic.topic_id:
+            raise InconsistentTopicId(topic_id=topic.topic_id)
         if len(topic.partitions) >= len(known.topic.partitions):
             known.topic = topic
             for state in topic.partitions:

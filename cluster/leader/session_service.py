@@ -241,11 +241,16 @@ class SessionService:
             return structs.replace(answer, partitions=before.partitions)
         return answer
 
-    async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
-        """Take a ticket out of the queue; the grant, if that came first."""
+    async def cancel_ticket(
+        self, ticket: str, session: str, by: By = NO_PRINCIPAL, *, or_release: bool = False
+    ) -> Ticket:
+        """Take a ticket out of the queue; the grant, if that came first, in force or not. ``or_release``: that ends."""
         state = await self._control.decide(
             lambda now: CancelTicket(now_ms=now, by=by, session=session, ticket_id=ticket), OfTicket
         )
+        if or_release and isinstance(state, GrantState):
+            await self.release(state.grant_id, session, by)
+            return Ticket(ticket, "cancelled", None, state.topic, state.partitions, None)
         return _ticket_info(state)
 
     async def release(self, grant: str, session: str, by: By = NO_PRINCIPAL) -> None:

@@ -112,7 +112,6 @@ class NodeService:
         self.measures: Callable[..., Measures] = self.measuring.look
         """The node's own numbers as they are now."""
         self._was_loaded = False
-        self._has_met_others = False
         self._started_s = time.monotonic()
         self.held: Callable[[str, int], Replica | None] = replicas.find
         """The replica of this node."""
@@ -219,11 +218,12 @@ class NodeService:
         """A replica that is created or moved here later takes nothing from what this node serves already.
 
         A node that has met no other one since its start, for its certificate say, is not ready however late it is, and
-        though it leads partitions that have no other replica: restarts of one node after the other wait for it.
+        though it leads partitions that have no other replica: restarts of one node after the other wait for it. One
+        that leads the controllers is in the cluster, also if it is the only one that is left.
         """
         found = []
-        self._has_met_others = self._has_met_others or bool(self._host.connected)
-        if not self._has_met_others and len(self._view.urls) > 1:
+        is_alone = not self._host.has_met_others and self.controller().node_id != self.node_id
+        if is_alone and len(self._view.urls) > 1:
             found.append(Unready("data", "loading", "no other node has been connected since this node started"))
         loading = [] if self._was_loaded else [replica.group for replica in self._replicas.all() if not replica.ready]
         self._was_loaded = not loading

@@ -1,5 +1,6 @@
 """Handlers of sessions, grants and tickets, all decided by the controller group."""
 
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from ...partition.errors import (
     NotLeaderOrFollower,
     PermissionDenied,
     SessionExpired,
+    StockadeError,
     Unauthenticated,
     UnknownSession,
 )
@@ -86,7 +88,8 @@ async def acquire(call: Call) -> web.StreamResponse:
         call.check_rights()
     except (PermissionDenied, Unauthenticated) as error:
         # The right was taken before the controller decided, or while this call waited.
-        await _give_up(call, answer, session)
+        with suppress(StockadeError):  # then it ends with the session
+            await _give_up(call, answer, session)
         raise error.had_effects() from None
     if isinstance(answer, Ticket) and answer.grant is not None:
         answer = answer.grant
@@ -111,9 +114,10 @@ async def _later(call: Call, ticket: Ticket, session: str, wait_ms: int) -> Tick
 async def _give_up(call: Call, held: Grant | Ticket, session: str) -> None:
     """Leave the wait queue, or release the grant if that came first."""
     sessions = call.service.at_controller().sessions
-    grant = held if isinstance(held, Grant) else (await sessions.cancel_ticket(held.ticket, session, call.by)).grant
-    if grant is not None:
-        await sessions.release(grant.grant, session, call.by)
+    if isinstance(held, Grant):
+        await sessions.release(held.grant, session, call.by)
+    else:
+        _ = await sessions.cancel_ticket(held.ticket, session, call.by, or_release=True)
 
 
 async def get_ticket(call: Call) -> web.StreamResponse:
@@ -132,14 +136,12 @@ async def get_ticket(call: Call) -> web.StreamResponse:
 
 async def cancel_ticket(call: Call) -> web.StreamResponse:
     """Leave the wait queue, unless the ticket was granted before. A grant that the caller may no longer have ends."""
-    parameters, sessions = call.parameters, call.service.at_controller().sessions
-    session = parameters.session()
-    ticket = await sessions.cancel_ticket(parameters.path("ticket"), session, call.by)
-    grant = ticket.grant
-    if grant is not None and not call.caller.may("acquire", "topic", grant.topic):
-        await sessions.release(grant.grant, session, call.by)
-        return json_answer(CancelledTicket(ticket.ticket, "cancelled", None))
-    return json_answer(CancelledTicket(ticket.ticket, ticket.state, grant))
+    parameters, cancel = call.parameters, call.service.at_controller().sessions.cancel_ticket
+    name, session = parameters.path("ticket"), parameters.session()
+    ticket = await cancel(name, session, call.by)
+    if ticket.state != "cancelled" and not call.caller.may("acquire", "topic", ticket.topic):
+        ticket = await cancel(name, session, call.by, or_release=True)
+    return json_answer(CancelledTicket(ticket.ticket, ticket.state, ticket.grant))
 
 
 async def release(call: Call) -> web.StreamResponse:

@@ -38,7 +38,8 @@ from .recovery import recover
 from .writer import FlushThread, WalWriter
 
 FILE_BYTES = 64 << 20
-CACHE_BYTES_MAX = 16 << 20
+CACHE_BYTES_MAX = 24 << 20
+"""More than the longest entry, which is applied, and sent, soon after it is durable."""
 OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""
 STALL_S = 30.0

@@ -35,6 +35,8 @@ TELL_EVERY = 100
 """Every so many batches a warning says that the control partition may not be trimmed."""
 DISCARD_S = 30.0
 """Time for the deletion of stages that are not needed any more, in seconds."""
+PARTITION_S = 1.0
+"""Time for attempts at one partition then: enough to ask another node, and not to wait for a leader."""
 NAMED_BATCH = "batch"
 """The query of every batch that is written under a sink's name: the same name is the same batch."""
 _SEQUENCES = 1 << 31
@@ -276,21 +278,22 @@ def discard(store: Store, pieces: Sequence[Piece], nonce: str, failure: Exceptio
     """Delete stages that nothing will append any more. They would expire after a day: a refusal is only logged.
 
     ``failure`` is why they are not needed. If the cluster did not answer, it is not asked again. Otherwise each
-    partition is asked once, within DISCARD_S: one without a leader keeps its stages, and the others lose theirs.
+    partition is asked for PARTITION_S, and DISCARD_S after the beginning none is asked any more: one without a leader
+    keeps its stages, and the others lose theirs.
     """
     if not pieces or isinstance(failure, ClusterUnreachable | RequestTimedOut):
         return
     ends_s = time.monotonic() + DISCARD_S
     left, reason = 0, f"{DISCARD_S:.0f} s were over"
     try:
-        pair = store.init_producer(None, nonce, is_hurried=True)
+        pair = store.init_producer(None, nonce, patience_s=DISCARD_S / 2)
     except StockadeError as refusal:
         _log.warning("%d stages stay until they expire: %s", len(pieces), refusal.detail)
         return
     for (topic, partition), names in _by_partition(pieces):
         try:
             if time.monotonic() < ends_s:
-                store.delete_stages(topic, partition, names, pair, is_hurried=True)
+                store.delete_stages(topic, partition, names, pair, patience_s=PARTITION_S)
                 continue
         except StockadeError as refusal:
             reason = refusal.detail

@@ -43,8 +43,8 @@ class Store(Protocol):
         """
         ...
 
-    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
-        """A new instance of a name fences the older ones. ``is_hurried``: in one attempt. Raises ProducerFenced."""
+    def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:
+        """A new instance of a name fences the older ones. ``patience_s``: for attempts. Raises ProducerFenced."""
         ...
 
     def next_sequences(self, name: str, pair: Pair) -> dict[tuple[str, int], int]:
@@ -60,9 +60,9 @@ class Store(Protocol):
         ...
 
     def delete_stages(
-        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, patience_s: float | None = None
     ) -> None:
-        """``is_hurried``: in one attempt. Raises InvalidProducerEpoch."""
+        """``patience_s``: time for attempts; None: the store's. Raises InvalidProducerEpoch."""
         ...
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:

@@ -269,7 +269,7 @@ def test_a_node_outside_the_controller_group_knows_who_leads_it(data: Path) -> N
         cluster.start_node(fourth)
         eventually(lambda: "no controller leader is known" in call("GET", f"{fourth.url}/readyz").body.decode())
         # A load balancer keeps it: records need no controller.
-        assert call("GET", f"{fourth.url}/readyz/data").status == 200
+        eventually(lambda: call("GET", f"{fourth.url}/readyz/data").status == 200)
         (reason,) = call("GET", f"{fourth.url}/readyz/control").json["reasons"]
         assert (reason["part"], reason["reason"]) == ("control", "no_controller")
         for node in (cluster.nodes[0], cluster.nodes[2]):

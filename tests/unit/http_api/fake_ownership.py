@@ -145,13 +145,19 @@ class FakeOwning:
             self._tell(machine, Configure(order, self.shared.partition_config(topic)))
         return await self.get_topic(name)
 
-    async def cancel_ticket(self, ticket: str, session: str, by: By = NO_PRINCIPAL) -> Ticket:
+    async def cancel_ticket(
+        self, ticket: str, session: str, by: By = NO_PRINCIPAL, *, or_release: bool = False
+    ) -> Ticket:
         self._check_controlling()
         self._session(session, by)
         if self.shared.holders.get(ticket, session) != session:
             raise ProducerFenced(current_epoch=1, reason="not_holder")
-        known = self.shared.tickets.pop(ticket, None)
-        if known is None or known.state == "waiting":
+        known = self.shared.tickets.get(ticket)
+        is_given_up = known is None or known.state == "waiting"
+        if known is not None and not is_given_up and or_release:
+            is_given_up = self.shared.grants.pop("g" + ticket[1:], None) is not None
+        if is_given_up:
+            self.shared.tickets.pop(ticket, None)
             return Ticket(ticket, "cancelled", None, "", [], None)
         return known  # type: ignore[no-any-return]
 

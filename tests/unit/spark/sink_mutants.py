@@ -66,7 +66,7 @@ class OneInstance:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
+    def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:
         return self._store.init_producer(name, "always the same")
 
 
@@ -105,7 +105,7 @@ class NoSequence(SinkCommitter):
 class Numberless(OneInstance):
     """Forgets that a stage was appended, and numbers nothing."""
 
-    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
+    def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:
         return self._store.init_producer(name, nonce)
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:

@@ -217,7 +217,7 @@ class ModelStore:
 
         return self._ask(found)
 
-    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
+    def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:
         return self._ask(lambda: self._world.init_producer(name, nonce))
 
     def next_sequences(self, name: str, pair: Pair) -> dict[Place, int]:
@@ -244,7 +244,7 @@ class ModelStore:
         self._change(topic, partition, list(names), [], pair)
 
     def delete_stages(
-        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, patience_s: float | None = None
     ) -> None:
         self._change(topic, partition, [], list(names), pair)
 

@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
-from stockade.client.errors import ClientClosed
+from stockade.client.errors import ClientClosed, ClientFault
 from stockade.client.session.held import HeldLease
 from stockade.client.session.session import Lease, Session
 from stockade.partition.api.ownership import SessionInfo
@@ -248,6 +249,50 @@ def test_a_look_without_an_answer_hides_no_loss_from_other_looks_nor_do_renewals
             await asyncio.wait_for(owned.lost.wait(), 10)
             assert isinstance(owned.error, NotOwner)
             assert session.error is None
+
+    use(cluster, work)
+
+
+def test_a_look_at_a_node_that_has_not_heard_of_new_partitions_says_nothing_of_them(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t", 2)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            fence, topic = await session.acquire("t", [1]), await client.topic("t")
+            asked = asyncio.Event()
+
+            async def lagging(*_: object, **__: object) -> Topic:
+                asked.set()
+                return structs.replace(topic, partitions=topic.partitions[:1])
+
+            monkeypatch.setattr(client, "topic", lagging)
+            await asked.wait()
+            await cluster.seen("PUT", len(cluster.paths("PUT")) + 2)
+            assert (fence.error, session.error) == (None, None)
+
+    use(cluster, work)
+
+
+def test_a_session_that_a_bug_has_lost_is_not_renewed_any_more(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other writer would get its slots, for as long as the object is not closed."""
+    cluster.create("t")
+
+    async def bug(*_: object, **__: object) -> None:
+        raise ValueError("a bug")
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1000) as session:
+            fence = await session.acquire("t")
+            monkeypatch.setattr(client, "topic", bug)
+            await asyncio.wait_for(fence.lost.wait(), 10)
+            assert isinstance(fence.error, ClientFault)
+            assert session._renewal is not None
+            await asyncio.wait([session._renewal], timeout=10)
+            assert session._renewal.done()
 
     use(cluster, work)
 

@@ -8,7 +8,12 @@ from msgspec import structs
 from stockade.client.retry import FAILURES_MAX, OPEN_S
 from stockade.client.transport.metadata import ANEW_S, AT_ONCE_MS, REFRESH_S, TOPICS_MAX, Metadata
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
-from stockade.partition.errors import LeaderNotAvailable, StockadeError, UnknownTopicOrPartition
+from stockade.partition.errors import (
+    InconsistentTopicId,
+    LeaderNotAvailable,
+    StockadeError,
+    UnknownTopicOrPartition,
+)
 
 
 def described(name: str, leader: str | None) -> Topic:
@@ -185,8 +190,11 @@ def test_a_node_that_has_not_heard_of_new_partitions_or_leaders_takes_them_from_
     asyncio.run(run())
 
 
-def test_a_description_that_allows_too_little_is_asked_for_beside_other_calls_and_with_few_questions() -> None:
+def test_a_description_that_allows_too_little_is_asked_for_beside_other_calls_and_with_few_questions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A record that was too long took the topic, and its leaders, from all tasks until the cluster had answered."""
+    monkeypatch.setattr("stockade.client.transport.metadata.ANEW_S", 60.0)
 
     async def run() -> None:
         cluster = Described(described("t", "http://a:1"))
@@ -218,5 +226,20 @@ def test_a_cluster_that_cannot_say_anew_leaves_the_description_and_one_that_know
             await metadata.anew("t")
         cluster.refusal = None
         assert await Metadata(cluster).anew("t") == before, "the first time"
+
+    asyncio.run(run())
+
+
+def test_a_call_that_needs_more_than_a_topic_had_is_told_when_that_was_created_again() -> None:
+    """It has the partition by now, under another id: the call must not say that there is none."""
+
+    async def run() -> None:
+        cluster = Described(described("t", "http://a:1"))
+        metadata = Metadata(cluster)
+        before = await metadata.topic("t")
+        cluster.topics["t"] = structs.replace(cluster.grow("t"), topic_id=2)
+        with pytest.raises(InconsistentTopicId):
+            await metadata.anew("t")
+        assert metadata.known("t") == before
 
     asyncio.run(run())

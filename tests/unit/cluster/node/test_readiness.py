@@ -75,28 +75,39 @@ def test_a_node_that_is_cut_off_since_its_start_is_not_ready_for_records_however
 
     async def scenario(service: NodeService, host: FakeHost) -> None:
         monkeypatch.setattr(node_service, "LEADER_GRACE_S", -1.0)
-        service._was_loaded = service._has_met_others = False
-        host.connected.clear()
+        service._was_loaded = host.has_met_others = False
+        host.groups[CONTROLLER_GROUP].is_leaderless = True
         service._view.urls["n2"] = "http://n2"
         for each in partitions(host)[led:]:
             each.is_ready, each.is_leaderless = False, True
+        rest = [("control", "no_controller")]
         late = [] if led == 2 else [("partition", "no_leader")]
         for _ in range(2):
-            assert reasons(service) == [("data", "loading"), *late]
-            assert service.unready()[0].detail == "no other node has been connected since this node started"
-        host.connected.add("n2")
-        assert reasons(service) == late
-        host.connected.clear()
-        assert reasons(service) == late, "it has its certificate"
+            assert reasons(service) == [*rest, ("data", "loading"), *late]
+            assert service.unready()[1].detail == "no other node has been connected since this node started"
+        host.has_met_others = True
+        assert reasons(service) == [*rest, *late]
 
     run(tmp_path, monkeypatch, scenario)
 
 
 def test_a_cluster_of_one_node_waits_for_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        service._has_met_others = False
-        host.connected.clear()
+        host.has_met_others = False
+        host.groups[CONTROLLER_GROUP].is_leaderless = True
         assert len(service._view.urls) == 1
+        assert reasons(service) == [("control", "no_controller")]
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_the_only_node_that_is_left_serves_while_it_leads_the_controllers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        host.has_met_others = False
+        service._view.urls["n2"] = "http://n2"
+        assert service.controller().node_id == service.node_id
         assert reasons(service) == []
 
     run(tmp_path, monkeypatch, scenario)

@@ -174,15 +174,19 @@ def test_a_ticket_whose_right_to_acquire_was_taken_answers_no_grant() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("is_in_force", [True, False])
 @pytest.mark.parametrize("left", [["acquire topic:other"], []])
-def test_a_ticket_whose_right_to_acquire_was_taken_is_given_up_with_its_grant(left: list[str]) -> None:
+def test_a_ticket_whose_right_to_acquire_was_taken_is_given_up_with_its_grant(
+    left: list[str], is_in_force: bool
+) -> None:
     """A session that may neither use its grant nor give it up would hold the slot for as long as it is renewed."""
 
     async def test(house: House) -> None:
         session, ticket = await wait_in_line(house)
         found = granted(ticket)
         assert found.grant is not None
-        house.node.service.shared.tickets[ticket] = found
+        installing = Ticket(ticket, "installing", None, "orders", [0], None)
+        house.node.service.shared.tickets[ticket] = found if is_in_force else installing
         house.node.service.shared.grants[found.grant.grant] = found.grant
         house.node.service.shared.holders[found.grant.grant] = session
         house.may(left)

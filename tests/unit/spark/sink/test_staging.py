@@ -35,15 +35,15 @@ class Stages:
         if len(self.names) > self._most:
             raise self._failure
 
-    def init_producer(self, name: str | None, nonce: str, *, is_hurried: bool = False) -> Pair:
-        assert is_hurried
+    def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:
+        assert patience_s is not None and patience_s < 20
         self.asked += 1
         return Pair(1, 0)
 
     def delete_stages(
-        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, is_hurried: bool = False
+        self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, patience_s: float | None = None
     ) -> None:
-        assert is_hurried
+        assert patience_s is not None and patience_s < 20
         self.before_delete()
         if self.deletes_refused or partition == self.without_leader:
             raise LeaderNotAvailable

@@ -233,9 +233,7 @@ class Transport:
             reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
             met(node, reason)
             raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
-        self._unproven.discard(node)
-        if self._unreached.pop(node, 0):
-            self._nodes[node] = 0.0
+        self._reached(node)
         if not is_success:
             source = Source(request.method, node, response.status, response.headers.get("Content-Type"))
             refusal = refusal_of(source, body)
@@ -256,6 +254,11 @@ class Transport:
                 connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=credentials.headers()
             )
         return self._session
+
+    def _reached(self, node: str) -> None:
+        self._unproven.discard(node)
+        if self._unreached.pop(node, 0):
+            self._nodes[node] = 0.0
 
     def _not_reached(self, node: str) -> None:
         """Of requests that fail side by side, one counts."""

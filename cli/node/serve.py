@@ -28,7 +28,6 @@ from ...cluster.config import ConfigError, NodeConfig, parse_address
 from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
 from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
-from ...cluster.node.memory import share_one_heap
 from ...cluster.node.node import Node
 from ...cluster.tiered.place import probe
 from ...http_api.app import LINGER_S, HttpServer, start_http
@@ -224,7 +223,6 @@ def _command(config: Path | None, processes: int | None, log_format: str, log_le
 def _run_node(
     settings: NodeConfig, with_parent: bool, manager: ServiceManager, again: Callable[[], NodeConfig]
 ) -> None:
-    share_one_heap()
     raise_limit()
     keep_descriptors()
     make_first_array()

@@ -7,6 +7,8 @@ from ..partition.errors import StockadeError
 from .config import ClientConfig
 
 _ABOUT_THE_MOMENT = (421, 429)
+AT_ONCE_MS = 1
+"""Patience for a single attempt."""
 
 
 def is_momentary(error: StockadeError) -> bool:

@@ -32,7 +32,7 @@ from ...partition.errors import (
 from ..api.client import Client
 from ..api.grants import GrantRequest, OwnRequest, SessionRequest
 from ..errors import ClientClosed, ClientFault
-from ..retry import is_momentary
+from ..retry import AT_ONCE_MS, is_momentary
 from .acquiring import Acquiring
 from .held import ASK_AGAIN_S, HeldLease, Ownership
 from .reacquire import Reacquirer
@@ -393,7 +393,7 @@ class Session:
         try:
             async with some:
                 held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer knows no later ones
-                described = await self._client.topic(topic, patience_ms=1)
+                described = await self._client.topic(topic, patience_ms=AT_ONCE_MS)
         except UnknownTopicOrPartition:
             pass  # deleted
         except StockadeError as error:
@@ -407,7 +407,9 @@ class Session:
         try:
             async with some:
                 owned = [each for each in self._owned if each.group == group]  # the answer knows no later ones
-                resources = {each.resource: each for each in await self._client.resources(group, patience_ms=1)}
+                resources = {
+                    each.resource: each for each in await self._client.resources(group, patience_ms=AT_ONCE_MS)
+                }
         except StockadeError as error:
             _not_seen(f"group {group}", error)
             return

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ...partition.api.topics import Topic
 from ...partition.errors import InconsistentTopicId, LeaderNotAvailable, StockadeError
-from ..retry import Breaker, is_momentary
+from ..retry import AT_ONCE_MS, Breaker, is_momentary
 from .question import Question
 
 _log = logging.getLogger(__name__)
@@ -26,8 +26,6 @@ metadata.max.age.ms.
 """
 ANEW_S = 0.1
 """Least time between two questions for a topic because of records that its description does not allow."""
-AT_ONCE_MS = 1
-"""Patience for a single attempt."""
 TOPICS_MAX = 10_000
 """Topics remembered, and topics looked up without success; above it, the one that came first is forgotten."""
 

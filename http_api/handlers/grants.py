@@ -91,24 +91,23 @@ async def acquire(call: Call) -> web.StreamResponse:
         with suppress(StockadeError):  # then it ends with the session
             await _give_up(call, answer, session)
         raise error.had_effects() from None
-    if isinstance(answer, Ticket) and answer.grant is not None:
-        answer = answer.grant
     if isinstance(answer, Grant):
         return json_answer(answer, 201)
     return json_answer(answer, 202, {"Location": f"/v1/tickets/{answer.ticket}"})
 
 
-async def _later(call: Call, ticket: Ticket, session: str, wait_ms: int) -> Ticket:
-    """The ticket after the wait. It is in the queue, or was: no refusal may say that nothing was done."""
+async def _later(call: Call, ticket: Ticket, session: str, wait_ms: int) -> Grant | Ticket:
+    """The grant, or the ticket after the wait. It is in the queue, or was: no refusal may say that nothing was done."""
     waiting = call.service.at_controller().sessions.get_ticket(ticket.ticket, session, wait_ms, call.by)
     try:
-        return await unless_ended(call, waiting)
+        found = await unless_ended(call, waiting)
     except NotFound:  # the ticket was cancelled before it could be read
         return msgspec.structs.replace(ticket, state="cancelled", position=None)
     except (NotLeaderOrFollower, LeaderNotAvailable):
         return ticket  # as it was: its holder asks for it at the next leader
     except (UnknownSession, SessionExpired) as error:
         raise error.had_effects() from None
+    return found.grant or found
 
 
 async def _give_up(call: Call, held: Grant | Ticket, session: str) -> None:

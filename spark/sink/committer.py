@@ -97,7 +97,7 @@ class SinkCommitter:
             self._sweep(pieces, now, pair)
         decided = self._decided(now, batch)
         if decided is not None:
-            delete_pieces(self._store, set(pieces) - set(decided.pieces), pair)
+            self._drop(set(pieces) - set(decided.pieces), pair)
             return False
         self._keep(pieces, pair)
         wanted = Manifest(self._query, batch, tuple(pieces))
@@ -181,7 +181,7 @@ class SinkCommitter:
         except NotFound as refusal:
             self._explain(now, refusal)
         self._mark_done(now)
-        delete_pieces(self._store, now.manifest.pieces, pair)
+        self._drop(now.manifest.pieces, pair)
         if now.end - now.start > TRIM_EVERY:
             self._trim(now.decided_at, now.manifest.batch)
 
@@ -226,6 +226,10 @@ class SinkCommitter:
             self._append(now, done_record(decided.manifest.batch))
             now = self._read()
 
+    def _drop(self, pieces: Iterable[Piece], pair: Pair) -> None:
+        for (topic, partition), names in _by_partition(pieces):
+            self._store.delete_stages(topic, partition, names, pair)
+
     def _sweep(self, own: Sequence[Piece], now: History, pair: Pair) -> None:
         """Delete kept stages that earlier runs left. Every decision is carried out by now."""
         mine = {piece.stage for piece in own}
@@ -248,12 +252,6 @@ def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[s
     places = sorted(pieces, key=lambda piece: (piece.topic, piece.partition))
     groups = groupby(places, key=lambda piece: (piece.topic, piece.partition))
     return [(place, [piece.stage for piece in group]) for place, group in groups]
-
-
-def delete_pieces(store: Store, pieces: Iterable[Piece], pair: Pair) -> None:
-    """Delete the stages: one request for each partition."""
-    for (topic, partition), names in _by_partition(pieces):
-        store.delete_stages(topic, partition, names, pair)
 
 
 def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from stockade.client.blocking.writer import Pair
 from stockade.partition.commands import AppendStage
-from stockade.spark.sink.committer import SinkCommitter, delete_pieces
+from stockade.spark.sink.committer import SinkCommitter
 from stockade.spark.sink.history import History, Manifest, Piece
 
 from .sink_world import ModelStore
@@ -38,8 +38,7 @@ class DropsEarly(SinkCommitter):
 
     def _mark_done(self, decided: History) -> None:
         assert decided.manifest is not None
-        pair = self._store.init_producer(f"spark-sink:{self._sink}", self._run)
-        delete_pieces(self._store, decided.manifest.pieces, pair)
+        self._drop(decided.manifest.pieces, self._store.init_producer(f"spark-sink:{self._sink}", self._run))
         super()._mark_done(decided)
 
 

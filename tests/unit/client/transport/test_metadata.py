@@ -5,8 +5,8 @@ import asyncio
 import pytest
 from msgspec import structs
 
-from stockade.client.retry import FAILURES_MAX, OPEN_S
-from stockade.client.transport.metadata import ANEW_S, AT_ONCE_MS, REFRESH_S, TOPICS_MAX, Metadata
+from stockade.client.retry import AT_ONCE_MS, FAILURES_MAX, OPEN_S
+from stockade.client.transport.metadata import ANEW_S, REFRESH_S, TOPICS_MAX, Metadata
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 from stockade.partition.errors import (
     InconsistentTopicId,

@@ -135,9 +135,11 @@ class Partition(Protocol):
         ...
 
     async def commit_position(
-        self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None, principal: str = ""
+        self, group: str, offset: Offset | None, metadata: str | None, fence_epoch: int | None, principal: str = ""
     ) -> None:
-        """Raises NotOwner, PermissionDenied, OffsetOutOfRange."""
+        """``offset`` None: forget the position, in a cluster of feature level 2. Raises NotOwner, PermissionDenied,
+        OffsetOutOfRange, FeatureLevelTooLow.
+        """
         ...
 
     async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:

@@ -55,6 +55,7 @@ _PLACING_S = 30.0  # until every partition of a new topic has a leader
 
 _READ = (Need("read", "topic", "topic"),)
 _READ_GROUP = (Need("read", "group", "group"),)
+_COMMIT = (Need("own", "group", "group"), *_READ)
 _PRODUCE = (Need("produce", "topic", "topic"),)
 _ADMIN_TOPIC = (Need("admin", "topic", "topic"),)
 _ADMIN = (Need("admin", "cluster"),)
@@ -146,7 +147,8 @@ def _owners() -> list[Route]:
         Route("POST", _GROUP + "/own", groups.own, "controller", needs=()),
         Route("GET", _GROUP + "/resources", groups.list_resources, "controller", needs=_READ_GROUP),
         Route("GET", _POSITION, groups.get_position, "partition", needs=(*_READ_GROUP, *_READ)),
-        Route("PUT", _POSITION, groups.commit_position, "partition", needs=(Need("own", "group", "group"), *_READ)),
+        Route("PUT", _POSITION, groups.commit_position, "partition", needs=_COMMIT),
+        Route("DELETE", _POSITION, groups.forget_position, "partition", ("fence_epoch",), needs=_COMMIT),
         Route("POST", "/v1/producers", producers.init_producer, "controller", needs=(Need("produce", "topic"),)),
         Route("GET", "/v1/producers/{producer}", producers.get_producer, "controller", needs=()),
         Route(

@@ -377,11 +377,12 @@ class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
 class CommitPosition(msgspec.Struct, frozen=True, tag="commit_position"):
     """Remember where a group continues to read. ``fence_epoch`` is required once the group has owned the partition.
 
-    Answers PositionCommitted, NotOwner, PermissionDenied, OffsetOutOfRange, ThrottlingQuotaExceeded.
+    ``offset`` None: forget it (feature level 2). Answers PositionCommitted, NotOwner, PermissionDenied,
+    OffsetOutOfRange, ThrottlingQuotaExceeded.
     """
 
     group: str
-    offset: Offset
+    offset: Offset | None
     metadata: str | None = None
     fence_epoch: int | None = None
     principal: str = ""

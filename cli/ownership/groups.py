@@ -1,8 +1,8 @@
-"""`stockade groups …`: list, describe with lag, reset.
+"""`stockade groups …`: list, describe with lag, reset, forget.
 
 A group commits a position for each partition. Once the group has owned a partition, only its present owner may commit
 there. So a reset owns each partition while it commits, as a member would: no member can commit an older position over
-the new one.
+the new one. So does forgetting.
 """
 
 import asyncio
@@ -62,14 +62,32 @@ async def reset(
     if (moment is None) == (to_offset is None):
         raise click.UsageError("say where to: either --to or --to-offset")
     confirm(f"Move {group} in {topic} to {moment if to_offset is None else to_offset}?", yes)
-    async with Client(config) as client:
-        await client.connect()
-        wanted = list(partitions) or [each.partition for each in (await client.topic(topic)).partitions]
-        done = await _reset(client, group, topic, wanted, to_offset if moment is None else _Moment(moment), force)
-    if output == "json":
-        show_json({"group": group, "positions": done})
-        return
-    show_table(["TOPIC", "PARTITION", "POSITION"], [(each.topic, each.partition, each.offset) for each in done])
+    to = to_offset if moment is None else _Moment(moment)
+    await _change(config, group, topic, partitions, to, force=force, output=output)
+
+
+@click.command(
+    cls=Manual,
+    short_help="Forget the positions of a group.",
+    means={REFUSED: "Refused: a member of the group owns a partition now, or the feature level is too low."},
+    examples=[("A group that reads a topic no more", "stockade groups forget nightly-2024 orders")],
+)
+@click.argument("group", type=GROUP)
+@click.argument("topic", type=TOPIC)
+@partitions_option
+@click.option("--force", is_flag=True, help="Take partitions from members that own them.")
+@yes_option
+@output_option
+@with_config
+async def forget(
+    config: ClientConfig, group: str, topic: str, partitions: Sequence[int], output: str, *, force: bool, yes: bool
+) -> None:
+    """Forget the positions of GROUP in TOPIC. A member that comes later begins where a new group would.
+
+    A partition keeps the positions of at most 10,000 groups, and refuses the first one of a further group.
+    """
+    confirm(f"Forget the positions of {group} in {topic}?", yes)
+    await _change(config, group, topic, partitions, None, force=force, output=output)
 
 
 class _Moment:
@@ -79,8 +97,30 @@ class _Moment:
         self.at = at
 
 
-async def _reset(
-    client: Client, group: str, topic: str, partitions: Sequence[int], to: "int | _Moment | None", force: bool
+async def _change(
+    config: ClientConfig,
+    group: str,
+    topic: str,
+    partitions: Sequence[int],
+    to: int | _Moment | None,
+    *,
+    force: bool,
+    output: str,
+) -> None:
+    """Move the positions in these partitions, or in all if there is none; forget them if ``to`` is None."""
+    async with Client(config) as client:
+        await client.connect()
+        wanted = list(partitions) or [each.partition for each in (await client.topic(topic)).partitions]
+        done = await _changed(client, group, topic, wanted, to, force)
+    if output == "json":
+        show_json({"group": group, "positions": done})
+        return
+    rows = [(each.topic, each.partition, _or_dash(each.offset)) for each in done]
+    show_table(["TOPIC", "PARTITION", "POSITION"], rows)
+
+
+async def _changed(
+    client: Client, group: str, topic: str, partitions: Sequence[int], to: int | _Moment | None, force: bool
 ) -> list[Position]:
     known = {each.resource: each for each in await client.resources(group)}
     rows = [known.get(f"{topic}/{number}") for number in partitions]
@@ -89,20 +129,24 @@ async def _reset(
     async with Session(client, "groups-reset") as session:
         for number, row in zip(partitions, rows, strict=True):
             offset = await _offset(client, topic, number, to.at) if isinstance(to, _Moment) else to
-            assert offset is not None
             done.append(await _commit(client, session.id, group, topic, number, offset, row))
     return done
 
 
 async def _commit(
-    client: Client, session: str, group: str, topic: str, number: int, offset: int, row: Resource | None
+    client: Client, session: str, group: str, topic: str, number: int, offset: int | None, row: Resource | None
 ) -> Position:
-    if row is None:
-        return await client.commit_position(group, topic, number, offset)
-    generation = row.generation if row.owned else None
-    [owned] = await client.own(group, session, [row.resource], generation=generation, sever="resource")
-    done = await client.commit_position(group, topic, number, offset, fence_epoch=owned.fence_epoch)
-    await client.disown(group, session, row.resource)
+    fence_epoch = None
+    if row is not None:
+        generation = row.generation if row.owned else None
+        [owned] = await client.own(group, session, [row.resource], generation=generation, sever="resource")
+        fence_epoch = owned.fence_epoch
+    if offset is None:
+        done = await client.forget_position(group, topic, number, fence_epoch=fence_epoch)
+    else:
+        done = await client.commit_position(group, topic, number, offset, fence_epoch=fence_epoch)
+    if row is not None:
+        await client.disown(group, session, row.resource)
     return done
 
 
@@ -138,6 +182,7 @@ def groups() -> None:
 
 
 groups.add_command(reset)
+groups.add_command(forget)
 
 
 @groups.command(

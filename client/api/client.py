@@ -474,6 +474,16 @@ class Client(Administration):
         body = {"offset": offset} | present(fence_epoch=fence_epoch, metadata=metadata)
         return await self.calls.call(Position, "PUT", _position(group, topic, partition), body=body)
 
+    async def forget_position(
+        self, group: str, topic: str, partition: int, *, fence_epoch: int | None = None
+    ) -> Position:
+        """Let the partition forget where the group continues: it keeps the positions of 10,000 groups at most.
+
+        ``fence_epoch`` as for a commit. Raises NotOwner, FeatureLevelTooLow.
+        """
+        params = present(fence_epoch=fence_epoch)
+        return await self.calls.call(Position, "DELETE", _position(group, topic, partition), params=params)
+
     async def groups(self, prefix: str = "", most: int = LISTED_MAX) -> GroupList:
         """Groups whose names begin with ``prefix``, the first ``most`` of those in which something was ever owned."""
         return await self.calls.call(GroupList, "GET", "/v1/groups", params=listed(prefix, most))

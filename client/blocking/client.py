@@ -62,6 +62,7 @@ class Client(Blocking[_Client]):
     begin_at: Final = blocking(_Client.begin_at)
     position: Final = blocking(_Client.position)
     commit_position: Final = blocking(_Client.commit_position)
+    forget_position: Final = blocking(_Client.forget_position)
     groups: Final = blocking(_Client.groups)
     init_producer: Final = blocking(_Client.init_producer)
     producers: Final = blocking(_Client.producers)

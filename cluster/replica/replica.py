@@ -68,7 +68,7 @@ from ...partition.state.machine import PartitionMachine
 from ...partition.state.producers import FORGOTTEN, SequenceRun
 from ...raft.core.group import Committed, Group, Outcome, Rejected
 from ..condition import Condition
-from ..features import KEPT_OFFSETS
+from ..features import FORGOTTEN_POSITIONS, KEPT_OFFSETS
 from ..groups import ServedGroup
 from ..model import CommittedPosition, Conditions, ReadGuard, Settle
 from ..rpc import GroupStatus
@@ -300,10 +300,12 @@ class Replica(ServedGroup):
         return begun.log_start, begun.log_end
 
     async def commit_position(
-        self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None, principal: str = ""
+        self, group: str, offset: Offset | None, metadata: str | None, fence_epoch: int | None, principal: str = ""
     ) -> None:
-        """Raises NotOwner, PermissionDenied, OffsetOutOfRange."""
+        """``offset`` None: forget it. Raises NotOwner, PermissionDenied, OffsetOutOfRange, FeatureLevelTooLow."""
         self._check_leading()
+        if offset is None:
+            self.features.require(FORGOTTEN_POSITIONS)
         try:
             await self._ask(CommitPosition(group, offset, metadata, fence_epoch, principal), PositionCommitted)
         except NotOwner as refusal:

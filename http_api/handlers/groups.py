@@ -94,6 +94,14 @@ async def commit_position(call: Call) -> web.StreamResponse:
     return _position(group, partition, wanted.offset, metadata)
 
 
+async def forget_position(call: Call) -> web.StreamResponse:
+    """Store no longer at which offset a group continues to read."""
+    group, fence_epoch = call.parameters.group(), call.parameters.fence_epoch()
+    partition = await _partition(call)
+    await partition.commit_position(group, None, None, fence_epoch, call.caller.principal)
+    return _position(group, partition, None, None)
+
+
 def _position(group: str, partition: Partition, offset: int | None, metadata: str | None) -> web.Response:
     return json_answer(Position(group, partition.topic, partition.partition, offset, metadata))
 

@@ -60,12 +60,15 @@ class Readers:
         return NotOwner(fence_epoch=known.fence_epoch, group=group)
 
     def commit(self, command: CommitPosition, log_start: Offset, log_end: Offset) -> PositionCommitted | StockadeError:
-        """Remember a position. Without a fence_epoch only for a group that never owned the partition."""
+        """Remember a position, or forget it. Without a fence_epoch only for a group that never owned the partition."""
         group = command.group
         is_guarded = group in self.fences or command.fence_epoch is not None
         refusal = self.judge(group, command.fence_epoch, command.principal) if is_guarded else None
         if refusal is not None:
             return refusal
+        if command.offset is None:
+            self.positions.pop(group, None)
+            return PositionCommitted()
         if command.offset > log_end:
             return OffsetOutOfRange(command.offset, log_start, log_end)
         if group not in self.positions and len(self.positions) >= GROUPS_MAX:

@@ -177,6 +177,12 @@ def test_groups_show_owners_positions_and_lag_and_can_be_reset(at: Operator, ses
     at.says("groups", "reset", "billing", "read", "--to", "latest")
     assert at.lines("groups", "describe", "billing")[-1] == ["read", "1", "-", "3", "3", "0"]
     assert at.call("groups", "reset", "billing", "read").exit_code == 2
+    at.says("groups", "reset", "nightly", "read", "--to", "latest")
+    for group in ("billing", "nightly"):  # the first has owned a partition
+        assert at.lines("groups", "forget", group, "read")[1:] == [["read", "0", "-"], ["read", "1", "-"]]
+    assert at.lines("groups", "describe", "billing")[-1] == ["read", "1", "-", "-", "3", "3"]
+    assert at.tells("claim", "billing", "read/1", "--session", session)["granted"]
+    assert at.call("groups", "forget", "billing", "read").exit_code == 1
     assert "owns nothing" in at.says("groups", "describe", "nobody")
 
 

@@ -40,6 +40,7 @@ from stockade.partition.commands import (
     encode_command,
 )
 from stockade.partition.errors import (
+    FeatureLevelTooLow,
     HoldAndWait,
     InconsistentTopicId,
     NotFound,
@@ -255,9 +256,11 @@ class FakePartition(FakeSubmitting, FakeStaging):
         return CommittedPosition(None, None) if known is None else CommittedPosition(known.offset, known.metadata)
 
     async def commit_position(
-        self, group: str, offset: Offset, metadata: str | None, fence_epoch: int | None, principal: str = ""
+        self, group: str, offset: Offset | None, metadata: str | None, fence_epoch: int | None, principal: str = ""
     ) -> None:
         self._check_leading()
+        if offset is None and group == "new":
+            raise FeatureLevelTooLow(feature_level=1, needed=2)
         self._apply(CommitPosition(group, offset, metadata, fence_epoch, principal))
 
     async def fences(self) -> list[Tenure]:

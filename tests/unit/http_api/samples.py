@@ -84,6 +84,7 @@ TRIM = Request("POST", f"{PARTITION}/trim", {"before": 0}, FENCE)
 OWN = Request("POST", "/v1/groups/g/own", {"claims": [{"resource": "printer"}]}, SESSION)
 DISOWN = Request("DELETE", "/v1/groups/g/own?resource=printer&resource=b", None, SESSION)
 COMMIT = Request("PUT", POSITION, {"offset": 0, "metadata": "m"})
+FORGET = Request("DELETE", POSITION)
 ACQUIRE = Request("POST", GRANTS, GRANT, OTHER)
 RELEASE = Request("DELETE", "/v1/grants/{grant}", None, SESSION)
 TICKET = Request("GET", "/v1/tickets/{ticket}", None, OTHER)
@@ -144,6 +145,7 @@ GOOD: dict[str, Request] = {
     "list_resources": get("/v1/groups/g/resources"),
     "get_position": get(POSITION),
     "commit_position": COMMIT,
+    "forget_position": FORGET,
     "init_producer": Request("POST", "/v1/producers", {"name": "fresh"}),
     "get_producer": get("/v1/producers/mirror"),
     "list_principals": get("/v1/principals?prefix=b"),
@@ -228,6 +230,7 @@ _NOWHERE = {
         "acquire",
         "get_position",
         "commit_position",
+        "forget_position",
     )
 }
 _SESSIONLESS = ("acquire", "get_ticket", "cancel_ticket", "release", "own", "disown", "renew_session")
@@ -290,6 +293,8 @@ CASES: dict[tuple[str, int], list[Request]] = {
         OWN._replace(body={"claims": [{"resource": "orders/0"}]}),
         COMMIT._replace(body={"offset": 0, "fence_epoch": 9}),
     ],
+    ("forget_position", 403): [OWN._replace(body={"claims": [{"resource": "orders/0"}]}), FORGET],
+    ("forget_position", 409): _at(FORGET, POSITION.replace("/g/", "/new/")),
     ("commit_position", 416): _with(COMMIT, {"offset": 99}),
     ("init_producer", 403): _with(GOOD["init_producer"], {"name": "mirror", "producer_id": 99, "producer_epoch": 0}),
     ("get_producer", 404): _at(GOOD["get_producer"], "/v1/producers/nobody"),

@@ -68,6 +68,7 @@ COMMANDS: list[Command] = [
     Configure(99, PartitionConfig(812, True, True, 1, 1000, 5, "g", True), 5),
     InstallReader("g", (1 << 64) - 1, False),
     CommitPosition("g", 3, "note", 7),
+    CommitPosition("g", None, None, 7),
     PutStage("s~1", "d", b"m", 1, 0, 4, 1000, 812, 5, 3),
     ChangeStages(["a"], ["b"], 7, 3, 812, 5),
     BeginTier("812-t/0-abc"),

@@ -309,6 +309,20 @@ async def test_a_log_begins_elsewhere_only_when_no_node_has_older_software(tmp_p
 
 
 @scenario
+async def test_a_position_is_forgotten_only_when_no_node_has_older_software(tmp_path: Path) -> None:
+    one = replica(tmp_path)
+    one.features = Features(level=1)
+    await one.commit_position("g", 0, None, None)
+    with pytest.raises(FeatureLevelTooLow) as refused:
+        await one.commit_position("g", None, None, None)
+    assert refused.value.fields == {"feature_level": 1, "needed": 2}
+    assert await one.position("g") == CommittedPosition(0, None)
+    one.features = Features(level=2)
+    await one.commit_position("g", None, None, None)
+    assert await one.position("g") == CommittedPosition(None, None)
+
+
+@scenario
 async def test_trimming_needs_the_slot_and_tells_where_the_log_begins(tmp_path: Path) -> None:
     one = replica(tmp_path)
     await append(one, 5)

@@ -52,7 +52,8 @@ READERS = {
     *("list_producers", "get_producer", "open_session", "renew_session", "close_session", "get_ticket"),
     *("cancel_ticket", "release"),
     *("renew_session_by_id", "close_session_by_id"),
-    *("own", "disown", "list_resources", "get_position", "commit_position", "get_cluster", "list_refused_writes"),
+    *("own", "disown", "list_resources", "get_position", "commit_position", "forget_position"),
+    *("get_cluster", "list_refused_writes"),
     *("get_balance", "get_caller", "list_backups"),
 }
 
@@ -73,6 +74,7 @@ ONLY = {
     "list_resources": ["read group:g"],
     "get_position": ["read group:g", "read topic:orders"],
     "commit_position": ["own group:g", "read topic:orders"],
+    "forget_position": ["own group:g", "read topic:orders"],
     "init_producer": ["produce topic:orders", "produce producer:fresh"],
     "get_producer": ["produce producer:mirror"],
     "fence_producer": ["evict producer:mirror"],

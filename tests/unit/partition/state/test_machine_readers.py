@@ -103,6 +103,27 @@ def test_groups_with_a_position_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
     assert commit(driver, 0, None, "a") == PositionCommitted()
 
 
+def test_a_forgotten_position_is_no_position_and_makes_room_for_another_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "GROUPS_MAX", 1)
+    driver = Driver(replicas=3)
+    assert commit(driver, 0, None, "a") == PositionCommitted()
+    for _ in range(2):  # a repetition changes nothing
+        assert driver.apply(CommitPosition("a", None)) == PositionCommitted()
+    assert driver.machine.readers.positions == {}
+    assert commit(driver, 0, None, "b") == PositionCommitted()
+
+
+def test_a_reader_that_was_replaced_cannot_let_the_position_be_forgotten() -> None:
+    driver = owned(2)
+    assert commit(driver, 4, 2) == PositionCommitted()
+    for fence_epoch in (None, 1, 3):
+        assert driver.apply(CommitPosition("g", None, None, fence_epoch)) == not_owner(2)
+    assert driver.machine.readers.positions["g"].offset == 4
+    assert driver.apply(CommitPosition("g", None, None, 2)) == PositionCommitted()
+    assert driver.machine.readers.judge("g", 2) is None, "its fence stays"
+    assert driver.machine.readers.judge("g", 1) == not_owner(2)
+
+
 def test_without_an_owner_a_topic_with_a_writer_group_takes_no_writes() -> None:
     driver = Driver(replicas=3, writer_group="g")
     assert driver.append() == driver.append(fence_epoch=0) == not_owner(0)

@@ -172,11 +172,12 @@ class Balancer:
 
     def _due(self, look: Look) -> list[PlacedMove]:
         """Those moves of a plan that may begin now. One that only changes an order copies nothing, and is done at once;
-        one that waits for a node that is away holds back no other.
+        one that waits for a node that is away, or for a leader, holds back no other.
         """
         away = {node_id for node_id, bar in look.plan.barred.items() if bar == "away"}
         moves = self._control.machine.assignment.moves
-        under_way = sum(away.isdisjoint(move.target) for group, move in moves.items() if group != CONTROLLER_GROUP)
+        led = [move for group, move in moves.items() if group in look.terms and group != CONTROLLER_GROUP]
+        under_way = sum(away.isdisjoint(move.target) for move in led)
         left, due = self._settings.moves_at_once - under_way, []
         for move in look.plan.moves:
             if move.why != "home":

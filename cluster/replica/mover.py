@@ -48,7 +48,7 @@ class Mover:
                 # Copying is work for disks and network: an operator says how much of it there is at a time.
                 most = self._view.balance.moves_at_once
                 for move in self._view.moves:
-                    if len(self._busy) < most and move.group_id not in self._busy and self._led(move):
+                    if len(self._busy) < most and move.group_id not in self._busy and self._can_go_on(move):
                         self._start(move)
                 await self._view.changed.until(lambda: True if self._view.moves else None, 60.0)
                 await asyncio.sleep(LOOK_S)
@@ -56,9 +56,18 @@ class Mover:
             for task in self._busy.values():
                 task.cancel()
 
-    def _led(self, move: Move) -> Group | None:
+    def _can_go_on(self, move: Move) -> bool:
+        """Whether this node leads the group, and does not wait for nodes that are away: that may take for ever, copies
+        nothing, and so shall hold up no other move.
+        """
         group = self._host.groups.get(move.group_id)
-        return group if group is not None and group.is_leader else None
+        if group is None or not group.is_leader:
+            return False
+        match self._next(group, move):
+            case Wait(node_ids) if node_ids:
+                return not self._host.connected.isdisjoint(node_ids)
+            case _:
+                return True
 
     def _start(self, move: Move) -> None:
         task = asyncio.create_task(self._carry_out(move))
@@ -71,8 +80,8 @@ class Mover:
             _log.error("moving group %d broke", move.group_id, exc_info=error)
 
     async def _carry_out(self, move: Move) -> None:
-        """Step after step, for as long as this node leads and the move is wanted."""
-        while move in self._view.moves and self._led(move) is not None:
+        """Step after step, for as long as the move is wanted and can go on."""
+        while move in self._view.moves and self._can_go_on(move):
             try:
                 await self._step(move)
             except NotFound:

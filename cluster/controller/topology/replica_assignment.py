@@ -263,6 +263,7 @@ class ReplicaAssignment:
         plan = self._plan_without(leaving)
         for node_id in leaving:
             self.nodes.drain(node_id)
+        self.are_chosen &= CONTROLLER_GROUP not in plan
         for group, target in plan.items():
             self._move(group, index, target)
         self._drop_idle()

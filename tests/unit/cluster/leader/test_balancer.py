@@ -220,6 +220,25 @@ def test_a_move_whose_node_is_away_for_long_holds_back_no_other(monkeypatch: pyt
     asyncio.run(scenario())
 
 
+def test_moves_of_partitions_without_a_leader_hold_back_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=24)
+        world.register("n4")
+        await world.balancer._round()
+        clock.on(2)
+        await world.balancer._round()
+        stuck = set(world.machine.assignment.moves)
+        assert len(stuck) == 4
+        await world.balancer._round()
+        assert set(world.machine.assignment.moves) == stuck
+        for group in stuck:
+            del world.led[group]
+        await world.balancer._round()
+        assert len(set(world.machine.assignment.moves) - stuck) == 4
+
+    asyncio.run(scenario())
+
+
 def test_a_rolling_upgrade_moves_nothing_until_all_nodes_are_well_and_run_the_same_software(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -210,6 +210,10 @@ class Counted(Mover):
 
     looks: list[int]
 
+    @property
+    def moving(self) -> list[int]:
+        return list(self._busy)
+
     def _next(self, group: Group, move: Move) -> Step:
         self.looks.append(len(self._busy))
         return super()._next(group, move)
@@ -220,19 +224,57 @@ def test_a_leader_moves_so_many_groups_at_a_time_as_an_operator_says_and_more_as
 
     async def scenario() -> None:
         world = World()
-        catalog, here = Old([Move(group, 1, ["n1", "n2", "n9"]) for group in groups]), Here(world, "n1")
+        world.configuration = Configuration({"n1": 1, "n2": 2, "n3": 3}, {"n4": 4})  # which never catches up
+        catalog, here = Old([Move(group, 1, ["n1", "n2", "n4"]) for group in groups]), Here(world, "n1")
         here.groups = dict.fromkeys(groups, here)
         catalog.balance = BalanceSettings(moves_at_once=2)
         mover = Counted("n1", here, catalog, world)  # type: ignore[arg-type]
         mover.looks = []
         task = asyncio.create_task(mover.run())
         await until(lambda: len(mover.looks) >= 8)
-        assert max(mover.looks) == 2, "n9 is not reached: they wait"
+        assert max(mover.looks) == 2
         catalog.balance = BalanceSettings(moves_at_once=5)
         await until(lambda: max(mover.looks) == 5)
         mover.looks.clear()
         await until(lambda: len(mover.looks) >= 15)
         assert max(mover.looks) == 5
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_moves_that_wait_for_a_node_that_is_away_hold_up_no_other() -> None:
+    async def scenario() -> None:
+        world = World()
+        waiting = [Move(group_id(6, number), 1, ["n1", "n2", "n9"]) for number in range(2)]
+        world.reassign("n1", "n2", "n4")
+        catalog, here = Old([*waiting, *world.moves]), Here(world, "n1")
+        here.groups |= {move.group_id: here for move in waiting}
+        catalog.balance = BalanceSettings(moves_at_once=1)
+        task = asyncio.create_task(Mover("n1", here, catalog, world).run())  # type: ignore[arg-type]
+        await until(lambda: not world.moves)
+        assert [type(step) for step in world.steps] == [AddLearner, RemoveMember]
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_move_gives_its_turn_up_when_the_node_that_it_copies_to_goes_away() -> None:
+    async def scenario() -> None:
+        world, other = World(), World()
+        other.configuration = Configuration({"n1": 1, "n2": 2, "n3": 3}, {"n4": 4})
+        first, second = Move(group_id(6, 0), 1, ["n1", "n2", "n4"]), Move(group_id(6, 1), 1, ["n1", "n2", "n3"])
+        here, copying = Here(world, "n1"), Here(other, "n1")
+        here.groups = {first.group_id: copying, second.group_id: here}
+        catalog = Old([first, second])
+        catalog.balance = BalanceSettings(moves_at_once=1)
+        mover = Counted("n1", here, catalog, world)  # type: ignore[arg-type]
+        mover.looks = []
+        task = asyncio.create_task(mover.run())
+        await until(lambda: len(mover.looks) >= 4)
+        assert mover.moving == [first.group_id]
+        here.connected.remove("n4")
+        await until(lambda: mover.moving == [second.group_id])
         task.cancel()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))

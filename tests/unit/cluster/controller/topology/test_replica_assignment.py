@@ -532,6 +532,22 @@ def test_chosen_controllers_stay_where_they_are_until_the_cluster_spreads_them_a
     assert not cluster.membership.save().are_chosen
 
 
+def test_chosen_controllers_are_spread_again_once_one_of_them_is_removed() -> None:
+    names = ["a.1", "b.1", "c.1"]
+    cluster = Cluster(nodes=(), controllers=names)
+    for node_id in (*names, "a.2", "b.2"):
+        cluster.register(node_id, zone=node_id[0], controllers=names)
+    assert choose(cluster, *names) == Arranged()
+    assert cluster.remove("b.2") == Arranged()
+    assert cluster.membership.are_chosen, "that one was none of them"
+    assert cluster.remove("c.1") == Arranged()
+    cluster.arrive(CONTROLLER_GROUP)
+    assert sorted(cluster.membership.controllers) == ["a.1", "a.2", "b.1"]
+    cluster.register("c.2", zone="c", controllers=names)
+    cluster.arrive(CONTROLLER_GROUP)
+    assert {node_id[0] for node_id in cluster.membership.controllers} == {"a", "b", "c"}
+
+
 def test_controllers_that_the_cluster_spreads_again_while_they_move_are_an_odd_number() -> None:
     cluster = Cluster(nodes=(), controllers=["n1", "n2", "n3"])
     for node_id in ("n1", "n2", "n3", "n4"):

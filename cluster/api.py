@@ -303,10 +303,12 @@ class Resources(Protocol):
         *,
         atomic: bool,
         sever: Literal["session", "resource"],
+        unwritable: Sequence[str] = (),
         by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
         """Verdicts in the order of ``claims``; answers when every partition that is a claimed resource knows its new
-        fence_epoch. Raises GenerationFenced (atomic: with ``results``), UnknownSession, SessionExpired.
+        fence_epoch. ``unwritable``: topics that the caller may not acquire. Raises GenerationFenced (atomic: with
+        ``results``), UnknownSession, SessionExpired, PermissionDenied.
         """
         ...
 

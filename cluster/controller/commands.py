@@ -39,10 +39,11 @@ class ReaderRef(msgspec.Struct, frozen=True):
 
 
 class Own(Asked, frozen=True, tag="own"):
-    """Own resources of a group. ``sever``: what a loser loses.
+    """Own resources of a group. ``sever``: what a loser loses. ``unwritable``: topics that the caller has no right to
+    acquire, so it may not own their partitions in their writer_group (feature level 2).
 
     Answers Owned, or InvalidRequest, UnknownSession, SessionExpired, GenerationFenced (``atomic`` alone),
-    ThrottlingQuotaExceeded.
+    PermissionDenied, ThrottlingQuotaExceeded.
     """
 
     session: str
@@ -50,6 +51,7 @@ class Own(Asked, frozen=True, tag="own"):
     claims: list[Claim]
     atomic: bool = True
     sever: Literal["session", "resource"] = "session"
+    unwritable: list[str] = msgspec.field(default_factory=list)
 
 
 class Disown(Asked, frozen=True, tag="disown"):

@@ -6,17 +6,14 @@ refusal. A decision about several parts at once (a topic, a session, a resource 
 leader's services read after a read barrier; nothing here knows who leads.
 """
 
-import gc
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
 from msgspec import structs
 
 from ...partition.api.ownership import grants_digest
-from ...partition.commands import belongs_to_another
 from ...partition.errors import (
     InvalidRequest,
     NotFound,
@@ -29,7 +26,8 @@ from ...partition.internal_names import LEDGER_TOPIC
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
-from ..features import FORGOTTEN_PARTITIONS, WITHDRAWN_TICKETS
+from ..features import CHECKED_WRITERS, FORGOTTEN_PARTITIONS, WITHDRAWN_TICKETS
+from ..model import By
 from .acts import Recorder
 from .backups import Backups, NoteBackup
 from .balance import ChooseControllers, Rebalance, SetBalance
@@ -96,7 +94,7 @@ from .ownership.slots import Slots
 from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, PrincipalPut, Principals, PutPrincipal
 from .producers import ProducerRegistry
 from .sessions import Sessions
-from .state import SavedState, decode, encode
+from .state import SavedState, decode, encode, no_garbage_collection
 from .topology.catalog import Catalog, Topic, group_id, topic_partition
 from .topology.replica_assignment import ReplicaAssignment
 
@@ -107,18 +105,6 @@ _NO_FILES = "the controller keeps no files"
 
 def _ignore() -> None:
     pass
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """A million names are millions of objects, none of them garbage: looking for it takes longer than making them."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 _OTHER_GRANTS = "other grants would end than those that the order names"
@@ -276,7 +262,7 @@ class ControllerMachine(Machine):
         """Replace all state by what was captured. Raises ImageDamaged, and changes nothing then."""
         if files:
             raise ImageDamaged(_NO_FILES)
-        with _no_garbage_collection():
+        with no_garbage_collection():
             self._load(decode(captured))
         self._principals_changed()
         self._changed()
@@ -351,16 +337,31 @@ class ControllerMachine(Machine):
         created = self.catalog.create(index, command, self.assignment.nodes)
         if created.created:
             topic = self.catalog.find(command.name, None)
+            self._free_writers(topic, None, command.by)
             self._introduce(topic, list(range(topic.partitions)))
         return created
 
     def _change_topic(self, index: int, command: ChangeTopic) -> TopicChanged:
         self._check_is_open(command.name)
         topic = self.catalog.find(command.name, command.topic_id)
+        writers = topic.config.writer_group
         more = self.catalog.change(index, command, self.assignment.nodes)
+        self._free_writers(topic, writers, command.by)
         self.slots.grow(topic, more)
         self._introduce(topic, more)
         return TopicChanged(topic.topic_id, topic.config_order)
+
+    def _free_writers(self, topic: Topic, before: str | None, by: By) -> None:
+        """A writer_group that was another one ``before`` has no owners of other principals than the one that asks:
+        they needed no right to write when they claimed the topic's partitions in it.
+        """
+        group = topic.config.writer_group
+        if group in (None, before) or not by.principal or self.assignment.feature_level < CHECKED_WRITERS:
+            return
+        freed = self.resources.free_partitions(topic.name, group, by.principal, self.sessions.principal)
+        for session, key in freed:
+            self._recorder.freed("disown", session, [key], "writer_group")
+        self._owe_readers(key for _, key in freed)
 
     def _check_is_open(self, topic: str) -> None:
         """The ledger's topic is the controller's own. Raises PermissionDenied."""
@@ -468,7 +469,8 @@ class ControllerMachine(Machine):
 
     def _own(self, index: int, command: Own) -> Owned:
         self._check_member(command)
-        self._check_may_take(command)
+        self._check_may_write(command)
+        self.resources.check_may_take(command, self.sessions.principal)
         before = self._recorder.owners(command)
         done = self.resources.own(command)
         for victim in done.severed:
@@ -504,16 +506,12 @@ class ControllerMachine(Machine):
             raise InvalidRequest("group: 1 to 249 of letters, digits, '.', '_', '-'")
         self.sessions.of(command.session, command.by.principal)
 
-    def _check_may_take(self, command: Own) -> None:
-        """A generation that would take a resource from another principal's session needs the right to evict."""
-        if command.by.evicts:
-            return
-        for claim in command.claims:
-            row = self.resources.find(command.group, claim.resource)
-            takes = claim.generation is not None and (claim.generation == 0 or claim.generation >= row.generation)
-            owner = "" if row.owner is None else self.sessions.principal(row.owner)
-            if takes and belongs_to_another(owner, command.by.principal):
-                raise lacks(command.by, f"evict resource:{command.group}/{claim.resource}", "another principal owns it")
+    def _check_may_write(self, command: Own) -> None:
+        """Owners of partitions in the topic's writer_group decide who writes, as a grant does."""
+        for name in command.unwritable:
+            topic = self.catalog.topic(name)
+            if topic is not None and topic.config.writer_group == command.group:
+                raise lacks(command.by, f"acquire topic:{name}", f"{command.group} is its writer_group")
 
     def _owe_readers(self, keys: Iterable[Key]) -> None:
         """Partitions that are resources have to install their owner's fence."""

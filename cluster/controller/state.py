@@ -4,7 +4,9 @@ The bytes have a magic word, the version of their layout and a CRC; everything e
 what must keep its order is a list. Version 2 has enrolments as one flat list (producers.py).
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -48,3 +50,15 @@ class SavedState(msgspec.Struct, frozen=True):
 _sealed = Sealed(SavedState, b"StkC", 2, "controller", msgspec.msgpack.Encoder(order="deterministic"), oldest=1)
 encode: Callable[[SavedState], bytes] = _sealed.encode
 decode: Callable[[bytes], SavedState] = _sealed.decode
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """A million names are millions of objects, none of them garbage: looking for it takes longer than making them."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -11,6 +11,7 @@ from msgspec import structs
 from ...partition.api.ownership import Evicted, OwnResult, Resource
 from ..controller.commands import Disown, FenceRef, FenceTopic, Own, Owned, TopicFenced
 from ..controller.topology.catalog import group_id
+from ..features import CHECKED_WRITERS
 from ..model import NO_PRINCIPAL, By, Claim
 from .controller_group import ControllerGroup
 
@@ -33,12 +34,21 @@ class ResourceService:
         *,
         atomic: bool,
         sever: Literal["session", "resource"],
+        unwritable: Sequence[str] = (),
         by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
         """Verdicts in the order of the claims."""
+        unwritable = unwritable if self._control.features.at_least(CHECKED_WRITERS) else ()
         owned = await self._control.decide(
             lambda now: Own(
-                now_ms=now, by=by, session=session, group=group, claims=list(claims), atomic=atomic, sever=sever
+                now_ms=now,
+                by=by,
+                session=session,
+                group=group,
+                claims=list(claims),
+                atomic=atomic,
+                sever=sever,
+                unwritable=list(unwritable),
             ),
             Owned,
         )

@@ -267,7 +267,7 @@ class TopicService:
             TopicChanged,
         )
         await self._until_configured(name, changed)
-        if partitions is not None:
+        if partitions is not None or "writer_group" in config:
             await self._until_fenced(changed.topic_id)
         return await self._described_with_leaders(name, changed.topic_id)
 

@@ -1,6 +1,7 @@
 """Handlers of groups: owners of resources, and the positions at which a group's readers continue."""
 
 import asyncio
+from contextlib import suppress
 
 from aiohttp import web
 
@@ -26,28 +27,31 @@ async def own(call: Call) -> web.StreamResponse:
     if not call.caller.principal and wanted.sever == "session":
         for name in taken:  # what belongs to no principal has no other guard, and its owner may lose grants, too
             call.caller.require("evict", "resource", name)
-    await _check_may_write(call, group, [claim.resource for claim in wanted.claims])
+    unwritable = await _unwritable(call, group, [claim.resource for claim in wanted.claims])
     results = await call.service.at_controller().resources.own(
         group,
         session,
         wanted.made(),
         atomic=wanted.atomic,
         sever=wanted.sever,
+        unwritable=unwritable,
         by=call.by_name("resource", *taken, most=call.caller.spending.quota.groups),
     )
     return json_answer(OwnAnswer(group, results))
 
 
-async def _check_may_write(call: Call, group: str, resources: list[str]) -> None:
-    """Owners of partitions in a topic's writer_group decide who writes, as a grant does. Raises PermissionDenied."""
+async def _unwritable(call: Call, group: str, resources: list[str]) -> list[str]:
+    """Topics of claimed partitions that the caller may not acquire: it may own them in no writer_group. The command
+    says so at feature level 2; below, only this look does, which a change of the topic may overtake. Raises
+    PermissionDenied.
+    """
     topics = {named[0] for resource in resources if (named := partition_named(resource)) is not None}
-    for topic in sorted(topic for topic in topics if not call.caller.may("acquire", "topic", topic)):
-        try:
-            found = await call.service.get_topic(topic)
-        except UnknownTopicOrPartition:
-            continue
-        if found.config.writer_group == group:
-            call.caller.require("acquire", "topic", topic)
+    found = sorted(topic for topic in topics if not call.caller.may("acquire", "topic", topic))
+    for topic in found:
+        with suppress(UnknownTopicOrPartition):
+            if (await call.service.get_topic(topic)).config.writer_group == group:
+                call.caller.require("acquire", "topic", topic)
+    return found
 
 
 async def disown(call: Call) -> web.StreamResponse:

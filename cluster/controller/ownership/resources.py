@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from ....partition.commands import belongs_to_another
 from ....partition.errors import GenerationFenced, InvalidRequest, NotOwner, ThrottlingQuotaExceeded
 from ...access.quotas import check_most
+from ...access.rights import lacks
 from ...model import Claim
 from ..commands import Disown, Own, Verdict
 
@@ -66,6 +68,30 @@ class Resources:
         self._count = 0
         self._founders: dict[str, str] = {}  # group -> principal of its first owner, where it had one
         self._groups: Counter[str] = Counter()  # of which principal is the founder
+
+    def check_may_take(self, command: Own, principal_of: Callable[[str], str]) -> None:
+        """A generation that would take a resource from another principal's session needs the right to evict. Raises
+        PermissionDenied.
+        """
+        if command.by.evicts:
+            return
+        for claim in command.claims:
+            row = self.find(command.group, claim.resource)
+            takes = claim.generation is not None and (claim.generation == 0 or claim.generation >= row.generation)
+            owner = "" if row.owner is None else principal_of(row.owner)
+            if takes and belongs_to_another(owner, command.by.principal):
+                raise lacks(command.by, f"evict resource:{command.group}/{claim.resource}", "another principal owns it")
+
+    def free_partitions(
+        self, topic: str, group: str, principal: str, principal_of: Callable[[str], str]
+    ) -> list[tuple[str, Key]]:
+        """Sessions of other principals lose the partitions of a topic that they own in a group; which those were."""
+        owned = ((self.find(*key).owner, key) for key in self.of_topic(topic) if key[0] == group)
+        others = ((session, key) for session, key in owned if session is not None)
+        freed = [each for each in others if belongs_to_another(principal_of(each[0]), principal)]
+        for _, key in freed:
+            self._free(key)
+        return freed
 
     def own(self, command: Own) -> Owning:
         """Claim by claim; ``atomic``: all or none. The caller knows that the session is alive.

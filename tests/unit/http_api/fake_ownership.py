@@ -52,6 +52,7 @@ class FakeOwning:
         *,
         atomic: bool,
         sever: Literal["session", "resource"],
+        unwritable: Sequence[str] = (),
         by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
         self._check_controlling()

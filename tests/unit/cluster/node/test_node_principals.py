@@ -11,7 +11,7 @@ from stockade.cluster.node.node_service import NodeService
 from stockade.partition.api.ownership import Grant
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Stamp, Token
-from stockade.partition.errors import InvalidProducerEpoch, PermissionDenied, ProducerFenced, StockadeError
+from stockade.partition.errors import InvalidProducerEpoch, NotOwner, PermissionDenied, ProducerFenced, StockadeError
 
 from ..fakes import FakeHost
 from .test_node import append, batch, run
@@ -247,5 +247,58 @@ def test_the_fence_epoch_of_an_owner_is_of_no_use_to_another_principal(play: Any
         await plain.commit_position("g", 0, None, second.fence_epoch, "p")
         guard = ReadGuard("g", second.fence_epoch, "p")
         await plain.read(0, max_bytes=1, min_bytes=0, max_wait_ms=0, local=False, guard=guard)
+
+    play(scenario)
+
+
+def test_a_claim_from_before_a_topic_had_its_writer_group_does_not_let_another_principal_write(play: Any) -> None:
+    async def scenario(service: NodeService) -> None:
+        await service.at_controller().members.raise_feature_level(2)
+        topics, mine = service.at_controller().topics, await opened(service, Q)
+        [early] = await own(service, mine, Q, name="guarded/0")  # no such topic yet
+        [reader] = await own(service, mine, Q, name="t/0")  # in a group that only reads
+        await topics.create_topic("guarded", 1, None, TopicConfig(writer_group="g"), by=P)
+        await topics.change_topic("t", None, partitions=None, seal=False, config={"writer_group": "g"}, by=P)
+        for name, owned in (("guarded", early), ("t", reader)):
+            partition = await service.partition(name, 0, None)
+            with pytest.raises(NotOwner):
+                await partition.append(batch(b"q"), Conditions(fence_epoch=owned.fence_epoch, principal="q"))
+            [right] = await own(service, await opened(service, P), P, name=f"{name}/0")
+            await partition.append(batch(b"p"), Conditions(fence_epoch=right.fence_epoch, principal="p"))
+
+    play(scenario)
+
+
+def test_owners_of_the_principal_that_sets_a_writer_group_stay_and_so_do_all_where_there_are_none(play: Any) -> None:
+    async def scenario(service: NodeService) -> None:
+        await service.at_controller().members.raise_feature_level(2)
+        topics = service.at_controller().topics
+        for number, by in enumerate((P, NONE)):
+            session, name = await opened(service, by), f"own{number}"
+            [owned] = await own(service, session, by, name=f"{name}/0")
+            await topics.create_topic(name, 1, None, TopicConfig(writer_group="g"), by=by)
+            partition = await service.partition(name, 0, None)
+            await partition.append(batch(b"x"), Conditions(fence_epoch=owned.fence_epoch, principal=by.principal))
+
+    play(scenario)
+
+
+def test_a_partition_of_its_writer_group_is_owned_only_with_the_right_to_acquire_the_topic(play: Any) -> None:
+    async def scenario(service: NodeService) -> None:
+        resources = service.at_controller().resources
+        await service.at_controller().members.raise_feature_level(2)
+        await service.at_controller().topics.create_topic("guarded", 1, None, TopicConfig(writer_group="g"), by=P)
+
+        async def claim(group: str, unwritable: list[str]) -> Any:
+            session, claims = await opened(service, Q), [Claim("guarded/0")]
+            return await resources.own(
+                group, session, claims, atomic=True, sever="session", unwritable=unwritable, by=Q
+            )
+
+        assert await refused(claim("g", ["guarded"])) == (
+            "principal q lacks the right: acquire topic:guarded (g is its writer_group)"
+        )
+        assert (await claim("readers", ["guarded"]))[0].granted
+        assert (await claim("g", []))[0].granted
 
     play(scenario)

@@ -142,8 +142,13 @@ class Partition(Protocol):
         """
         ...
 
-    async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
-        """Store one validated batch beside the log; whether it is new. Raises StageAlreadyExists."""
+    async def put_stage(
+        self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None, principal: str = ""
+    ) -> bool:
+        """Store one validated batch beside the log; whether it is new. Raises StageAlreadyExists.
+
+        From feature level 2 on only ``principal`` keeps, deletes and appends it ("": all may).
+        """
         ...
 
     async def stages(self, prefix: str) -> list[StageInfo]:
@@ -158,12 +163,17 @@ class Partition(Protocol):
         producer: tuple[int, int],
         topic_id: int | None,
         principal: str = "",
+        evicts: bool = False,
     ) -> None:
         """All or nothing, for a producer in its present epoch. Raises NotFound, InvalidProducerEpoch."""
         ...
 
-    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
-        """Append a stage's batch, once, with the verdict of an append or NotFound; and the bytes of the batch."""
+    async def append_stage(
+        self, name: str, received_ms: int, conditions: Conditions, *, evicts: bool = False
+    ) -> tuple[Appended, int]:
+        """Append a stage's batch, once, with the verdict of an append, NotFound or PermissionDenied; and the bytes of
+        the batch. ``evicts``: also that of another principal.
+        """
         ...
 
     async def fences(self) -> list[Tenure]:

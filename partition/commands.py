@@ -314,7 +314,8 @@ class PutStage(msgspec.Struct, frozen=True, tag="put_stage"):
 
     ``digest``, of the bytes that the client sent, distinguishes a repetition from other bytes. A stage that is neither
     appended nor kept is forgotten ``ttl_ms`` later. ``received_ms`` is the moment of receipt, the timestamp of records
-    without one; None in logs of versions that did not keep it.
+    without one; None in logs of versions that did not keep it. ``principal`` alone keeps, deletes and appends it ("":
+    all may; feature level 2).
     """
 
     name: str
@@ -327,11 +328,12 @@ class PutStage(msgspec.Struct, frozen=True, tag="put_stage"):
     topic_id: int | None = None
     now_ms: int = 0
     received_ms: int | None = None
+    principal: str = ""
 
 
 class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
     """Keep stages, so that they do not expire, and delete others; all or nothing. Producer ``pid`` must be in its
-    ``epoch``. Answers StagesChanged, NotEnrolled, or a refusal.
+    ``epoch``. ``evicts``: also stages of other principals. Answers StagesChanged, NotEnrolled, or a refusal.
     """
 
     keep: list[str]
@@ -341,12 +343,13 @@ class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
     topic_id: int | None = None
     now_ms: int = 0
     principal: str = ""
+    evicts: bool = False
 
 
 class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults=True):
     """Append the batch of a stage. Its fields, and what it answers, are those of Append; a stage that was appended
     before is answered as a duplicate. ``timestamp_ms`` is the moment at which this command was received, from which
-    retention counts; the answer has the moment at which the stage was.
+    retention counts; the answer has the moment at which the stage was. ``evicts`` as in ChangeStages.
     """
 
     name: str
@@ -359,6 +362,7 @@ class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults
     fence_epoch: int | None = None
     message_id: str | None = None
     principal: str = ""
+    evicts: bool = False
 
 
 class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):

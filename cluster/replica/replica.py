@@ -68,7 +68,7 @@ from ...partition.state.machine import PartitionMachine
 from ...partition.state.producers import FORGOTTEN, SequenceRun
 from ...raft.core.group import Committed, Group, Outcome, Rejected
 from ..condition import Condition
-from ..features import FORGOTTEN_POSITIONS, KEPT_OFFSETS
+from ..features import FORGOTTEN_POSITIONS, KEPT_OFFSETS, STAGE_OWNERS
 from ..groups import ServedGroup
 from ..model import CommittedPosition, Conditions, ReadGuard, Settle
 from ..rpc import GroupStatus
@@ -313,21 +313,14 @@ class Replica(ServedGroup):
 
     # Stages.
 
-    async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
+    async def put_stage(
+        self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None, principal: str = ""
+    ) -> bool:
         """Store a stage; whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
         await self._prepare_write()
-        command = PutStage(
-            name=name,
-            digest=digest,
-            message=batch.message,
-            count=batch.count,
-            crc=batch.crc,
-            max_timestamp_ms=batch.max_timestamp_ms,
-            ttl_ms=ttl_ms,
-            topic_id=topic_id,
-            now_ms=self.now_ms(),
-            received_ms=batch.received_ms,
-        )
+        owner = principal if self.features.at_least(STAGE_OWNERS) else ""
+        of_batch = batch.message, batch.count, batch.crc, batch.max_timestamp_ms
+        command = PutStage(name, digest, *of_batch, ttl_ms, topic_id, self.now_ms(), batch.received_ms, owner)
         self._check_room(command)
         return (await self._ask(command, Staged)).new
 
@@ -339,19 +332,22 @@ class Replica(ServedGroup):
         producer: tuple[int, int],
         topic_id: int | None,
         principal: str = "",
+        evicts: bool = False,
     ) -> None:
         """Keep some, delete others. ``producer``: id and epoch. Raises NotFound, InvalidProducerEpoch."""
         await self._prepare_write()
-        result = await self._decide(ChangeStages(keep, delete, *producer, topic_id, self.now_ms(), principal))
+        result = await self._decide(ChangeStages(keep, delete, *producer, topic_id, self.now_ms(), principal, evicts))
         if not isinstance(result, StagesChanged):
             raise InternalError(f"a partition answered {result!r}")
 
-    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
+    async def append_stage(
+        self, name: str, received_ms: int, conditions: Conditions, *, evicts: bool = False
+    ) -> tuple[Appended, int]:
         """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
         _check_range(conditions.stamp)
         await self._prepare_write()
         self._check_disks()  # a stage counts for the quota already
-        command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms())
+        command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms(), evicts=evicts)
         appended = await self._append(command)
         stage = self.machine.stages.stages.get(name)  # its note; it may have been deleted since
         return appended, stage.length if stage is not None else 0

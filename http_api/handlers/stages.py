@@ -39,7 +39,8 @@ async def put_stage(call: Call) -> web.StreamResponse:
     found, batch = await receive_batch(call, topic_id)
     form = call.request.content_type.encode()
     digest = hashlib.sha256(form + b"\n" + call.body).hexdigest()
-    is_new = await found.put_stage(name, digest, batch, ttl_ms=ttl_ms, topic_id=topic_id)
+    principal = call.caller.principal
+    is_new = await found.put_stage(name, digest, batch, ttl_ms=ttl_ms, topic_id=topic_id, principal=principal)
     call.decided_by = found.leader()
     answer = {"topic": found.topic, "partition": found.partition, "stage": name, "records": batch.count}
     return json_answer(answer | {"digest": digest}, 201 if is_new else 200)
@@ -64,7 +65,12 @@ async def change_stages(call: Call) -> web.StreamResponse:
     call.partition = found = await call.service.partition(topic, number, topic_id)
     pair = wanted.producer_id, wanted.producer_epoch
     await found.change_stages(
-        wanted.keep, wanted.delete, producer=pair, topic_id=topic_id, principal=call.caller.principal
+        wanted.keep,
+        wanted.delete,
+        producer=pair,
+        topic_id=topic_id,
+        principal=call.caller.principal,
+        evicts=call.caller.may("evict", "topic", topic),
     )
     return json_answer({"topic": topic, "partition": number})
 
@@ -78,7 +84,8 @@ async def append_stage(call: Call) -> web.StreamResponse:
     )
     check_message_id(found, conditions)
     try:
-        appended, size = await found.append_stage(name, now_ms(), conditions)
+        evicts = call.caller.may("evict", "topic", found.topic)
+        appended, size = await found.append_stage(name, now_ms(), conditions, evicts=evicts)
     except StockadeError as refusal:
         call.front.writes.refused(call.id, found, refusal, conditions.token, conditions.stamp)
         raise

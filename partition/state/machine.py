@@ -251,13 +251,14 @@ class PartitionMachine:
         refusal = self._judge_topic(command.topic_id, None, stores=False) or self.producers.judge_epoch(command)
         if refusal is not None:
             return refusal
-        return self.stages.change(command.keep, command.delete)
+        return self.stages.change(command)
 
     def _append_stage(self, command: AppendStage) -> Result | StockadeError:
         """Append a stage's batch, with the verdict of an append; a stage that was appended is a duplicate."""
         self._pass_time(command.now_ms)
         stage = self.stages.stages.get(command.name)
         refusal = self._judge_writer(command, stage.count if stage is not None else 0)
+        refusal = refusal or self.stages.judge(command, command.name)
         if refusal is not None:
             return refusal
         if stage is None:

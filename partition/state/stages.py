@@ -8,14 +8,25 @@ Pure: the bytes of stages are in StageFiles.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import inf
 from typing import Protocol
 
 import msgspec
 
 from ..api.records import StageInfo
-from ..commands import Append, Appended, AppendStage, Offset, PutStage, Staged, StagesChanged
-from ..errors import NotFound, StageAlreadyExists, StockadeError, ThrottlingQuotaExceeded
+from ..commands import (
+    Append,
+    Appended,
+    AppendStage,
+    ChangeStages,
+    Offset,
+    PutStage,
+    Staged,
+    StagesChanged,
+    belongs_to_another,
+)
+from ..errors import NotFound, PermissionDenied, StageAlreadyExists, StockadeError, ThrottlingQuotaExceeded
 
 STAGES_MAX = 4096
 """Stages of a partition, with those that were appended and are remembered."""
@@ -29,7 +40,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True):
     the message, in the file of this ``number``. ``expires_ms`` is on the partition's lease clock and is ignored while
     the stage is ``kept``. ``base_offset`` and ``timestamp_ms`` are what its append answered, None before it.
     ``received_ms`` is when the stage was received, which its records without a timestamp have; where a version of the
-    past did not keep that, it is the greatest timestamp of its records.
+    past did not keep that, it is the greatest timestamp of its records. It belongs to ``principal`` ("": to all).
     """
 
     name: str
@@ -45,6 +56,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True):
     base_offset: Offset | None = None
     timestamp_ms: int | None = None
     received_ms: int | None = None
+    principal: str = ""
 
     @property
     def answered_ms(self) -> int:
@@ -142,6 +154,7 @@ class Stages:
             command.ttl_ms,
             now_ms + command.ttl_ms,
             received_ms=command.received_ms,
+            principal=command.principal,
         )
         self.files.write(stage.number, command.message)
         self.next_number += 1
@@ -149,15 +162,25 @@ class Stages:
         self._set(stage)
         return Staged(new=True)
 
-    def change(self, keep: Sequence[str], delete: Sequence[str]) -> StagesChanged | NotFound:
+    def change(self, command: ChangeStages) -> StagesChanged | NotFound | PermissionDenied:
         """Keep some stages, if all of them exist, and forget others, where they exist."""
-        missing = next((name for name in keep if name not in self.stages), None)
+        refusal = next(filter(None, map(partial(self.judge, command), [*command.keep, *command.delete])), None)
+        if refusal is not None:
+            return refusal
+        missing = next((name for name in command.keep if name not in self.stages), None)
         if missing is not None:
             return NotFound(f"there is no stage {missing}", what="stage")
-        for name in keep:
+        for name in command.keep:
             self._set(msgspec.structs.replace(self.stages[name], kept=True))
-        self.delete(delete)
+        self.delete(command.delete)
         return StagesChanged()
+
+    def judge(self, command: ChangeStages | AppendStage, name: str) -> PermissionDenied | None:
+        """Refusal of what only the principal of a stage may do, if there is such a stage; None accepts it."""
+        stage = self.stages.get(name)
+        if stage is not None and not command.evicts and belongs_to_another(stage.principal, command.principal):
+            return PermissionDenied(f"stage {name} is another principal's")
+        return None
 
     def append_of(self, stage: Stage, command: AppendStage) -> Append:
         """The append of a stage's batch. Raises OSError."""

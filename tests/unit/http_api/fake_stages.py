@@ -26,10 +26,12 @@ class FakeStaging:
     def machine(self) -> PartitionMachine:
         raise NotImplementedError
 
-    async def put_stage(self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None) -> bool:
+    async def put_stage(
+        self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None, principal: str = ""
+    ) -> bool:
         self._check_leading()
         fields = (name, digest, batch.message, batch.count, batch.crc, batch.max_timestamp_ms, ttl_ms)
-        staged = self._apply(PutStage(*fields, topic_id, received_ms=batch.received_ms))
+        staged = self._apply(PutStage(*fields, topic_id, received_ms=batch.received_ms, principal=principal))
         assert isinstance(staged, Staged)
         return staged.new
 
@@ -49,13 +51,16 @@ class FakeStaging:
         producer: tuple[int, int],
         topic_id: int | None,
         principal: str = "",
+        evicts: bool = False,
     ) -> None:
         self._check_leading()
-        self._decide(ChangeStages(keep, delete, *producer, topic_id, principal=principal))
+        self._decide(ChangeStages(keep, delete, *producer, topic_id, principal=principal, evicts=evicts))
 
-    async def append_stage(self, name: str, received_ms: int, conditions: Conditions) -> tuple[Appended, int]:
+    async def append_stage(
+        self, name: str, received_ms: int, conditions: Conditions, *, evicts: bool = False
+    ) -> tuple[Appended, int]:
         self._check_leading()
-        result = self._decide(AppendStage(name, received_ms, **msgspec.structs.asdict(conditions)))
+        result = self._decide(AppendStage(name, received_ms, **msgspec.structs.asdict(conditions), evicts=evicts))
         assert isinstance(result, Appended)
         return result, self.machine.stages.stages[name].length
 

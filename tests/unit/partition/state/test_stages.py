@@ -30,6 +30,7 @@ from stockade.partition.errors import (
     NotFound,
     OffsetMismatch,
     OutOfOrderSequence,
+    PermissionDenied,
     ProducerBusy,
     ProducerFenced,
     StageAlreadyExists,
@@ -268,3 +269,16 @@ def test_the_log_stores_the_bytes_that_were_staged(driver: Driver) -> None:
     assert (batch.crc, batch.count, batch.timestamp_ms) == (command.crc, 2, 77)
     assert driver.machine.log.read(0, 1 << 20).messages() == [command.message]
     assert isinstance(driver.apply(Append(command.message, 2, command.crc, 5, 5)), Appended)
+
+
+def test_only_the_principal_of_a_stage_keeps_deletes_or_appends_it_unless_another_may_evict(driver: Driver) -> None:
+    assert driver.apply(replace(put("c", [b"4"]), principal="p")) == Staged(True)
+    for by in ("q", ""):
+        for refused in (change(keep="c"), change(delete="c"), change(keep="a", delete="c"), refer("c")):
+            assert isinstance(driver.apply(replace(refused, principal=by)), PermissionDenied)
+    assert (names(driver), driver.machine.stages.stages["a"].kept) == ("abc", False)
+    assert driver.apply(replace(change(keep="c"), principal="p")) == StagesChanged()
+    assert driver.apply(replace(change(delete="a"), principal="q")) == StagesChanged(), "put without a principal"
+    assert appended(driver.apply(replace(refer("c"), principal="q", evicts=True))) == (0, 0, False)
+    assert driver.apply(replace(change(delete="c"), principal="q", evicts=True)) == StagesChanged()
+    assert names(driver) == "b"

@@ -83,8 +83,7 @@ class PlaintextRefused(
     title="The cluster led from https to http: a client that began with TLS sends nothing without it",
 ):
     """A node's answer, or the list of the cluster's nodes, named a node at ``http://`` after a bootstrap with
-    ``https://``. Nothing was sent there, no token and no record. Let the node's configuration name its ``https://``
-    address, or list the ``http://`` address in ``bootstrap`` yourself. Field: node.
+    ``https://``. Nothing was sent there, no token and no record. Field: node.
     """
 
     def __init__(self, node: str) -> None:

@@ -23,7 +23,7 @@ of leaders is out of date). One instance may differ from its class in ``no_side_
 
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
-from .refusal_texts import Surface, text_of, writer_of
+from .refusal_texts import Surface, Text, text_of, writer_of
 
 
 class Policy(TypedDict, total=False):
@@ -78,7 +78,10 @@ class StockadeError(Exception):
 
     def hint_on(self, surface: Surface) -> str:
         """What readers of this surface do next."""
-        return text_of(self.code, self.fields.get("reason")).on(surface)
+        return self._text().on(surface)
+
+    def _text(self) -> Text:
+        return text_of(self.code, self.fields.get("reason", self.fields.get("what")))
 
     @property
     def __notes__(self) -> list[str]:  # type: ignore[override]  # add_note appends to this list
@@ -92,7 +95,7 @@ class StockadeError(Exception):
         return notes
 
     def _because(self) -> str:
-        template = text_of(self.code, self.fields.get("reason")).because
+        template = self._text().because
         try:
             fields = (
                 self.fields | {"writer": writer_of(self.fields["holder"])} if "{writer}" in template else self.fields
@@ -178,7 +181,7 @@ class NotFound(StockadeError, code="NOT_FOUND", http_status=404, title="Not foun
     """Fields: what (route, ticket, producer, node, stage, principal, token, session)."""
 
     def __init__(self, detail: str | None = None, what: str | None = None) -> None:
-        super().__init__(detail or (f"No such {what}" if what else None), what=what)
+        super().__init__(detail, what=what)
 
 
 __all__ = [
@@ -419,7 +422,11 @@ class FencingTokenRequired(
 
 
 class ThrottlingQuotaExceeded(
-    StockadeError, code="THROTTLING_QUOTA_EXCEEDED", http_status=429, title="Too many requests", retriable=True
+    StockadeError,
+    code="THROTTLING_QUOTA_EXCEEDED",
+    http_status=429,
+    title="A bound or a quota is reached",
+    retriable=True,
 ):
     """Fields: retry_after_ms."""
 

@@ -1,5 +1,5 @@
 """What a refusal says to people: what happened, in a sentence, and what to do next. By code, and by the field
-``reason`` where one code has several causes.
+``reason``, or ``what`` of NOT_FOUND, where one code has several causes.
 
 The same words are in the problem documents of HTTP, in the errors of Python and on the command line, except for the
 words about how it is done there: each surface says its own. Nothing is decided by them. ``because`` is a template over
@@ -59,8 +59,8 @@ BY_CODE: dict[str, Text] = {
         "",
         "Give a token that the cluster knows.",
         http="It goes into the header `Authorization: Bearer TOKEN`.",
-        python="`token=` of ClientConfig, or STOCKADE_TOKEN in the environment.",
-        cli="--token-file, or STOCKADE_TOKEN in the environment.",
+        python="Give it as `token=` of ClientConfig, or in STOCKADE_TOKEN.",
+        cli="Give it with --token-file or STOCKADE_TOKEN.",
     ),
     "PERMISSION_DENIED": Text(
         "",
@@ -85,10 +85,6 @@ BY_CODE: dict[str, Text] = {
     "HEADERS_TOO_LARGE": Text(
         "the headers have more than {limit} bytes",
         "Send fewer or shorter headers.",
-    ),
-    "NOT_FOUND": Text(
-        "",
-        "`stockade producers list`, `stockade cluster status` and their kin show what exists.",
     ),
     "INVALID_FENCING_TOKEN": Text(
         "the token names an epoch above {current_epoch}, the highest that was given out here",
@@ -146,17 +142,18 @@ BY_CODE: dict[str, Text] = {
         "{resource} has a live owner of generation {generation}",
         "Wait until it is free, or claim it with a higher generation. `stockade groups describe GROUP` shows the "
         "owner.",
-        http="`generation` of the claim.",
-        python="`wait=True` or `generation=` of `Session.own`.",
-        cli="--wait or --generation.",
+        http="The claim's `generation` says which.",
+        python="`wait=True` or `generation=` of `Session.own` does so.",
+        cli="--wait or --generation does so.",
     ),
     "HOLD_AND_WAIT": Text(
-        "this session holds grants, or waits already, and would have to wait",
+        "a session that holds a grant, or waits for one, may not wait for another",
         "Release what the session holds and cancel its ticket first, or use another session.",
     ),
     "SESSION_EXPIRED": Text(
-        "the session was not renewed in time and has ended",
-        "Open another session and acquire again. Check what is stored before you send the rest.",
+        "the session has ended: it was not renewed in time, or an operator ended it",
+        "Open another session and acquire again. Check what is stored before you send the rest. END in `stockade grants"
+        " describe TOPIC` says which: expired, or fenced with the operator's reason.",
     ),
     "FEATURE_UPDATE_FAILED": Text(
         "the feature level of the cluster cannot be that one now",
@@ -176,7 +173,8 @@ BY_CODE: dict[str, Text] = {
     ),
     "PLAN_CHANGED": Text(
         "the state has changed since this was planned",
-        "Look at what the order would hit now, then decide again. After an unknown outcome the change may be its own.",
+        "Look at what the order would hit now, then decide again. If an earlier attempt had no answer, that attempt may"
+        " have made the change.",
         cli="--plan shows it with the digest to --confirm.",
     ),
     "OFFSET_OUT_OF_RANGE": Text(
@@ -193,14 +191,15 @@ BY_CODE: dict[str, Text] = {
     "FENCING_TOKEN_REQUIRED": Text(
         "the topic takes writes with a fencing token only",
         "Acquire a grant first, and write under its token.",
-        http="POST /v1/topics/TOPIC/grants, then each write with the headers Stockade-Session, Stockade-Fence-Grant and"
-        " Stockade-Fence-Epoch.",
+        http="POST /v1/topics/TOPIC/grants answers one; each write then has the headers Stockade-Session,"
+        " Stockade-Fence-Grant and Stockade-Fence-Epoch.",
         python="`async with producer.exclusive(topic)` does both.",
         cli="The option --exclusive does both.",
     ),
     "THROTTLING_QUOTA_EXCEEDED": Text(
         "",
-        "Wait for retry_after_ms at least, then send it again.",
+        "Wait for retry_after_ms, then send it again. If detail names things that are kept (topics, sessions, groups,"
+        " names, stages), waiting does not help: remove some, or raise the principal's quota.",
     ),
     "WAIT_QUEUE_FULL": Text(
         "",
@@ -251,9 +250,16 @@ BY_CODE: dict[str, Text] = {
     ),
     "CLUSTER_UNREACHABLE": Text(
         "",
-        "Start a cluster with `stockade cluster`, or name a running node.",
-        python="`bootstrap=`, or STOCKADE_URL in the environment.",
-        cli="--url, or STOCKADE_URL in the environment.",
+        "Check that the nodes run and that this machine reaches them. To try Stockade here: `stockade cluster`.",
+        python="`bootstrap=` or STOCKADE_URL names the nodes to ask.",
+        cli="--url or STOCKADE_URL names the nodes to ask.",
+    ),
+    "PLAINTEXT_REFUSED": Text(
+        "",
+        "Let `url` in the node's node.toml be its `https://` address. If a token may go there without TLS, name its"
+        " `http://` address yourself.",
+        python="`bootstrap=` or STOCKADE_URL names the nodes.",
+        cli="--url or STOCKADE_URL names the nodes.",
     ),
     "BUFFER_FULL": Text("", "Send more slowly, or give the producer a larger buffer_bytes_max or send_timeout_ms."),
     "CLIENT_CLOSED": Text("", "Open it, and use it before it is closed: `async with` does both."),
@@ -271,6 +277,42 @@ BY_CODE: dict[str, Text] = {
 """The text of each code, the client's own codes included."""
 
 BY_REASON: dict[tuple[str, str], Text] = {
+    ("NOT_FOUND", "route"): Text(
+        "there is no such route",
+        "Check the path. A node with older software lacks newer routes: `stockade cluster upgrade` shows the version of"
+        " each node.",
+        http="GET /openapi.json lists the routes of a node.",
+    ),
+    ("NOT_FOUND", "ticket"): Text(
+        "there is no such ticket: it was cancelled, is past its deadline, or was never made",
+        "Acquire again if this writer shall still wait: that makes another ticket.",
+    ),
+    ("NOT_FOUND", "producer"): Text(
+        "there is no such producer",
+        "`stockade producers list` shows the names that the cluster knows.",
+    ),
+    ("NOT_FOUND", "node"): Text(
+        "there is no such node",
+        "`stockade cluster status` shows the nodes and their zones, `stockade topics describe TOPIC` which of them have"
+        " replicas of a partition.",
+    ),
+    ("NOT_FOUND", "stage"): Text(
+        "there is no such stage",
+        "It was deleted, its time has ended, or it was never put: put it again, unless its records are in the log.",
+        http="GET /v1/topics/TOPIC/partitions/N/stages lists the stages.",
+    ),
+    ("NOT_FOUND", "principal"): Text(
+        "there is no such principal",
+        "`stockade principals list` shows the principals.",
+    ),
+    ("NOT_FOUND", "token"): Text(
+        "there is no such token",
+        "`stockade principals describe NAME` shows the principal's tokens.",
+    ),
+    ("NOT_FOUND", "session"): Text(
+        "there is no live session with this handle",
+        "`stockade sessions list` shows the live sessions with their handles.",
+    ),
     ("PERMISSION_DENIED", "foreign_host"): Text(
         "the host {host} is not this node's, so a page in a browser may have sent the request (DNS rebinding)",
         "If clients reach this node by that name, list it in `allowed_hosts` of node.toml.",

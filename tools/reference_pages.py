@@ -198,7 +198,8 @@ def advice(code: str) -> str:
         return f"**Next:** {text_of(code, None).everywhere() or UNSAID[code]}"
     lines = [f"- `{reason}`: {_shown(text.because)}. **Next:** {text.everywhere()}" for reason, text in reasons.items()]
     without = f"**Next:** {text_of(code, None).everywhere()} " if text_of(code, None) != NO_TEXT else ""
-    return f"{without}By `reason`:\n\n" + "\n".join(lines)
+    field = "what" if code == "NOT_FOUND" else "reason"
+    return f"{without}By `{field}`:\n\n" + "\n".join(lines)
 
 
 def _shown(because: str) -> str:

@@ -1,11 +1,10 @@
 import msgspec
 import pytest
 
+import stockade.client.errors
 import stockade.errors
 from stockade.client.errors import (
-    BufferFull,
-    ClientClosed,
-    ClusterUnreachable,
+    PlaintextRefused,
     Source,
     UnknownRefusal,
     UnreadableAnswer,
@@ -130,4 +129,10 @@ class StockadeErrorWithoutPolicy(StockadeError):
 
 def test_every_refusal_of_the_contract_and_of_the_client_can_be_caught_by_its_name() -> None:
     public = {getattr(stockade.errors, name) for name in stockade.errors.__all__}
-    assert {*BY_CODE.values(), StockadeError, BufferFull, ClientClosed, ClusterUnreachable, UnknownRefusal} <= public
+    own = all_below(StockadeError).intersection(filter(callable, vars(stockade.client.errors).values()))
+    assert PlaintextRefused in own
+    assert {*BY_CODE.values(), StockadeError, *own} <= public
+
+
+def all_below(kind: type[StockadeError]) -> set[type[StockadeError]]:
+    return {kind}.union(*map(all_below, kind.__subclasses__()))

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
+from stockade.client.errors import ClusterUnreachable
 from stockade.partition.errors import (
     BY_CODE,
     FencingTokenRequired,
     InvalidRequest,
+    NotFound,
     ProducerBusy,
     ProducerFenced,
+    SessionExpired,
     StockadeError,
+    ThrottlingQuotaExceeded,
 )
 from stockade.partition.refusal_texts import BY_CODE as TEXTS
 from stockade.partition.refusal_texts import BY_REASON, Surface
@@ -90,3 +94,32 @@ def test_a_sentence_of_the_raiser_counts_and_keeps_the_hint() -> None:
     assert fenced.detail == "gone"
     assert fenced.hint == ProducerFenced(reason="identity").hint != ProducerFenced(reason="evicted").hint
     assert InvalidRequest("n: not positive").detail == "n: not positive"
+
+
+def test_what_is_not_found_is_named_and_the_hint_says_where_what_exists_is_shown() -> None:
+    session = NotFound(what="session")
+    assert session.detail == "there is no live session with this handle"
+    assert "`stockade sessions list`" in session.hint
+    assert "producers" not in session.hint
+    named = NotFound("there is no node n9", what="node")
+    assert named.detail == "there is no node n9"
+    assert "`stockade cluster status`" in named.hint
+    assert (NotFound(what="of a newer node").detail, NotFound(what="of a newer node").hint) == (NotFound.title, "")
+
+
+def test_a_bound_on_what_is_kept_does_not_only_say_to_wait() -> None:
+    refused = ThrottlingQuotaExceeded("there are 100000 sessions", retry_after_ms=1000)
+    assert "waiting does not help" in refused.hint
+    assert "requests" not in refused.title
+
+
+def test_a_session_that_ended_may_have_been_fenced_and_the_hint_says_where_to_see_which() -> None:
+    ended = SessionExpired()
+    assert "not renewed in time, or an operator ended it" in ended.detail
+    assert "`stockade grants describe TOPIC`" in ended.hint
+
+
+def test_an_operator_whose_cluster_is_not_reached_is_told_first_to_look_at_its_nodes() -> None:
+    hint = ClusterUnreachable().hint_on("cli")
+    assert hint.startswith("Check that the nodes run")
+    assert hint.endswith("--url or STOCKADE_URL names the nodes to ask.")

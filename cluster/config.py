@@ -443,26 +443,37 @@ def _members(raw: object, faults: list[str]) -> list[Member]:
 def _check_timing(raft: RaftSection | None, limits: LimitsSection | None, faults: list[str]) -> None:
     if raft is not None:
         if not 10 <= raft.heartbeat_ms <= raft.election_timeout_min_ms // 3:
-            faults.append("raft.heartbeat_ms: between 10 and a third of raft.election_timeout_min_ms")
+            third = raft.election_timeout_min_ms // 3
+            bounds = f"10 to a third of raft.election_timeout_min_ms ({third})"
+            faults.append(f"raft.heartbeat_ms: must be {bounds}, not {raft.heartbeat_ms}")
         if not raft.election_timeout_min_ms < raft.election_timeout_max_ms <= 60_000:
-            faults.append("raft.election_timeout_max_ms: above raft.election_timeout_min_ms, at most 60000")
+            bounds = f"above raft.election_timeout_min_ms ({raft.election_timeout_min_ms}), and 60000 at most"
+            faults.append(f"raft.election_timeout_max_ms: must be {bounds}, not {raft.election_timeout_max_ms}")
     if limits is not None:
         sizes = [(name, getattr(limits, name), *bounds) for name, bounds in LIMITS.items()]
-        faults.extend(f"limits.{name}: {low} to {high}" for name, size, low, high in sizes if not low <= size <= high)
+        faults.extend(
+            f"limits.{name}: must be {low} to {high}, not {size}"
+            for name, size, low, high in sizes
+            if not low <= size <= high
+        )
         if limits.disk_hard_free_bytes > limits.disk_soft_free_bytes > 0:
-            faults.append("limits.disk_hard_free_bytes: at most limits.disk_soft_free_bytes")
+            hard, soft = limits.disk_hard_free_bytes, limits.disk_soft_free_bytes
+            faults.append(
+                f"limits.disk_hard_free_bytes: must be limits.disk_soft_free_bytes ({soft}) at most, not {hard}"
+            )
 
 
 def _ledger_faults(ledger: LedgerSection | None) -> Iterator[str]:
     for name, (low, high) in LEDGER_LIMITS.items() if ledger is not None else ():
-        if getattr(ledger, name) != -1 and not low <= getattr(ledger, name) <= high:
-            yield f"ledger.{name}: {low} to {high}, or -1"
+        given = getattr(ledger, name)
+        if given != -1 and not low <= given <= high:
+            yield f"ledger.{name}: must be {low} to {high}, or -1, not {given}"
 
 
 def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]) -> None:
     for name in ("node_id", "cluster_id"):
         if name in values and not is_name(values[name]):
-            faults.append(f"{name}: 1 to 249 of letters, digits, '.', '_', '-'")
+            faults.append(f"{name}: {values[name]!r} is not 1 to 249 of letters, digits, '.', '_', '-'")
     for name in ("http", "raft_listen"):
         try:
             host, _ = parse_address(values.get(name, "localhost:1"))

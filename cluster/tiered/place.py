@@ -26,7 +26,7 @@ def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str
             yield f"place: {place!r} names no bucket"
     for name, value, (low, high) in (("cache_bytes", cache_bytes, CACHE_BYTES), ("timeout_ms", timeout_ms, TIMEOUT_MS)):
         if not low <= value <= high:
-            yield f"{name}: {low} to {high}"
+            yield f"{name}: must be {low} to {high}, not {value}"
 
 
 def probe(url: str, prefix: str) -> str | None:

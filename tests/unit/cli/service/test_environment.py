@@ -136,7 +136,7 @@ def test_every_fault_is_named_at_once_with_its_variable(tmp_path: Path) -> None:
         *(fault for fault in found if fault.startswith("STOCKADE_MEMBERS: ")),
         "STOCKADE_OPEN_TO_ALL: 'yes' is neither true nor false",
         f"STOCKADE_TOKENS_FILE: [Errno 2] No such file or directory: '{tmp_path / 'none'}'",
-        "limits.request_timeout_ms: 100 to 300000 (from STOCKADE_LIMITS__REQUEST_TIMEOUT_MS)",
+        "limits.request_timeout_ms: must be 100 to 300000, not 5 (from STOCKADE_LIMITS__REQUEST_TIMEOUT_MS)",
         "http: '7101' is not host:port (from STOCKADE_HTTP)",
     ]
     assert len(found) == 7

@@ -1,14 +1,14 @@
 """`stockade cluster balance` and `stockade cluster controllers`: what an operator asks of where things are."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
 
 from ...client.api.client import Client
-from ...partition.api.cluster import BalancePlan, BalanceSettings, Cluster, PlannedMove
+from ...partition.api.cluster import BalanceMode, BalancePlan, BalanceSettings, Cluster, PlannedMove
 from ...partition.errors import InvalidRequest
 from ..ui.connection import with_client
 from ..ui.exits import PLANNED
@@ -24,15 +24,16 @@ WHY = {
     "spread": "it holds more than others",
     "home": "homes of leaders are spread",
 }
-BARS = {
-    "leaving": "it is being removed",
-    "announced": "it has never come",
-    "away": "it does not answer",
-    "unstable": "it has not been well for long enough",
-    "slow": "its disk is slow",
-    "full": "its disk is full",
+WAITS = {
+    "leaving": "being removed",
+    "announced": "never started yet",
+    "away": "no answer",
+    "unstable": "seen up by the controller's leader for less than {stable_s:g} s (stable_ms)",
+    "slow": "the disk was slow in the last {stable_s:g} s (stable_ms)",
+    "full": "the disk is full",
+    "version": "other software than most nodes have",
 }
-HOLDS = BARS | {"version": "it runs other software than most"}
+"""Why a node is given nothing, or holds up what the cluster does by itself."""
 SETTINGS = {field.name: field for field in msgspec.structs.fields(BalanceSettings)}
 
 
@@ -45,6 +46,9 @@ class BalanceSettingType(click.ParamType[tuple[str, Any]]):
         name, found, text = str(value).partition("=")
         if not found or name not in SETTINGS:
             self.fail(f"{value!r} is not NAME=VALUE with one of {', '.join(SETTINGS)}", param, ctx)
+        words = get_args(BalanceMode) if name == "mode" else ()
+        if words and text not in words:
+            self.fail(f"mode: must be {', '.join(words[:-1])} or {words[-1]}, not {text!r}", param, ctx)
         try:
             return name, msgspec.convert(text, SETTINGS[name].type, strict=False)
         except msgspec.ValidationError as error:
@@ -113,13 +117,22 @@ async def balance_plan(client: Client) -> Plan:
     lines.append(f"{moves} to move, {leaders} to go home, {plan.copied_bytes:,} bytes to copy")
     lines += ["there is more, which the next plan has"] if plan.is_cut else []
     lines += [f"moving already: {count(plan.moving, 'partition')}"] if plan.moving else []
-    lines += [f"{node} is given nothing: {BARS.get(why, why)}" for node, why in plan.barred.items()]
-    lines += [
-        f"nothing moves by itself now because of {node}: {HOLDS.get(why, why)}" for node, why in plan.held.items()
-    ]
+    lines += _waiting(plan)
     lines.append(_settings(plan.settings))
     about = msgspec.to_builtins(plan)
     return Plan("balance", {"plan": about.pop("plan")}, about, lines, {"if_plan": plan.plan})
+
+
+def _waiting(plan: BalancePlan) -> Iterator[str]:
+    """The nodes that are given nothing, or for which every move waits: one line for those of one reason."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for node, why in dict.fromkeys([*plan.barred.items(), *plan.held.items()]):
+        given = ["given nothing"] if plan.barred.get(node) == why else []
+        held = ["nothing moves by itself meanwhile"] if plan.held.get(node) == why else []
+        nodes.setdefault((why, ", and ".join([*given, *held])), []).append(node)
+    for (why, effect), names in nodes.items():
+        reason = WAITS.get(why, why).format(stable_s=plan.settings.stable_ms / 1000)
+        yield f"{', '.join(names)}: {reason}; {effect}"
 
 
 def _ends(move: PlannedMove) -> tuple[str, str]:

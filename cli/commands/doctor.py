@@ -192,8 +192,7 @@ def _judge_disks(probes: Sequence[Probe]) -> Iterator[Finding]:
     for probe in probes:
         for node in () if probe.cluster is None else probe.cluster.nodes:
             if node.node_id == probe.node_id and node.disk != "ok":
-                verdict: Verdict = "warning" if node.disk == "low" else "wrong"
-                yield Finding(f"disk of {node.node_id}", verdict, f"{node.disk}: it takes no appends", advice)
+                yield Finding(f"disk of {node.node_id}", "wrong", f"{node.disk}: it takes no appends", advice)
 
 
 def _of_the_leaderless(silent: int, nodes: int) -> str:

@@ -56,14 +56,14 @@ def test_a_healthy_cluster_is_all_ok_and_exits_with_0(cluster: FakeCluster, run:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_disk_without_room_is_found_by_what_its_own_node_says() -> None:
+def test_a_disk_that_takes_no_appends_is_wrong_by_what_its_own_node_says() -> None:
     def probe(name: str, disk: Literal["ok", "low", "full"]) -> Probe:
         seen = seen_by(name)
         nodes = [structs.replace(node, disk=disk if node.node_id == name else "full") for node in seen.nodes]
         return Probe(name, structs.replace(seen, nodes=nodes), True, 1.0)
 
     found = verdicts(probe("n1", "low"), probe("n2", "full"))
-    assert found["disk of n1"] == ("warning", "low: it takes no appends")
+    assert found["disk of n1"] == ("wrong", "low: it takes no appends")
     assert found["disk of n2"] == ("wrong", "full: it takes no appends")
     assert "disk of n1" not in verdicts(probe("n1", "ok"))
 

@@ -255,7 +255,11 @@ def prune_backups(place: str, kept: Kept, output: str, *, dry: bool) -> None:
 
 
 @backup.command(
-    "list", cls=Manual, exits=LOCAL, examples=[("What is there?", "stockade backup list /mnt/backups/orders-prod")]
+    "list",
+    cls=Manual,
+    exits=LOCAL,
+    means={REFUSED: "There is no backup that can be read, or the place cannot be reached."},
+    examples=[("What is there?", "stockade backup list /mnt/backups/orders-prod")],
 )
 @place_argument
 @output_option
@@ -266,6 +270,10 @@ def list_backups(place: str, output: str) -> None:
         click.echo(f"damaged: {fault}", err=True)
     if output == "json":
         show_json([_summary(each) for each in found])
+    if not found:
+        where = without_arguments(place)
+        _end(Damaged(f"no backup at {where} can be read" if damaged else f"there is no backup at {where}"))
+    if output == "json":
         return
     rows = [
         (each.name, moment(each.cut_ms), each.cluster_id, len(each.topics), each.records, each.size) for each in found

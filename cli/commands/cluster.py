@@ -139,7 +139,7 @@ async def move(client: Client, topic: str, partition: int, nodes: str, *, wait: 
     cls=Manual,
     short_help="Transfer the leadership of a partition.",
     examples=[
-        ("Before n1 is stopped", "stockade cluster transfer orders 0 --to n2"),
+        ("Off a node whose disk is slow", "stockade cluster transfer orders 0 --to n2"),
         ("The controller too", "stockade cluster transfer --controller"),
     ],
 )
@@ -158,7 +158,11 @@ async def transfer(
     node_id: str | None,
     output: str,
 ) -> None:
-    """Transfer the leadership of PARTITION of TOPIC to another replica. Writers wait for a moment, and go on."""
+    """Transfer the leadership of PARTITION of TOPIC to another replica. Writers wait for a moment, and go on.
+
+    The new leader's node becomes the partition's home: leadership does not return by itself. A node that is stopped
+    hands over what it leads without this command.
+    """
     if controller == (partition is not None) or (controller and topic is not None):
         raise click.UsageError("give TOPIC and PARTITION, or --controller")
     async with Client(config) as client:

@@ -219,7 +219,8 @@ async def create(
 @output_option
 @with_client
 async def list_topics(client: Client, internal: bool, output: str) -> None:
-    """List the topics, ascending by name, without those that Stockade made for itself (of Spark sinks).
+    """List the topics, ascending by name, without those that Stockade made for itself: the ledger, and decisions of
+    Spark sinks.
 
     A list asks no partition, however many there are: `stockade topics describe` shows the records of a topic.
     """
@@ -242,7 +243,10 @@ async def list_topics(client: Client, internal: bool, output: str) -> None:
 @output_option
 @with_client
 async def describe(client: Client, name: str, output: str) -> None:
-    """Show settings of the topic NAME, and leader, replicas, number of records and writer of each partition."""
+    """Show settings of the topic NAME, and leader, replicas, number of records, bytes and writer of each partition.
+
+    BYTES are those of the partition's files on each replica; what is in the tiered store alone is not counted.
+    """
     described = await client.topic(name)
     if output == "json":
         show_json(described)
@@ -254,7 +258,7 @@ async def describe(client: Client, name: str, output: str) -> None:
     default, config = structs.asdict(TopicConfig()), structs.asdict(described.config)
     given = ", ".join(f"{field}={value}" for field, value in config.items() if value != default[field])
     click.echo(f"settings: {given or 'the defaults'}")
-    show_table(["PARTITION", "LEADER", "REPLICAS", "RECORDS", "WRITER"], rows)
+    show_table(["PARTITION", "LEADER", "REPLICAS", "RECORDS", "BYTES", "WRITER"], rows)
 
 
 @topics.command(
@@ -331,11 +335,11 @@ def _size(described: Topic) -> str:
 
 
 async def _row(client: Client, name: str, state: PartitionState) -> tuple[object, ...]:
-    offsets = await client.offsets(name, state.partition)
+    found = await client.contents(name, state.partition, 1)
     who = f"{_names(state.holder)}, " if state.holder is not None else ""
     writer = f"{who}{state.slot_mode}, epoch {state.topic_epoch}" if state.slot_mode else "-"
-    stored = offsets.log_end - offsets.log_start
-    return state.partition, state.leader_node or "none", ",".join(state.replicas), f"{stored:,}", writer
+    sizes = f"{found.log_end - found.log_start:,}", f"{found.stored_bytes:,}"
+    return state.partition, state.leader_node or "none", ",".join(state.replicas), *sizes, writer
 
 
 def _names(holder: SlotHolder) -> str:

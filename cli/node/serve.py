@@ -171,6 +171,8 @@ def serve(
             raise click.ClickException(f"{source} cannot be used:\n{listed([fault])}")
         click.echo(f"{source} is fine: {_summary(settings)}")
         click.echo(f"A node takes {said(bounds(settings.limits, limit), limit)}")
+        if tiered is not None:
+            click.echo(f"The tiered store at {tiered.place} takes, gives back and removes a file")
         return
     nodes = settings.nodes()
     if number is not None and number > len(nodes):

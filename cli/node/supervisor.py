@@ -119,7 +119,9 @@ def why_not_ready(node: NodeProcess, timeout_s: float, path: str) -> str | None:
         with error:
             return f"{error.code}: {error.read(ANSWER_BYTES_MAX).decode(errors='replace')}"
     except (OSError, http.client.HTTPException) as error:
-        return f"no answer: {error}"
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        why = (isinstance(cause, OSError) and cause.strerror) or cause
+        return f"{node.url}{path} does not answer ({why}): does the node run?"
 
 
 def cannot_listen(address: str) -> str | None:

@@ -42,8 +42,8 @@ class WholeNumber(click.IntRange):
 
     name = "whole number"
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "NUMBER"
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        return "NUMBER" if isinstance(param, click.Option) else None  # an argument is called by its own name
 
 
 class Number(click.FloatRange):

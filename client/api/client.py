@@ -104,7 +104,9 @@ class Client(Administration):
     # Topics
 
     async def topics(self, *, internal: bool = False) -> list[TopicSummary]:
-        """All topics, ascending by name. ``internal``: those too that Stockade made for itself (of Spark sinks)."""
+        """All topics, ascending by name. ``internal``: those too that Stockade made for itself: the ledger, and
+        decisions of Spark sinks.
+        """
         params = {"internal": "true"} if internal else {}
         return (await self.calls.call(TopicList, "GET", "/v1/topics", params=params)).topics
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from stockade.cli.main import main
 
@@ -61,6 +62,19 @@ def test_each_command_of_the_page_is_taken(page: str) -> None:
             parse(words)
         except click.UsageError as error:
             pytest.fail(f"{page}: stockade {shlex.join(words)}: {error.format_message()}")
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (["cluster", "move"], "TOPIC PARTITION NODES"),
+        (["cluster", "transfer"], "[TOPIC] [PARTITION]"),
+        (["audit", "who-could-write"], "TOPIC PARTITION OFFSET"),
+    ],
+)
+def test_a_number_in_a_usage_line_has_the_name_that_the_text_below_calls_it(words: list[str], usage: str) -> None:
+    shown = CliRunner().invoke(main, [*words, "--help"])
+    assert shown.stdout.splitlines()[0].endswith(f"[OPTIONS] {usage}")
 
 
 def test_commands_are_found_and_wrong_ones_are_refused() -> None:

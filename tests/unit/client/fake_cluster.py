@@ -156,6 +156,7 @@ class FakeCluster(FakeState):
         app.router.add_post("/v1/append", self._post_append)
         app.router.add_get(RECORDS, self._get_records)
         app.router.add_get("/v1/topics/{topic}/partitions/{partition}/offsets", self._get_offsets)
+        app.router.add_get("/v1/topics/{topic}/partitions/{partition}/contents", self._get_contents)
         app.router.add_get("/v1/topics/{topic}/partitions/{partition}/tail", self._get_tail)
         return app
 
@@ -387,6 +388,13 @@ class FakeCluster(FakeState):
         return answer(
             {"topic": topic, "partition": partition, "offset": machine.log_end, "timestamp_ms": None, **bounds}
         )
+
+    async def _get_contents(self, request: web.Request) -> web.Response:
+        topic, partition = request.match_info["topic"], int(request.match_info["partition"])
+        machine = self.machine(topic, partition)
+        bounds = {"log_start": machine.log_start, "log_end": machine.log_end}
+        held = {"stored_bytes": sum(map(len, self.values(topic, partition))), "total": 0, "positions": []}
+        return answer({"topic": topic, "partition": partition, **bounds, **held})
 
     async def _get_tail(self, request: web.Request) -> web.Response:
         topic, partition = request.match_info["topic"], int(request.match_info["partition"])

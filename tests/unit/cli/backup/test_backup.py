@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from stockade.cli.backup.create import _principals
 from stockade.cli.backup.files import FileWriter
@@ -27,6 +28,7 @@ from stockade.cli.backup.restore import (
 )
 from stockade.cli.backup.store import Store
 from stockade.cli.backup.verify import batches_of, gaps, verify
+from stockade.cli.main import main
 from stockade.client.config import ClientConfig
 from stockade.partition.api.principals import (
     CallerInfo,
@@ -291,3 +293,17 @@ def test_principals_never_lock_out_the_one_who_restores_them() -> None:
     cluster: Any = Principals(is_open=True)
     with pytest.raises(CannotRestore, match="first make one for yourself"):
         asyncio.run(restore_principals(cluster, manifest))
+
+
+def test_a_list_of_a_place_without_backups_says_so_and_fails(tmp_path: Path) -> None:
+    place = str(tmp_path / "nothing")
+    done = CliRunner().invoke(main, ["backup", "list", place])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"Error: there is no backup at {place}\n"
+    told = CliRunner().invoke(main, ["backup", "list", place, "--json"])
+    assert (told.exit_code, told.stdout) == (1, "[]\n")
+    (tmp_path / "torn" / "manifests").mkdir(parents=True)
+    (tmp_path / "torn" / "manifests" / "20260101T000000000Z-0a.json").write_text("{")
+    torn = CliRunner().invoke(main, ["backup", "list", str(tmp_path / "torn")])
+    assert (torn.exit_code, torn.stdout) == (1, "")
+    assert torn.stderr.endswith(f"Error: no backup at {tmp_path / 'torn'} can be read\n")

@@ -14,9 +14,9 @@ def test_a_topic_is_created_listed_described_and_deleted(cluster: FakeCluster, r
     assert run("topics", "describe", "orders").stdout.splitlines() == [
         "orders: 2 partitions with 1 replica each, id 1, exclusive writers only",
         "settings: require_fence=True",
-        "PARTITION  LEADER  REPLICAS  RECORDS  WRITER",
-        "0          n1      n1        0        -",
-        "1          n1      n1        0        -",
+        "PARTITION  LEADER  REPLICAS  RECORDS  BYTES  WRITER",
+        "0          n1      n1        0        0      -",
+        "1          n1      n1        0        0      -",
     ]
     assert run("topics", "delete", "orders").stdout == "orders: deleted\n"
     assert cluster.topics == {}

@@ -85,6 +85,7 @@ def test_a_check_says_what_is_wrong_with_the_place_of_the_tiered_store(tmp_path:
     path = machine(tmp_path, CONFIG + '\n[tiered]\nplace = "old"\n')
     fine = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
     assert (fine.exit_code, list((tmp_path / "old").rglob("check-*"))) == (0, [])
+    assert f"The tiered store at {tmp_path}/old takes, gives back and removes a file\n" in fine.stdout
     (tmp_path / "file").write_text("no folder")
     path = machine(tmp_path, CONFIG + '\n[tiered]\nplace = "file/old"\n')
     wrong = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])

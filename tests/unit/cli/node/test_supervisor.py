@@ -14,7 +14,7 @@ import pytest
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.node import supervisor
-from stockade.cli.node.supervisor import NodeProcess, Supervisor, ending, restart_delay_s
+from stockade.cli.node.supervisor import NodeProcess, Supervisor, ending, restart_delay_s, why_not_ready
 
 Supervised = Callable[..., tuple[NodeProcess, list[str], list[str]]]
 
@@ -148,3 +148,9 @@ def test_a_node_for_which_there_is_no_process_is_tried_again(monkeypatch: pytest
         f"a.1 cannot be started: [Errno {errno.EAGAIN}] Resource temporarily unavailable; the next attempt is in 0.1 s",
     ]
     assert told[2].startswith("a.1 starts again (restart 1), pid ")
+
+
+def test_a_node_that_does_not_answer_is_told_with_its_address_and_the_cause_in_words() -> None:
+    [port] = free_ports(1)
+    said = why_not_ready(NodeProcess("n1", f"127.0.0.1:{port}"), 2.0, "/readyz/data")
+    assert said == f"http://127.0.0.1:{port}/readyz/data does not answer (Connection refused): does the node run?"

@@ -1,9 +1,9 @@
 """What a node does while it does not lead: it stores its leader's entries, watches for its silence, votes, campaigns.
 
 ``FollowerState`` verifies and acknowledges entries; ``ApplyLag`` says when they are applied. ``Election`` goes by the
-clock alone: the election deadline, the leader's lease and the votes counted so far. ``Voting`` exchanges the messages
-(pre-vote, vote, leadership transfer). ``VoteGate`` withholds messages until the term and the vote that they rest on are
-on disk. RaftNode keeps term, vote and role.
+clock alone: the election deadline, whether the leader was heard lately, and the votes counted so far. ``Voting``
+exchanges the messages (pre-vote, vote, leadership transfer). ``VoteGate`` withholds messages until the term and the
+vote that they rest on are on disk. RaftNode keeps term, vote and role.
 """
 
 from collections.abc import Callable
@@ -287,7 +287,7 @@ class Election:
 
     @property
     def leased(self) -> bool:
-        """Leader lease: whether the leader, if there is one, spoke within the shortest timeout. Then no other candidate
+        """CheckQuorum: whether the leader, if there is one, spoke within the shortest timeout. Then no other candidate
         is supported.
         """
         return self._clock() < self._lease_end
@@ -386,7 +386,7 @@ class Voting:
         }
 
     def is_unwelcome(self, message: RaftMessage) -> bool:
-        """Whether a message of an election must be dropped, with the term in it, because the leader lease holds
+        """Whether a message of an election must be dropped, with the term in it, because the leader was heard lately
         (stickiness). A node with a newer term reaches the leader itself, too.
         """
         is_of_an_election = isinstance(message, _OF_ELECTIONS) and not (

@@ -1,4 +1,4 @@
-"""Deadlines, the leader's lease, and tallies."""
+"""Deadlines, whether the leader was heard lately, and tallies."""
 
 from stockade.raft.core.follower import Election
 from stockade.raft.settings import RaftSettings

@@ -46,7 +46,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[dict[str, Any]]:
             items.append(item[1])
         elif items and line.startswith(" "):
             items[-1] += f" {line.strip()}"
-        elif line and not line.startswith(("#", "```")):
+        elif line and not line.startswith(("#", "```", "<!--")):
             paragraph.append(line)
         else:
             yield from _ended(paragraph, items)

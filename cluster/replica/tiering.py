@@ -162,6 +162,7 @@ class Tiering:
 
     async def upload(self, replica: Replica, segment: SegmentIndex) -> bool:
         """Upload the next object, from a full segment, and list it; whether it is listed. Raises _FAILURES."""
+        await self._check_place(replica)
         await replica.barrier()
         term, tier = replica.group.term, replica.machine.tier
         if not tier.home:
@@ -178,6 +179,17 @@ class Tiering:
         self._store.counts.stored += 1
         _log.info("%s/%d: %s is in %s", replica.topic, replica.partition, name_of(item), self._store.name)
         return True
+
+    async def _check_place(self, replica: Replica) -> None:
+        """The folder of a share that is not mounted takes all, and would hide it when the share is back. Raises
+        CannotReach unless the place has the newest object of the partition; of another one, if it has none.
+        """
+        for each in (replica, *self._replicas.all()):
+            tier = each.machine.tier
+            if tier.objects:
+                if not await self._store.has(tier.home, tier.objects[-1]):
+                    raise CannotReach(f"{tier.home}/{name_of(tier.objects[-1])} is not there: is the place mounted?")
+                return
 
     def _make_and_upload(self, segment: SegmentIndex, start: Offset, term: int, home: str, place: Place) -> TierObject:
         made = objects.make(segment, start, term, secrets.token_hex(8))

@@ -474,6 +474,33 @@ async def test_the_tail_and_a_time_below_the_local_files_are_found(house: House)
         await house.leader.read_tail(38)
 
 
+@scenario()
+async def test_a_place_without_the_objects_that_it_had_takes_no_others(house: House) -> None:
+    """The folder of a share that is not mounted would take them, and hide them once the share is back."""
+    (house.root / "other").mkdir()
+    other = replica(house.root / "other", LOCAL, SEGMENT_BYTES)
+    other.whole.store, other.features = house.store, Features(level=2)
+    await house.fill()
+    for _ in range(20):
+        await append(other, 2)
+    assert await serve(house)
+    listed = house.listed()
+    (house.root / "store").rename(house.root / "not mounted")
+    (house.root / "store").mkdir()
+    await house.fill()
+    for one in (house.leader, other):
+        assert not await house.tiering._serve(one)
+    await house.drop(RECEIVED_MS)
+    assert (house.files(), house.listed(), other.machine.tier.home) == ([], listed, "")
+    (house.root / "store").rmdir()
+    (house.root / "not mounted").rename(house.root / "store")
+    for one in (house.leader, other):
+        assert await house.tiering._serve(one)
+    assert len(house.listed()) > len(listed)
+    assert other.machine.tier.objects
+    assert await house.values() == 80
+
+
 def test_homes_of_one_name_differ() -> None:
     one = cast(Replica, SimpleNamespace(topic_id=7, topic="t" * 249, partition=3))
     homes = {tiering_module._new_home(one) for _ in range(100)}

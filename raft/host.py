@@ -10,6 +10,7 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 from ..partition.log.fsutil import write_durably
@@ -191,6 +192,8 @@ class RaftHost:
         self._node: NodeRuntime | None = None
         self._storage: GroupStorage | None = None
         self._installer: CheckpointReceiver | None = None
+        self.room_for_copies: Callable[[], float] = lambda: inf
+        """Bytes of the disk that checkpoints of other nodes may take. To be set before ``start``."""
         self._sender: CheckpointSender | None = None
         self._checkpointer = CheckpointScheduler(self.groups, settings, self._fail, self._has_failed)
 
@@ -311,6 +314,7 @@ class RaftHost:
         self._sender = CheckpointSender(self._storage)
         self._transport.handlers[FOR_COPIES] = self._sender.answer
         self._installer = CheckpointReceiver(self._storage, self.groups, self._transport.call, self._fail)
+        self._installer.room = self.room_for_copies
         self._node.fetch_checkpoint = self._installer.fetch
         log.on_durable = self._checkpointer.log_grew
         self._remembering = asyncio.create_task(self._remember())

@@ -84,6 +84,7 @@ class Node:
             plaintext=config.raft.plaintext,
         )
         host.software = SOFTWARE
+        host.room_for_copies = lambda: disk.free_bytes - disk.hard_free_bytes
         try:
             await host.start()
         except BaseException:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -48,6 +49,8 @@ CALL_TIMEOUT_S = 10.0
 TRIES = 3
 PAUSE_S = 0.5
 """Between a failure and the next attempt."""
+NO_ROOM_PAUSE_S = 30.0
+"""The same where the disk has no room for the copy."""
 
 PACED_S_MAX = 5.0
 """The longest wait of a piece for its turn: the asking node must not take the answer for lost. So a bound holds in all
@@ -257,8 +260,14 @@ class CopyFailed(Exception):
     """
 
 
+class NoRoom(CopyFailed):
+    """The disk has no room for the files of a checkpoint."""
+
+
 class CheckpointReceiver:
-    """``call`` asks another node's CheckpointSender. A failing disk stops the node, by ``fail``."""
+    """``call`` asks another node's CheckpointSender. A failing disk stops the node, by ``fail``. ``room`` answers how
+    many bytes copies may take: one that does not fit would fill the disk, be given up, and begin again.
+    """
 
     def __init__(
         self, storage: GroupStorage, groups: Mapping[int, Group], call: Call, fail: Callable[[BaseException], None]
@@ -270,6 +279,8 @@ class CheckpointReceiver:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(COPIES_MAX)
         self.pace: Pace = Pace()
+        self.room: Callable[[], float] = lambda: inf
+        self._taken: dict[int, int] = {}  # bytes of the copies under way, by group
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
         """Begin to copy a group's checkpoint, at ``index`` or beyond, unless a copy is under way."""
@@ -302,12 +313,22 @@ class CheckpointReceiver:
             async with self._slots:
                 group, open_group = self._groups.get(group_id), self._storage.open_groups.get(group_id)
                 if group is not None and open_group is not None:
-                    await CheckpointCopy(self._storage, group, open_group, partial(self._ask, node_id)).run(index)
+                    ask, take = partial(self._ask, node_id), partial(self._take, group_id)
+                    await CheckpointCopy(self._storage, group, open_group, ask, take).run(index)
         except (CopyFailed, ImageDamaged, msgspec.MsgspecError) as error:
             _log.warning("group %d: copying a checkpoint of %s failed: %s", group_id, node_id, error)
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(NO_ROOM_PAUSE_S if isinstance(error, NoRoom) else PAUSE_S)
         except Exception as error:
             self._fail(error)
+        finally:
+            self._taken.pop(group_id, None)
+
+    def _take(self, group_id: int, size: int) -> None:
+        """Raises NoRoom unless the disk has room for a copy of so many bytes, beside those under way."""
+        room = self.room() - sum(self._taken.values())
+        if size > room:
+            raise NoRoom(f"it takes {size} bytes, and the disk has room for {max(0, int(room))}")
+        self._taken[group_id] = size
 
     async def _ask(self, node_id: str, question: Question) -> bytes:
         """The answer. Raises CopyFailed, and no TimeoutError, which this node's disk may raise, too (ETIMEDOUT)."""
@@ -324,16 +345,24 @@ class CheckpointReceiver:
 
 
 class CheckpointCopy:
-    """One attempt to copy and install a checkpoint."""
+    """One attempt to copy and install a checkpoint. ``take`` is called with the bytes that it adds to the disk, and
+    raises NoRoom.
+    """
 
     def __init__(
-        self, storage: GroupStorage, group: Group, open_group: OpenGroup, ask: Callable[[Question], Awaitable[bytes]]
+        self,
+        storage: GroupStorage,
+        group: Group,
+        open_group: OpenGroup,
+        ask: Callable[[Question], Awaitable[bytes]],
+        take: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._storage = storage
         self._group = group
         self._open_group = open_group
         self._machine = open_group.machine
         self._ask = ask
+        self._take = take
 
     async def run(self, index: int) -> None:
         """Copy the checkpoint at ``index``, or a newer one, and install it."""
@@ -354,6 +383,7 @@ class CheckpointCopy:
     async def complete(self, checkpoint: Checkpoint) -> None:
         """Copy the checkpoint's files, verify and install it: on disk first, then in the group."""
         group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
+        self._take(await storage.run(partial(self._new_bytes, checkpoint)))
         open_group.newest_generation = generation = max(open_group.newest_generation, open_group.generation) + 1
         directory = storage.store.files(group_id, generation)
         is_written = False  # from then on the checkpoint on disk may name this copy's files, so they must stay
@@ -408,9 +438,18 @@ class CheckpointCopy:
             raise CopyFailed(f"the checkpoint is one of group {checkpoint.group_id} at {checkpoint.index}")
         return checkpoint
 
+    def _here(self, extent: FileExtent) -> Path:
+        """Where the running machine has a file of this name, if it has one."""
+        return self._storage.store.files(self._group.group_id, self._open_group.generation) / extent.name
+
+    def _new_bytes(self, checkpoint: Checkpoint) -> int:
+        """Bytes of the files that cannot be links to those that are here."""
+        new = (each for each in checkpoint.files if not (each.is_sealed and _has_size(self._here(each), each.size)))
+        return sum(each.size for each in new)
+
     async def _fetch_file(self, checkpoint: Checkpoint, extent: FileExtent, directory: Path) -> None:
         """Get a file into ``directory``: a hard link, if the same bytes are here already, or the other node's bytes."""
-        here = self._storage.store.files(self._group.group_id, self._open_group.generation) / extent.name
+        here = self._here(extent)
         if extent.is_sealed and await self._storage.run(partial(_has_size, here, extent.size)):
             theirs = await self._ask(FetchDigest(checkpoint.group_id, checkpoint.index, extent.name))
             if await self._storage.run(partial(_link_if_same, here, extent.size, theirs, directory / extent.name)):

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ class FakeHost:
         self.softwares: dict[str, Software] = {}
         self.level = 1
         self.copy_bytes_per_s = 0
+        self.room_for_copies: Callable[[], float] = lambda: inf
+        self.room_at_start: Callable[[], float] = self.room_for_copies
         self._scratch = scratch
 
     def software_of(self, node_id: str) -> Software | None:
@@ -145,7 +148,8 @@ class FakeHost:
     def remove_peer(self, node_id: str) -> None:
         self.peers.pop(node_id, None)
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        self.room_at_start = self.room_for_copies
 
     async def stop(self) -> None: ...
 

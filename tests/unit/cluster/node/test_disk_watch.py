@@ -12,7 +12,11 @@ import pytest
 from stockade.cluster.config import LimitsSection
 from stockade.cluster.node import disk_watch
 from stockade.cluster.node.disk_watch import DiskState, DiskWatch, judge
+from stockade.cluster.node.node_service import NodeService
 from stockade.partition.log.space import with_space
+
+from ..fakes import FakeHost
+from .test_node import run
 
 GROUP: Any = None
 SOFT, HARD, RESERVE = 8000, 1600, 4096
@@ -243,3 +247,14 @@ def test_a_disk_smaller_than_the_watermarks_takes_appends_until_half_of_it_is_us
     assert (watch.soft_free_bytes, watch.hard_free_bytes) == (500_000, 250_000)
     assert watch.state == state
     watch.close()
+
+
+def test_copies_of_other_nodes_may_take_the_disk_down_to_the_hard_watermark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        disk = service.measuring.disk
+        assert disk is not None
+        assert host.room_at_start() == disk.free_bytes - disk.hard_free_bytes > 0
+
+    run(tmp_path, monkeypatch, scenario)

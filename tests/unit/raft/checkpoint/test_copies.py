@@ -16,7 +16,15 @@ import pytest
 
 from stockade.partition.log.modes import open_to_others
 from stockade.raft.checkpoint import copies
-from stockade.raft.checkpoint.copies import CopyFailed, FetchPiece, NothingHeld, Question, Release, encode
+from stockade.raft.checkpoint.copies import (
+    CheckpointReceiver,
+    CopyFailed,
+    FetchPiece,
+    NothingHeld,
+    Question,
+    Release,
+    encode,
+)
 from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
 from stockade.raft.core.group import Group
 from stockade.raft.log.configuration import NO_MEMBERS
@@ -91,6 +99,53 @@ def test_a_full_disk_takes_no_copy_and_those_under_way_end(tmp_path: Path) -> No
             node.host.spare_disk(is_low=True, is_full=False)
             ports.fetch_checkpoint(GROUP, "n2", 1000)
             assert len(receiver._tasks) == 1
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_that_does_not_fit_on_the_disk_is_not_begun_and_is_made_once_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fill the disk, be given up, and begin again."""
+    monkeypatch.setattr(copies, "NO_ROOM_PAUSE_S", 0.01)
+    room, asked = 0, list[int]()
+
+    def take(self: CheckpointReceiver, group_id: int, size: int) -> None:
+        asked.append(size)
+        self.room = lambda: room
+        kept(self, group_id, size)
+
+    kept = CheckpointReceiver._take
+    monkeypatch.setattr(CheckpointReceiver, "_take", take)
+
+    async def scenario() -> None:
+        nonlocal room
+        async with behind(tmp_path) as (cluster, node):
+            await cluster.start(node)
+            await until(lambda: len(asked) >= 2)
+            assert len(list(CheckpointStore(cluster.data(node) / "groups").folder(GROUP).glob("files-*"))) == 1
+            room = asked[-1] - 1
+            asked.clear()
+            await until(lambda: len(asked) >= 2)
+            assert cluster.group(node).applied_index <= 50
+            room = 1 << 30
+            await agrees(cluster, node)
+
+    asyncio.run(scenario())
+
+
+def test_copies_under_way_have_their_room_and_give_it_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            receiver = node.host._installer
+            assert receiver is not None
+            receiver.room = lambda: 100
+            receiver._take(1, 60)
+            with pytest.raises(copies.NoRoom, match="takes 41 bytes, and the disk has room for 40"):
+                receiver._take(2, 41)
+            receiver._take(2, 40)
+            await receiver._fetch(1, "n2", 1000)
+            receiver._take(3, 60)
 
     asyncio.run(scenario())
 

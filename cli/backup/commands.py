@@ -202,8 +202,16 @@ def _show_made(made: Manifest, damaged: list[str], output: str) -> None:
         click.echo(f"{made.name}: {count(len(made.topics), 'topic')}, {count(made.records, 'record')}, in {took}")
     for topic in made.left_out:
         click.echo(f"left out, deleted meanwhile: {topic}", err=True)
+    for topic in made.deleted:
+        click.echo(f"deleted since the last backup: {topic}", err=True)
+    if made.positions_left_out:
+        click.echo(
+            f"left out: {count(made.positions_left_out, 'position')} of groups that this principal may not see (the"
+            " right `read group:*`), or beyond the 1,000 of a partition (--group)",
+            err=True,
+        )
     for path in made.copied_again:
-        click.echo(f"missing or of another size, so its records were copied again: {path}", err=True)
+        click.echo(f"missing or damaged, so its records were copied again: {path}", err=True)
     for fault in damaged:
         click.echo(f"passed over: {fault}", err=True)
 
@@ -429,6 +437,8 @@ def _summary(manifest: Manifest) -> dict[str, object]:
         "records": manifest.records,
         "bytes": manifest.size,
         "left_out": manifest.left_out,
+        "deleted": manifest.deleted,
+        "positions_left_out": manifest.positions_left_out,
     }
 
 

@@ -6,6 +6,10 @@ Records that are written meanwhile are left to the next backup. Ends are read on
 vector of offsets and no single moment; no append spans partitions, so it tears none. Records below an end never change,
 which is why an incremental backup copies only those beyond the last one. Positions are read last: a group that has read
 beyond the cut meanwhile goes on at the cut after a restore, as what it has read there is gone.
+
+A cluster lists only what its caller may see, and one that began anew may have the id of one that was lost. So a topic
+of the last backup that is not listed is asked for by its name; a cluster that has none of them is refused; and before
+records are added to those of earlier backups, the last one of these is compared with the cluster's.
 """
 
 import asyncio
@@ -13,15 +17,24 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+import pyarrow as pa
+
 from ...client.api.client import Client
 from ...client.retry import pause_before_next
 from ...partition.api.topics import Topic
-from ...partition.errors import InconsistentTopicId, OffsetOutOfRange, StockadeError, UnknownTopicOrPartition
+from ...partition.errors import (
+    InconsistentTopicId,
+    OffsetOutOfRange,
+    PermissionDenied,
+    StockadeError,
+    UnknownTopicOrPartition,
+)
 from ...partition.version import VERSION
 from .begin import Begun, CannotBackUp, begin, end
-from .files import PartitionFiles, kept, whole
-from .manifest import Manifest, PartitionBackup, PositionBackup, PrincipalBackup, TopicBackup
+from .files import DamagedFile, PartitionFiles, kept, read_file, whole
+from .manifest import DataFile, Manifest, PartitionBackup, PositionBackup, PrincipalBackup, TopicBackup
 from .store import Store
+from .verify import row_at
 
 FETCH_BYTES = 8 * 1024 * 1024
 """Asked for at a time."""
@@ -62,6 +75,16 @@ async def patiently(client: Client, call: Callable[[], Awaitable[_T]]) -> _T:
             await asyncio.sleep(pause_before_next(client.config, attempts, error, deadline - time.monotonic()))
 
 
+async def record_at(client: Client, topic: str, number: int, offset: int, topic_id: int) -> pa.RecordBatch | None:
+    """The record at an offset below the log's end, as a batch; None: it was trimmed."""
+    try:
+        found = await patiently(client, lambda: client.fetch(topic, number, offset, max_bytes=1, topic_id=topic_id))
+    except OffsetOutOfRange:
+        return None
+    _, batch = next(found.after(offset))
+    return batch.slice(0, 1)
+
+
 async def back_up(
     client: Client,
     store: Store,
@@ -78,15 +101,14 @@ async def back_up(
     """
     cluster = await client.connect()
     begun = await asyncio.to_thread(begin, store, cluster.cluster_id)
-    wanted = list(topics) or [each.name for each in await client.topics()]
-    found = await _each(wanted, lambda name: _described(client, name, must_exist=name in topics))
-    described = [topic for topic in found if topic is not None]
-    cuts = await _each(described, lambda topic: _cut(client, topic))
+    chosen = await _chosen(client, list(topics), begun.previous.topics if begun.previous else [])
+    cuts = await _each(chosen.topics, lambda topic: _cut(client, topic))
     cut_ms = _now_ms()
     copy = _Copy(client, store, begun, progress)
-    copied = await _in_order(copy.topic(topic, cut) for topic, cut in zip(described, cuts, strict=True))
+    copied = await _in_order(copy.topic(topic, cut) for topic, cut in zip(chosen.topics, cuts, strict=True))
     backups = [topic for topic in copied if topic is not None]
     names = {each.topic for each in backups}
+    positions, unseen = await _positions(client, [topic for topic in chosen.topics if topic.name in names], groups)
     manifest = Manifest(
         name=begun.name,
         cluster_id=cluster.cluster_id,
@@ -95,8 +117,10 @@ async def back_up(
         cut_ms=cut_ms,
         ended_ms=_now_ms(),
         topics=backups,
-        positions=await _positions(client, [topic for topic in described if topic.name in names], groups),
-        left_out=sorted(set(wanted) - names),
+        positions=positions,
+        positions_left_out=unseen,
+        left_out=sorted(chosen.names - names - set(chosen.deleted)),
+        deleted=chosen.deleted,
         has_digest=True,
         principals=await _principals(client) if principals else [],
         copied_again=sorted(copy.missing),
@@ -127,13 +151,48 @@ async def _in_order(work: Iterable[Awaitable[_T]]) -> list[_T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _described(client: Client, name: str, *, must_exist: bool) -> Topic | None:
+class _Chosen(NamedTuple):
+    """``topics`` of the ``names`` that there are. ``deleted``: those of the last backup that are gone since."""
+
+    topics: list[Topic]
+    names: set[str]
+    deleted: list[str]
+
+
+async def _chosen(client: Client, wanted: Sequence[str], before: Sequence[TopicBackup]) -> _Chosen:
+    """What to back up: topics by name, or (``wanted`` is empty) all. ``before``: of the last backup."""
+    listed = wanted or [each.name for each in await client.topics()]
+    asked = [*dict.fromkeys([*listed, *(each.topic for each in before)])]
+    answers = dict(zip(asked, await _each(asked, lambda name: _described(client, name)), strict=True))
+    names = wanted or asked
+    denied = {name: answer for name in names if isinstance(answer := answers[name], PermissionDenied)}
+    if denied and not wanted:
+        raise CannotBackUp(
+            f"the cluster does not show all topics: {', '.join(sorted(denied))} ({next(iter(denied.values())).detail})."
+            " Give the principal that makes backups the right `read topic:*`, or name the topics to back up"
+        )
+    for name in wanted:
+        if isinstance(answer := answers[name], StockadeError):
+            raise answer
+    if before and all(_is_gone(each, answers[each.topic]) for each in before):
+        raise CannotBackUp(
+            "the cluster has none of the topics of the last backup: it is not the same one, or all of them were"
+            " deleted. Back it up to another place"
+        )
+    deleted = [each.topic for each in before if each.topic in names and _is_gone(each, answers[each.topic])]
+    return _Chosen([each for name in names if isinstance(each := answers[name], Topic)], set(names), sorted(deleted))
+
+
+async def _described(client: Client, name: str) -> Topic | UnknownTopicOrPartition | PermissionDenied:
     try:
         return await client.topic(name)
-    except UnknownTopicOrPartition:
-        if must_exist:
-            raise
-        return None
+    except (UnknownTopicOrPartition, PermissionDenied) as error:
+        return error
+
+
+def _is_gone(before: TopicBackup, now: Topic | UnknownTopicOrPartition | PermissionDenied) -> bool:
+    """Whether a topic was deleted; there may be another one of its name."""
+    return now.topic_id != before.topic_id if isinstance(now, Topic) else isinstance(now, UnknownTopicOrPartition)
 
 
 async def _cut(client: Client, topic: Topic) -> list[Cut]:
@@ -178,13 +237,37 @@ class _Copy:
                 " cluster has lost records, or it is not the same one. Back it up to another place"
             )
         usable = whole(kept(before, cut.log_start), self._begun.sizes, self.missing.append)
+        while True:
+            try:
+                return await self._from(topic, number, usable, cut)
+            except DamagedFile as damage:
+                if damage.file not in usable:  # but of this backup
+                    raise
+                self.missing.append(damage.file.path)
+                usable = usable[: usable.index(damage.file)]
+
+    async def _from(self, topic: Topic, number: int, usable: Sequence[DataFile], cut: Cut) -> PartitionBackup:
+        """Back up a partition with these files of earlier backups. Raises DamagedFile if one of them is."""
         at = usable[-1].end_offset if usable else cut.log_start
         self._progress.found(cut.log_end - at)
         files = PartitionFiles(self._store, f"{topic.topic_id}-{topic.name}/{number}", self._begun.name, usable, at)
         async with self._slots:
+            if usable and at < cut.log_end:
+                await self._compare(topic, number, usable[-1])
             first = await self._copy(topic, number, at, cut, files)
             made = await asyncio.to_thread(files.finish, cut.log_end)
         return PartitionBackup(number, first, cut.log_end, topic.partitions[number].topic_epoch, made)
+
+    async def _compare(self, topic: Topic, number: int, file: DataFile) -> None:
+        """Raises CannotBackUp if the cluster has another record where this file has its last one; DamagedFile."""
+        offset = file.end_offset - 1
+        backed_up = await asyncio.to_thread(lambda: row_at(read_file(self._store, file), file, offset))
+        present = await record_at(self._client, topic.name, number, offset, topic.topic_id)
+        if present is not None and not present.equals(backed_up):
+            raise CannotBackUp(
+                f"the record at offset {offset} of {topic.name}/{number} is not the one that the last backup has: the"
+                " cluster has lost records, or it is not the same one. Back it up to another place"
+            )
 
     async def _copy(self, topic: Topic, number: int, at: int, cut: Cut, files: PartitionFiles) -> int:
         """Copy up to the cut; answers where the backup begins."""
@@ -210,15 +293,22 @@ class _Copy:
         return first
 
 
-async def _positions(client: Client, topics: Sequence[Topic], groups: Iterable[str]) -> list[PositionBackup]:
-    """The positions of ``groups``, and of as many other groups as a partition lists: the furthest behind."""
+async def _positions(
+    client: Client, topics: Sequence[Topic], groups: Iterable[str]
+) -> tuple[list[PositionBackup], int]:
+    """The positions of ``groups``, and of as many other groups as a partition lists: the furthest behind that the
+    caller may know. Also answers how many more there are.
+    """
     places = [(topic.name, each.partition) for topic in topics for each in topic.partitions]
+
+    totals: list[int] = []
 
     async def listed(place: tuple[str, int]) -> list[tuple[str, str, int]]:
         try:
             found = await client.contents(*place)
         except GONE:
             return []
+        totals.append(found.total)
         return [(each.group, *place) for each in found.positions]
 
     async def ask(where: tuple[str, str, int]) -> PositionBackup | None:
@@ -232,7 +322,8 @@ async def _positions(client: Client, topics: Sequence[Topic], groups: Iterable[s
 
     wanted = {(group, *place) for group in groups for place in places}
     wanted.update(*await _each(places, listed))
-    return [each for each in await _each(sorted(wanted), ask) if each is not None]
+    found = [each for each in await _each(sorted(wanted), ask) if each is not None]
+    return found, max(0, sum(totals) - len(found))
 
 
 async def _principals(client: Client) -> list[PrincipalBackup]:

@@ -14,7 +14,7 @@ from itertools import chain
 import pyarrow as pa
 
 from ...partition.records.batch import SCHEMA
-from .manifest import DataFile, PartitionBackup
+from .manifest import Damaged, DataFile, PartitionBackup
 from .store import DATA, Store
 from .verify import batches_of, times_of
 
@@ -26,6 +26,22 @@ FILE_BYTES_UNPACKED = 128 * 1024 * 1024
 
 BATCH_BYTES = 1024 * 1024
 """Batches are put together up to so many bytes: a batch of one record takes more room than the record."""
+
+
+class DamagedFile(Damaged):
+    """``file``, of an earlier backup, is not as its manifest says, or it is gone."""
+
+    def __init__(self, file: DataFile, damage: Damaged) -> None:
+        super().__init__(str(damage))
+        self.file = file
+
+
+def read_file(store: Store, file: DataFile) -> Iterator[pa.RecordBatch]:
+    """Its batches, once all of it is as the manifest says. Raises DamagedFile, before the first; CannotReach."""
+    try:
+        return batches_of(store.read(file.path), file)
+    except Damaged as damage:
+        raise DamagedFile(file, damage) from damage
 
 
 class FileWriter:
@@ -93,7 +109,7 @@ class PartitionFiles:
         self.files, self._writer = [], FileWriter(offset)
 
     def finish(self, end: int) -> list[DataFile]:
-        """Write the rest, up to the offset ``end``. Raises Damaged, CannotReach."""
+        """Write the rest, up to the offset ``end``. Raises DamagedFile, CannotReach."""
         if self._writer.first_offset < end:
             self._take_in()
         if self._writer.first_offset < end:
@@ -110,12 +126,9 @@ class PartitionFiles:
             del self.files[count:]
             self._writer = FileWriter(taken[0].first_offset)
             at = taken[0].first_offset
-            for batch in chain(*(self._read(file) for file in taken), pa.ipc.open_stream(newest.close())):
+            for batch in chain(*(read_file(self._store, file) for file in taken), pa.ipc.open_stream(newest.close())):
                 at += batch.num_rows
                 self.add(batch, at)
-
-    def _read(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        return batches_of(self._store.read(file.path), file)
 
     def _write(self, end: int) -> None:
         content = self._writer.close()

@@ -102,7 +102,13 @@ class Manifest(msgspec.Struct, frozen=True):
     """Whether the file NAME.json.sha256 beside the manifest has its SHA-256."""
     principals: list[PrincipalBackup] = []
     copied_again: list[str] = []
-    """Files of earlier backups that were missing or had other sizes: their records were copied once more."""
+    """Files of earlier backups that were missing, or not as they were: their records were copied once more."""
+    deleted: list[str] = []
+    """Topics of the backup before that were deleted since; there may be others of their names."""
+    positions_left_out: int = 0
+    """How many more positions of groups the partitions have: the caller may not know those groups, or a partition has
+    more than it lists.
+    """
 
     @property
     def files(self) -> list[tuple[str, DataFile]]:

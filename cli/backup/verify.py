@@ -32,6 +32,16 @@ def batches_of(content: bytes, file: DataFile) -> Iterator[pa.RecordBatch]:
     return iter(pa.ipc.open_stream(content))
 
 
+def row_at(batches: Iterable[pa.RecordBatch], file: DataFile, offset: int) -> pa.RecordBatch:
+    """The record of a file at this offset, as a batch."""
+    base = file.first_offset
+    for batch in batches:
+        if offset < base + batch.num_rows:
+            return batch.slice(offset - base, 1)
+        base += batch.num_rows
+    raise IndexError(offset)
+
+
 def times_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
     """The least and the greatest timestamp, in ms."""
     found = [pc.min_max(batch.column(TIMESTAMP).cast(pa.int64())) for batch in batches]

@@ -1,0 +1,240 @@
+"""What a backup asks of a cluster: that it shows everything, and that it is the one of the last backup."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from stockade.cli.backup.begin import CannotBackUp
+from stockade.cli.backup.create import Progress, back_up
+from stockade.cli.backup.manifest import Manifest
+from stockade.cli.backup.prune import Keep, prune
+from stockade.cli.backup.store import DATA, Store
+from stockade.cli.backup.verify import batches_of, verify
+from stockade.client.config import ClientConfig
+from stockade.partition.api.records import GroupPosition
+from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
+from stockade.partition.errors import OffsetOutOfRange, PermissionDenied, UnknownTopicOrPartition
+from stockade.partition.records.batch import SCHEMA
+
+
+def batch(values: Sequence[str], first: int) -> pa.RecordBatch:
+    columns = [
+        pa.nulls(len(values), pa.binary()),
+        pa.array([value.encode() for value in values], pa.binary()),
+        pa.array(range(first, first + len(values)), SCHEMA.field("timestamp").type),
+        pa.nulls(len(values), SCHEMA.field("headers").type),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+class Cluster:
+    """A client of a cluster with topics of one partition. ``hidden``: topics on which the caller has no right.
+    ``groups``: so many have a position on each partition, and the caller may know those of ``known``.
+    """
+
+    config = ClientConfig()
+
+    def __init__(self, topics: dict[str, list[str]], topic_id: int = 7) -> None:
+        self.values, self.topic_id = topics, topic_id
+        self.starts = dict.fromkeys(topics, 0)
+        self.hidden: set[str] = set()
+        self.groups, self.known = 0, list[str]()
+        self.before_fetch: Callable[[], None] = lambda: None
+
+    async def connect(self) -> Any:
+        return SimpleNamespace(cluster_id="c")
+
+    async def topics(self) -> list[Any]:
+        return [SimpleNamespace(name=name) for name in self.values if name not in self.hidden]
+
+    async def topic(self, name: str) -> Topic:
+        if name in self.hidden:
+            raise PermissionDenied(f"principal p lacks the right: read topic:{name}")
+        if name not in self.values:
+            raise UnknownTopicOrPartition(topic=name)
+        partition = PartitionState(0, None, None, 0, ["n1"], 1)
+        return Topic(name, self.topic_id, 3, False, TopicConfig(), [partition])
+
+    async def offsets(self, name: str, partition: int) -> Any:
+        return SimpleNamespace(log_start=self.starts[name], log_end=len(self.values[name]))
+
+    async def fetch(self, name: str, partition: int, offset: int, **_: Any) -> Any:
+        self.before_fetch()
+        start, part = self.starts[name], self.values[name][offset : offset + 50]
+        if offset < start:
+            raise OffsetOutOfRange(offset, start, len(self.values[name]))
+
+        def after(at: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+            yield at, batch(part, at)
+
+        return SimpleNamespace(next_offset=offset + len(part), after=after)
+
+    async def contents(self, *_: object) -> Any:
+        return SimpleNamespace(total=self.groups, positions=[GroupPosition(name, 1) for name in self.known])
+
+    async def position(self, group: str, topic: str, partition: int) -> Any:
+        return SimpleNamespace(group=group, topic=topic, partition=partition, offset=1, metadata=None)
+
+
+@pytest.fixture
+def store(tmp_path: Any) -> Store:
+    return Store(str(tmp_path))
+
+
+def made(cluster: Any, store: Store, *topics: str) -> Manifest:
+    progress = Progress(lambda _: None, lambda _: None)
+    return asyncio.run(back_up(cluster, store, topics, [], progress))[0]
+
+
+def refused(cluster: Cluster, store: Store, words: str, *topics: str) -> None:
+    """The backup is refused, and leaves no manifest that a pruning would keep in place of an older one."""
+    before = store.manifests()
+    with pytest.raises(CannotBackUp, match=words):
+        made(cluster, store, *topics)
+    assert store.manifests() == before
+
+
+def records(store: Store, manifest: Manifest) -> list[str]:
+    assert verify(store, manifest, lambda _: None) == []
+    batches = [each for _, file in manifest.files for each in batches_of(store.read(file.path), file)]
+    return [value.decode() for each in batches for value in each.column("value").to_pylist()]
+
+
+def spoil(store: Store, path: str) -> None:
+    """Change one byte."""
+    content = bytearray(store.read(path))
+    content[len(content) // 2] ^= 1
+    store.write(path, bytes(content))
+
+
+def numbered(count: int, name: str = "") -> list[str]:
+    return [f"{name}{number}" for number in range(count)]
+
+
+def test_a_topic_that_the_caller_may_not_see_any_more_is_never_left_out_silently(store: Store) -> None:
+    """A cluster lists only what its caller may see, so narrower rights looked like deleted topics; with --keep-last
+    three such backups removed every file.
+    """
+    cluster = Cluster({"jobs": numbered(9), "orders": numbered(9)})
+    made(cluster, store)
+    cluster.hidden = {"orders"}
+    refused(cluster, store, "orders .*lacks the right: read topic:orders.*`read topic:\\*`")
+    assert len(made(cluster, store, "jobs").topics) == 1  # which is what was asked for
+    cluster.hidden = {"jobs", "orders"}
+    refused(cluster, store, "jobs")
+
+
+def test_a_topic_that_was_deleted_since_the_last_backup_is_told(store: Store) -> None:
+    cluster = Cluster({"jobs": numbered(9), "orders": numbered(9)})
+    made(cluster, store)
+    del cluster.values["orders"]
+    after = made(cluster, store)
+    assert ([each.topic for each in after.topics], after.deleted, after.left_out) == (["jobs"], ["orders"], [])
+    assert made(cluster, store).deleted == []
+
+
+def test_a_topic_that_came_after_the_topics_were_listed_is_backed_up(store: Store) -> None:
+    """It is one of the last backup, and is asked for by its name."""
+    cluster: Any = Cluster({"jobs": numbered(9), "orders": numbered(9)})
+    made(cluster, store)
+
+    async def listed() -> list[Any]:
+        return [SimpleNamespace(name="jobs")]
+
+    cluster.topics = listed
+    assert [each.topic for each in made(cluster, store).topics] == ["jobs", "orders"]
+
+
+@pytest.mark.parametrize("topics", [{}, {"orders": numbered(9)}], ids=["empty", "topics of the same names"])
+@pytest.mark.parametrize("named", [(), ("orders",)])
+def test_a_cluster_that_began_anew_under_the_same_id_destroys_no_backups(
+    store: Store, topics: dict[str, list[str]], named: tuple[str, ...]
+) -> None:
+    """A service goes on while a cluster is lost and another one starts: its backups pushed the good ones out."""
+    cluster = Cluster({"jobs": numbered(9), "orders": numbered(9)})
+    made(cluster, store)
+    files = store.sizes(DATA)
+    if named and not topics:
+        with pytest.raises(UnknownTopicOrPartition):
+            made(Cluster(topics, topic_id=8), store, *named)
+    else:
+        refused(Cluster(topics, topic_id=8), store, "none of the topics of the last backup", *named)
+    prune(store, Keep(1, None), 0)
+    assert store.sizes(DATA) == files
+
+
+def test_a_topic_of_another_backup_need_not_be_seen_to_back_up_one_by_name(store: Store) -> None:
+    cluster = Cluster({"jobs": numbered(9), "orders": numbered(9)})
+    made(cluster, store, "jobs")
+    cluster.hidden = {"jobs"}
+    assert [each.topic for each in made(cluster, store, "orders").topics] == ["orders"]
+
+
+@pytest.mark.parametrize(("groups", "known", "expected"), [(3, ["a"], 2), (2, ["a", "b"], 0), (0, [], 0)])
+def test_positions_of_groups_that_the_caller_may_not_know_are_told(
+    store: Store, groups: int, known: list[str], expected: int
+) -> None:
+    cluster = Cluster({"orders": numbered(9)})
+    cluster.groups, cluster.known = groups, known
+    backup = made(cluster, store)
+    assert ([each.group for each in backup.positions], backup.positions_left_out) == (known, expected)
+
+
+def test_two_histories_are_never_in_one_backup(store: Store) -> None:
+    """Nodes that were started from old images have the same cluster, topic and topic_id. When their log had grown past
+    the old end, a backup had records of both, and `verify` passed it.
+    """
+    made(Cluster({"orders": numbered(100)}), store)
+    again = Cluster({"orders": [*numbered(90), *numbered(60, "other ")]})
+    refused(again, store, "the record at offset 99 of orders/0 is not the one that the last backup has")
+    again.values["orders"] = [*numbered(99), "other", *numbered(9)]
+    refused(again, store, "the record at offset 99")
+    again.values["orders"] = [*numbered(100), "other"]
+    assert records(store, made(again, store)) == again.values["orders"]
+
+
+def test_the_record_before_need_not_be_there_any_more(store: Store) -> None:
+    """Retention may have dropped it since the ends were read."""
+    made(Cluster({"orders": numbered(100)}), store)
+    cluster = Cluster({"orders": numbered(150)})
+
+    def trims() -> None:
+        cluster.starts["orders"] = 110
+
+    cluster.before_fetch = trims
+    assert records(store, made(cluster, store)) == numbered(150)[110:]
+
+
+@pytest.mark.parametrize("spoilt", [0, 1], ids=["the one before the last", "the last"])
+def test_a_changed_byte_in_the_place_stops_no_later_backup(store: Store, spoilt: int) -> None:
+    """Its size is right, so only what reads it notices: each later backup failed."""
+    cluster = Cluster({"orders": numbered(2000)})
+    made(cluster, store)
+    cluster.values["orders"] += numbered(20)
+    before = made(cluster, store)
+    assert len(before.files) == 2
+    path = before.files[spoilt][1].path
+    spoil(store, path)
+    cluster.values["orders"] += numbered(2000)  # enough to take in both files
+    after = made(cluster, store)
+    assert after.copied_again == [path]
+    assert records(store, after) == cluster.values["orders"]
+    cluster.values["orders"] += ["one more"]
+    assert made(cluster, store).copied_again == []
+
+
+def test_a_file_that_goes_while_a_backup_reads_it_is_copied_again(store: Store) -> None:
+    cluster = Cluster({"orders": numbered(20)})
+    (_, file), *_ = made(cluster, store).files
+    cluster.values["orders"] += ["one more"]
+
+    def goes() -> None:
+        cluster.before_fetch = lambda: None
+        store.remove(file.path)
+
+    cluster.before_fetch = goes
+    assert made(cluster, store).copied_again == [file.path]

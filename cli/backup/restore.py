@@ -12,7 +12,9 @@ is told so (``begin_at``) while it has never had a record. ``renumber`` is for a
 logs begin at 0, and offsets and positions are less by ``first_offset``.
 
 Each append names the log's end that it expects, so a record is stored once, whatever is repeated, and a restore that
-was cut short goes on where it was (``resume``). Topics take no fences, and drop nothing, before they are complete.
+was cut short goes on where it was (``resume``). Topics take no fences, and drop nothing, before they are complete. What
+others write meanwhile is at the log's end, so no append follows it; ``resume`` finds it there, as the last record is
+not the backup's.
 """
 
 import asyncio
@@ -30,9 +32,10 @@ from ...client.retry import is_momentary, pause_before_next
 from ...partition.api.topics import BATCH_BYTES_MAX, TopicConfig
 from ...partition.errors import FeatureLevelTooLow, NotFound, OffsetMismatch, StockadeError, TopicAlreadyExists
 from ...partition.records.batch import compressed
+from .create import record_at
 from .manifest import Damaged, DataFile, Manifest, PartitionBackup, PrincipalBackup, TopicBackup
 from .store import Store
-from .verify import TIMESTAMP, batches_of, gaps
+from .verify import TIMESTAMP, batches_of, gaps, row_at
 
 RECORDS_MAX = 50_000
 """Of one append."""
@@ -168,7 +171,10 @@ class _TopicRestore:
             await self._start(each, log.log_start, log.log_end)
             for each, log in zip(topic.partitions, logs, strict=True)
         ]
-        done = await asyncio.gather(*map(self._partition, topic.partitions, starts))
+        stops = [self._stop(each) for each in topic.partitions]
+        if self._manner.resume:
+            stops = await asyncio.gather(*map(self._resumed, topic.partitions, starts, stops))
+        done = await asyncio.gather(*map(self._partition, topic.partitions, starts, stops))
         if topic.config != config and not is_complete:
             await client.change_topic(self._name, config=_changes(config, topic.config))
         if topic.sealed:
@@ -213,10 +219,46 @@ class _TopicRestore:
                 " `stockade cluster upgrade`, or say --renumber"
             ) from old
 
-    async def _partition(self, partition: PartitionBackup, start: tuple[int, int]) -> Restored:
+    def _stop(self, partition: PartitionBackup) -> int:
+        """Where a restore stops at the latest, by offset."""
+        limits = self._manner.until.offsets
+        return min(limits.get((self._topic.topic, partition.partition), partition.end_offset), partition.end_offset)
+
+    async def _resumed(self, partition: PartitionBackup, start: tuple[int, int], stop: int) -> int:
+        """Where a restore stops, by time too. Raises CannotRestore if the last record that earlier attempts restored,
+        as it seems, is another one.
+        """
         number, (end, shift) = partition.partition, start
-        limit = self._manner.until.offsets.get((self._topic.topic, number), partition.end_offset)
-        stop = min(limit, partition.end_offset)
+        async with self._slots:
+            stop = await asyncio.to_thread(self._stop_in_time, partition, stop)
+            offset = min(end - shift, stop) - 1
+            file = next((each for each in partition.files if each.first_offset <= offset < each.end_offset), None)
+            if file is None or offset < partition.first_offset:  # nothing was restored
+                return stop
+            backed_up = await asyncio.to_thread(lambda: row_at(self._read(file), file, offset))
+        present = await record_at(self._client, self._name, number, offset + shift, self._topic_id)
+        if present is not None and not present.equals(backed_up):
+            raise CannotRestore(
+                f"the record at offset {offset + shift} of {self._name}/{number} is not the one of the backup: others"
+                " wrote there before it was complete. Restore it under another name"
+            )
+        return stop
+
+    def _stop_in_time(self, partition: PartitionBackup, stop: int) -> int:
+        """The first offset before ``stop`` with a record of a time that is too late; or ``stop``. Blocks."""
+        limit = self._manner.until.timestamp_ms
+        for file in partition.files:
+            if limit is not None and file.timestamp_ms_max >= limit and file.first_offset < stop:
+                at = max(file.first_offset, partition.first_offset)
+                for batch in _within(self._read(file), file.first_offset, at, stop):
+                    kept = self._in_time(file, batch)
+                    at += kept
+                    if kept < batch.num_rows:
+                        return at
+        return stop
+
+    async def _partition(self, partition: PartitionBackup, start: tuple[int, int], stop: int) -> Restored:
+        number, (end, shift) = partition.partition, start
         at = end - shift  # the next offset, as the backup counts
         self._restored(at - partition.first_offset)
         for file in partition.files:

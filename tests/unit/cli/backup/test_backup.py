@@ -15,6 +15,7 @@ from stockade.cli.backup.create import _principals
 from stockade.cli.backup.files import FileWriter
 from stockade.cli.backup.manifest import Damaged, DataFile, Manifest, PartitionBackup, TopicBackup, decode, encode
 from stockade.cli.backup.restore import (
+    NEVER,
     CannotRestore,
     Manner,
     Until,
@@ -38,7 +39,14 @@ from stockade.partition.api.principals import (
     PrincipalTokenInfo,
 )
 from stockade.partition.api.topics import BATCH_BYTES_MAX, TopicConfig
-from stockade.partition.errors import LeaderNotAvailable, NotFound, OffsetMismatch, RequestTimedOut, TopicSealed
+from stockade.partition.errors import (
+    LeaderNotAvailable,
+    NotFound,
+    OffsetMismatch,
+    RequestTimedOut,
+    TopicAlreadyExists,
+    TopicSealed,
+)
 from stockade.partition.places.place import CannotReach
 from stockade.partition.records.batch import SCHEMA, STREAM_END, STREAM_START, batch_from_stream, decode_batch
 
@@ -204,26 +212,47 @@ def test_a_refusal_that_lasts_ends_a_restore() -> None:
         appended(TopicSealed(log_end=40))
 
 
+class Killed(Exception):
+    """The command ends in the middle of its work."""
+
+
 class Restoring:
-    """A client of a cluster that takes one topic with one partition, by the checks of a node."""
+    """A client of a cluster that takes one topic with one partition, by the checks of a node. ``left``: so many more
+    appends before the command is killed.
+    """
 
     config = ClientConfig()
 
-    def __init__(self) -> None:
-        self.topic_config = TopicConfig()
+    def __init__(self, left: int = 1000) -> None:
+        self.topic_config: TopicConfig | None = None
         self.rows: list[pa.RecordBatch] = []
+        self.left = left
 
     async def create_topic(self, name: str, *, config: TopicConfig, **_: Any) -> Any:
+        if self.topic_config not in (None, config):
+            raise TopicAlreadyExists
         self.topic_config = config
         return SimpleNamespace(topic_id=7)
 
+    async def topic(self, name: str) -> Any:
+        return SimpleNamespace(topic_id=7, partitions=[0], config=self.topic_config)
+
+    async def fetch(self, topic: str, partition: int, offset: int, **_: Any) -> Any:
+        row = pa.Table.from_batches(self.rows).slice(offset, 1).to_batches()[0]
+        return SimpleNamespace(after=lambda at: iter([(at, row)]))
+
     async def change_topic(self, name: str, *, config: dict[str, Any]) -> None:
+        assert self.topic_config is not None
         self.topic_config = msgspec.structs.replace(self.topic_config, **config)
 
     async def offsets(self, name: str, partition: int) -> Any:
         return SimpleNamespace(log_start=0, log_end=sum(map(len, self.rows)))
 
     async def append(self, topic: str, partition: int, message: bytes, **_: Any) -> None:
+        if not self.left:
+            raise Killed
+        self.left -= 1
+        assert self.topic_config is not None
         body, limit = STREAM_START + message + STREAM_END, self.topic_config.max_batch_bytes
         self.rows.append(decode_batch(batch_from_stream(body, now_ms=1, batch_bytes_max=limit).message))
 
@@ -241,6 +270,59 @@ def test_a_record_comes_back_that_its_topic_would_not_take_today(store: Store, s
     asyncio.run(restore(client, store, manifest, {"t": "u"}, Manner(), lambda _: None))
     assert pa.Table.from_batches(client.rows).equals(pa.Table.from_batches([batch(1, 2), large, batch(3)]))
     assert client.topic_config == own
+
+
+def cut_short(store: Store, until: Until = NEVER) -> tuple[Manifest, Any]:
+    """A backup of three files, each an append, and a cluster that has the records of the first one."""
+    files = (batch(10, 20, value=b"first"), batch(30, 40, value=b"second"), batch(15, 50, value=b"third"))
+    parts = [written(store, 2 * number, each) for number, each in enumerate(files)]
+    manifest, client = manifest_of(*parts), Restoring(left=1)
+    if until == NEVER:
+        with pytest.raises(Killed):
+            restored(client, store, manifest, until=until)
+    else:
+        restored(client, store, manifest, until=until)
+    client.left = 1000
+    return manifest, client
+
+
+def restored(client: Any, store: Store, manifest: Manifest, *, until: Until = NEVER, resume: bool = False) -> list[int]:
+    """The times of the records that the topic has then."""
+    asyncio.run(restore(client, store, manifest, {"t": "u"}, Manner(until, resume=resume), lambda _: None))
+    times = pa.Table.from_batches(client.rows).column("timestamp").cast(pa.int64()).to_pylist()
+    assert isinstance(times, list)
+    return times
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_a_resumed_restore_never_takes_the_records_of_others_for_those_of_the_backup(store: Store, count: int) -> None:
+    """Before it is complete a topic takes writes without a fence; as many records of the backup were left out."""
+    manifest, client = cut_short(store)
+    client.rows.append(batch(*range(count), value=b"of a writer that came too early"))
+    with pytest.raises(CannotRestore, match=rf"offset {min(count + 2, 6) - 1} of u/0 is not the one of the backup"):
+        restored(client, store, manifest, resume=True)
+    assert len(client.rows) == 2
+
+
+def test_a_resumed_restore_goes_on_where_it_was_and_leaves_what_is_complete(store: Store) -> None:
+    manifest, client = cut_short(store)
+    whole = [10, 20, 30, 40, 15, 50]
+    assert restored(client, store, manifest, resume=True) == whole
+    assert restored(client, store, manifest, resume=True) == whole
+    client.rows.append(batch(60))  # by a writer, and it is complete
+    assert restored(client, store, manifest, resume=True) == [*whole, 60]
+
+
+def test_a_resumed_restore_that_was_complete_up_to_a_time_stores_nothing_after_later_writes(store: Store) -> None:
+    """The record of time 15 comes after one that is too late: it is none of those that are restored."""
+    until = Until(timestamp_ms=30)
+    manifest, client = cut_short(store, until)
+    assert restored(client, store, manifest, until=until, resume=True) == [10, 20]
+    client.rows.append(batch(60, 61))
+    assert restored(client, store, manifest, until=until, resume=True) == [10, 20, 60, 61]
+    client.rows = [batch(10), batch(60, 61)]
+    with pytest.raises(CannotRestore, match="offset 1 of u/0"):
+        restored(client, store, manifest, until=until, resume=True)
 
 
 def test_what_is_to_be_restored_is_known_before() -> None:

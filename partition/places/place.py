@@ -1,5 +1,8 @@
 """A folder, or what a URL names (s3://, gs://, abfs:// by pyarrow itself; any other by fsspec).
 
+File systems of fsspec raise what they like, and tell some failures as if there was no such file. Neither may be taken
+for what a place has: backups are pruned by it.
+
 On a local disk a file appears whole and durably. An object store may keep a part of an object whose writer failed: what
 relies on an object says so elsewhere, after it was written. Everything here blocks.
 """
@@ -31,15 +34,44 @@ class NotThere(Exception):
     """There is no such file."""
 
 
+class _Fsspec(fs.FSSpecHandler):
+    """pyarrow's, but failures are no missing files, and no listing is remembered: others write, too."""
+
+    def get_file_info(self, paths: list[str]) -> list[Any]:
+        """Each file, or that there is none."""
+        self.fs.invalidate_cache()
+        found: list[Any] = super().get_file_info(paths)
+        return found
+
+    def get_file_info_selector(self, selector: Any) -> list[Any]:
+        """The files below a folder."""
+        self.fs.invalidate_cache()
+        walk = self.fs.walk(selector.base_dir, detail=True, on_error=_raise_unless_missing)
+        found = [info for _, _, files in walk for info in files.values()]
+        return [fs.FileInfo(each["name"], fs.FileType.File, size=each["size"]) for each in found]
+
+    def open_input_stream(self, path: str) -> Any:
+        """A file's content."""
+        self.fs.invalidate_cache()
+        return pa.PythonFile(self.fs.open(path, mode="rb"), mode="r")
+
+
+def _raise_unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
 class Place:
     """Files below one place, named by relative paths with ``/``. Raises CannotReach where the place fails."""
 
     def __init__(self, url: str) -> None:
         try:
             self._files, root = _opened(url)
-        except (OSError, ValueError, ImportError, pa.ArrowException) as error:
+        except Exception as error:  # what file systems of fsspec like
             raise CannotReach(f"{url}: {error}") from error
         self.url: str = url
+        is_fsspec = isinstance(self._files, fs.PyFileSystem)
+        self._failures: tuple[type[Exception], ...] = (Exception,) if is_fsspec else (OSError, pa.ArrowException)
         self._root = PurePosixPath(root)
         self._is_local: bool = self._files.type_name == "local"
 
@@ -54,7 +86,7 @@ class Place:
                 self._files.create_dir(str(place.parent), recursive=True)
             with self._files.open_output_stream(str(place), compression=None) as file:
                 file.write(content)
-        except (OSError, pa.ArrowException) as error:
+        except self._failures as error:
             raise CannotReach(f"{self.url}: {path} cannot be written: {error}") from error
 
     def read(self, path: str) -> bytes:
@@ -75,14 +107,14 @@ class Place:
             self._files.delete_file(str(self._root / path))
         except FileNotFoundError:
             pass
-        except (OSError, pa.ArrowException) as error:
+        except self._failures as error:
             raise CannotReach(f"{self.url}: {path} cannot be removed: {error}") from error
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder that is empty; or the mark that pyarrow leaves in an object store in its place. It is fine if
         that fails.
         """
-        with suppress(OSError, pa.ArrowException):
+        with suppress(*self._failures):
             if self._is_local:
                 Path(self._root / folder).rmdir()
             else:
@@ -93,7 +125,7 @@ class Place:
         below = fs.FileSelector(str(self._root / folder), allow_not_found=True, recursive=True)
         try:
             found = self._files.get_file_info(below)
-        except (OSError, pa.ArrowException) as error:
+        except self._failures as error:
             raise CannotReach(f"{self.url}: {error}") from error
         start = len(str(self._root)) + 1
         return {each.path[start:]: each.size for each in found if each.type == fs.FileType.File}
@@ -102,7 +134,7 @@ class Place:
         """The bytes of a file, without reading it. Raises NotThere."""
         try:
             (found,) = self._files.get_file_info([str(self._root / path)])
-        except (OSError, pa.ArrowException) as error:
+        except self._failures as error:
             raise CannotReach(f"{self.url}: {error}") from error
         if found.type != fs.FileType.File:
             raise NotThere(f"{path} is missing")
@@ -118,7 +150,7 @@ class Place:
             yield
         except FileNotFoundError as error:
             raise NotThere(f"{path} is missing") from error
-        except (OSError, pa.ArrowException) as error:
+        except self._failures as error:
             raise CannotReach(f"{self.url}: {path} cannot be read: {error}") from error
 
 
@@ -135,7 +167,7 @@ def _opened(url: str) -> tuple[Any, str]:
         except ImportError as error:
             raise ImportError(f"{unknown}; with fsspec installed, it is asked") from error
         known, root = core.url_to_fs(url)
-        files = fs.PyFileSystem(fs.FSSpecHandler(known))
+        files = fs.PyFileSystem(_Fsspec(known))
     return files, root
 
 

@@ -1,8 +1,12 @@
 """Files beyond a node's own disk: what is left of a write that fails."""
 
 import errno
+import io
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -42,3 +46,140 @@ def test_the_size_of_a_file_is_known_without_reading_it(tmp_path: Path) -> None:
 
 def test_sweeps_know_the_name_that_a_file_has_while_it_is_written() -> None:
     assert tier.SCRATCH == place_module.SCRATCH
+
+
+class Throttled(Exception):
+    """As the libraries of object stores have them: it is no OSError."""
+
+
+class Remote:
+    """A file system as fsspec has them: ``isfile``, ``exists`` and ``find`` hide failures, and listings are remembered
+    until ``invalidate_cache``.
+    """
+
+    protocol = "remote"
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.failure: Exception | None = None
+        self._listed: dict[str, bytes] | None = None
+
+    def _now(self) -> dict[str, bytes]:
+        if self.failure is not None:
+            raise self.failure
+        if self._listed is None:
+            self._listed = dict(self.files)
+        return self._listed
+
+    def invalidate_cache(self) -> None:
+        self._listed = None
+
+    def info(self, path: str) -> dict[str, Any]:
+        if path not in self._now():
+            raise FileNotFoundError(path)
+        return {"name": path, "type": "file", "size": len(self._now()[path])}
+
+    def exists(self, path: str) -> bool:
+        try:
+            return bool(self.info(path))
+        except Exception:
+            return False
+
+    isfile = exists
+
+    def isdir(self, path: str) -> bool:
+        try:
+            return any(each.startswith(f"{path}/") for each in self._now())
+        except OSError:
+            return False
+
+    def walk(self, path: str, *, detail: bool, on_error: Callable[[OSError], None]) -> Iterator[tuple[str, Any, Any]]:
+        try:
+            found = [each for each in self._now() if each.startswith(f"{path}/")]
+            if not found:
+                raise FileNotFoundError(path)
+        except OSError as error:
+            on_error(error)
+            return
+        yield path, {}, {each: self.info(each) for each in found}
+
+    def mkdir(self, path: str, create_parents: bool) -> None:
+        self._now()
+
+    def open(self, path: str, mode: str) -> Any:
+        if mode == "rb":
+            self.info(path)
+            return io.BytesIO(self._now()[path])
+        self._now()
+        keep = self.files.__setitem__
+
+        class Written(io.BytesIO):
+            def close(self) -> None:
+                if not self.closed:
+                    keep(path, self.getvalue())
+                super().close()
+
+        return Written()
+
+    def rm(self, path: str) -> None:
+        del self.files[path]
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> Remote:
+    files = Remote()
+    core = SimpleNamespace(url_to_fs=lambda url: (files, "bucket/place"))
+    monkeypatch.setattr(place_module, "import_module", lambda name: core)
+    return files
+
+
+ACTS: list[Callable[[Place], object]] = [
+    lambda place: place.sizes("a"),
+    lambda place: place.size("a/b"),
+    lambda place: place.read("a/b"),
+    lambda place: list(place.pieces("a/b")),
+    lambda place: place.write("a/c", b"x"),
+]
+
+
+@pytest.mark.parametrize("failure", [Throttled("SlowDown"), OSError("Connection reset"), ValueError("no JSON")])
+@pytest.mark.parametrize("act", ACTS)
+def test_whatever_a_store_of_fsspec_raises_the_place_cannot_be_reached(
+    remote: Remote, act: Callable[[Place], object], failure: Exception
+) -> None:
+    """An error that is no OSError ended `stockade backup create --every`. One that is looked like no files at all, and
+    a pruning removes what no manifest names.
+    """
+    place = Place("remote://bucket/place")
+    place.write("a/b", b"four")
+    remote.failure = failure
+    with pytest.raises(CannotReach, match=str(failure)):
+        act(place)
+
+
+def test_a_store_of_fsspec_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(url: str) -> None:
+        raise Throttled("no credentials")
+
+    monkeypatch.setattr(place_module, "import_module", lambda name: SimpleNamespace(url_to_fs=fails))
+    with pytest.raises(CannotReach, match="no credentials"):
+        Place("remote://bucket/place")
+
+
+def test_files_of_others_are_seen_at_once_in_a_store_of_fsspec(remote: Remote) -> None:
+    """It remembers listings: a pruning did not see the manifest that another machine had written since."""
+    place = Place("remote://bucket/place")
+    place.write("a/b", b"four")
+    assert place.sizes("a") == {"a/b": 4}
+    remote.files["bucket/place/a/c"] = b"of another machine"
+    assert place.sizes("a") == {"a/b": 4, "a/c": 18}
+    remote.files["bucket/place/a/d"] = b"and"
+    assert place.read("a/d") == b"and"
+    remote.files["bucket/place/a/e"] = b"more"
+    assert place.size("a/e") == 4
+    place.remove("a/b")
+    assert place.sizes("a").keys() == {"a/c", "a/d", "a/e"}
+    assert place.sizes("b") == {}
+    for act in (place.size, place.read):
+        with pytest.raises(NotThere):
+            act("a/b")

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from .manifest import Manifest
 from .store import DATA, Store
 
+_NAME_TIME = "%Y%m%dT%H%M%S.%fZ"
+
 
 class CannotBackUp(Exception):
     """The place has a backup that does not belong to this cluster, or others work there."""
@@ -39,8 +41,16 @@ def begin(store: Store, cluster_id: str) -> Begun:
         damaged.append(fault)
     if previous is not None and previous.cluster_id != cluster_id:
         raise CannotBackUp(f"{store.url} has backups of the cluster {previous.cluster_id}, not {cluster_id}")
-    name = f"{started.strftime('%Y%m%dT%H%M%S.%fZ')}-{secrets.token_hex(3)}"
+    name = f"{started.strftime(_NAME_TIME)}-{secrets.token_hex(3)}"
     return Begun(name, int(started.timestamp() * 1000), mark, previous, store.sizes(DATA), damaged)
+
+
+def begun_ms(name: str) -> int | None:
+    """When a backup of this name began; None: no backup has such a name."""
+    try:
+        return int(datetime.strptime(name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC).timestamp() * 1000)
+    except ValueError:
+        return None
 
 
 def end(store: Store, begun: Begun, manifest: Manifest) -> None:

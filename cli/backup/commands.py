@@ -28,7 +28,7 @@ from .begin import CannotBackUp
 from .create import Progress as Copying
 from .create import back_up
 from .manifest import Damaged, Manifest
-from .prune import Keep, Pruned, prune
+from .prune import Keep, Needed, Pruned, prune
 from .restore import CannotRestore, Manner, Restored, Until, restore, restore_principals, size_to_restore
 from .schedule import INTERVAL_S, Gauges, Schedule
 from .store import Store
@@ -36,6 +36,8 @@ from .verify import verify
 
 TELL_MS = 5_000
 """How long a command tries to tell the cluster of a backup that it has made."""
+PRUNING_S = 3600.0
+"""How often `create --every` removes older backups at most: to list a month of backups takes a store some time."""
 FAILURES = CannotBackUp, CannotReach, CannotRestore, Damaged
 
 place_argument: Adding = click.argument("place")
@@ -128,10 +130,11 @@ async def create(
 ) -> None:
     """Copy what the topics have now, as far as earlier backups at PLACE do not have it. Writers go on.
 
-    With --keep-last or --keep-for older backups are removed after each new one, as by `stockade backup prune`. With
-    --every a backup that fails is reported, and the next one is made when it is due.
+    With --keep-last or --keep-for older backups are removed after it, as by `stockade backup prune`. With --every a
+    backup that fails is reported, the next one is made when it is due, and older ones are removed once an hour.
     """
     gauges = Gauges(schedule.metrics_file, schedule.every_s or INTERVAL_S)
+    pruning = Pruning(schedule)
 
     async def once() -> None:
         store = await asyncio.to_thread(Store, place)
@@ -145,14 +148,31 @@ async def create(
         _show_made(made, damaged, output)
         await _tell(client, place, made)
         gauges.succeeded(made)
-        if schedule.prunes:
-            await asyncio.to_thread(prune, store, _keep(schedule.keep_last, schedule.keep_for_s), _now_ms())
+        await asyncio.to_thread(pruning.run, store, time.monotonic())
 
     if schedule.every_s is None:
         with _counted(gauges):
             await once()
     else:
         await _again_and_again(once, gauges, schedule.every_s)
+
+
+class Pruning:
+    """What removes older backups after new ones: after the first one of a command, and then once in PRUNING_S."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule, self._needed = schedule, Needed()
+        self._due_s: float | None = None
+
+    def run(self, store: Store, now_s: float) -> None:
+        """Remove older backups, if that is due. The new one is none the worse if that cannot be. Blocks."""
+        if not self._schedule.prunes or (self._due_s is not None and now_s < self._due_s):
+            return
+        try:
+            prune(store, _keep(self._schedule.keep_last, self._schedule.keep_for_s), _now_ms(), self._needed)
+            self._due_s = now_s + PRUNING_S
+        except (CannotReach, Damaged) as error:
+            click.echo(f"the backup is made; older ones could not be removed: {error}", err=True)
 
 
 async def _again_and_again(once: Callable[[], Coroutine[Any, Any, None]], gauges: Gauges, every_s: float) -> NoReturn:
@@ -273,19 +293,28 @@ def prune_backups(place: str, kept: Kept, output: str, *, dry: bool) -> None:
 @output_option
 def list_backups(place: str, output: str) -> None:
     """List the backups at PLACE, the oldest first. No node is asked. Manifests that cannot be read are passed over."""
-    found, damaged = _local(lambda: Store(place).all_manifests())
-    for fault in damaged.values():
-        click.echo(f"damaged: {fault}", err=True)
+
+    def work() -> tuple[list[dict[str, Any]], int]:
+        store, found, damaged = Store(place), [], 0
+        for name in store.manifests():
+            manifest, fault = store.manifest_or_fault(name)
+            if manifest is not None:
+                found.append(_summary(manifest))
+            elif fault:
+                damaged += 1
+                click.echo(f"damaged: {fault}", err=True)
+        return found, damaged
+
+    found, damaged = _local(work)
     if output == "json":
-        show_json([_summary(each) for each in found])
+        show_json(found)
     if not found:
         where = without_arguments(place)
         _end(Damaged(f"no backup at {where} can be read" if damaged else f"there is no backup at {where}"))
     if output == "json":
         return
-    rows = [
-        (each.name, moment(each.cut_ms), each.cluster_id, len(each.topics), each.records, each.size) for each in found
-    ]
+    columns = "cluster_id", "topics", "records", "bytes"
+    rows = [(each["name"], moment(each["cut_ms"]), *(each[column] for column in columns)) for each in found]
     show_table(["NAME", "UP TO", "CLUSTER", "TOPICS", "RECORDS", "BYTES"], rows)
 
 
@@ -427,7 +456,7 @@ def _shift(shift: int) -> str:
     return "as before" if shift == 0 else f"less by {-shift}"
 
 
-def _summary(manifest: Manifest) -> dict[str, object]:
+def _summary(manifest: Manifest) -> dict[str, Any]:
     return {
         "name": manifest.name,
         "cluster_id": manifest.cluster_id,

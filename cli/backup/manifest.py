@@ -131,6 +131,10 @@ class Manifest(msgspec.Struct, frozen=True):
         return sum(file.bytes for _, file in self.files)
 
 
+class _Versioned(msgspec.Struct):
+    version: Any = None
+
+
 def encode(manifest: Manifest) -> bytes:
     """As JSON that people can read, too."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
@@ -139,9 +143,9 @@ def encode(manifest: Manifest) -> bytes:
 def decode(content: bytes, name: str) -> Manifest:
     """Raises Damaged."""
     try:
-        version: Any = msgspec.json.decode(content).get("version")
+        version = msgspec.json.decode(content, type=_Versioned).version
         if version != VERSION:
             raise Damaged(f"manifest {name} has version {version}; this software reads version {VERSION}")
         return msgspec.json.decode(content, type=Manifest)
-    except (msgspec.MsgspecError, AttributeError) as error:
+    except msgspec.MsgspecError as error:
         raise Damaged(f"manifest {name} cannot be read: {error}") from error

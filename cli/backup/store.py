@@ -51,7 +51,11 @@ class Store(Place):
 
     def has_manifest(self, name: str) -> bool:
         """Whether there is a manifest of this name."""
-        return name in self.manifests()
+        try:
+            self.size(f"{MANIFESTS}/{name}.json")
+        except NotThere:
+            return False
+        return True
 
     def _digest(self, name: str) -> bytes | None:
         """What the file beside a manifest says; None: another process removes both just now. Raises Damaged."""
@@ -71,12 +75,6 @@ class Store(Place):
         except Damaged as error:
             return None, str(error)
 
-    def all_manifests(self) -> tuple[list[Manifest], dict[str, str]]:
-        """Every manifest that can be read, the oldest first, and what is wrong with the others, by name."""
-        found = {name: self.manifest_or_fault(name) for name in self.manifests()}
-        read = [manifest for manifest, _ in found.values() if manifest is not None]
-        return read, {name: fault for name, (_, fault) in found.items() if fault}
-
     def announce(self, manifest: Manifest) -> None:
         """Say which files an almost complete backup has: from now on no ``prune`` removes them."""
         self.write(f"{UNFINISHED}/{manifest.name}.json", encode(manifest))
@@ -85,16 +83,18 @@ class Store(Place):
         """It comes to nothing, or it is complete."""
         self.remove(f"{UNFINISHED}/{name}.json")
 
-    def announced(self) -> list[Manifest]:
-        """What was announced, and not withdrawn. Raises Damaged."""
-        found = []
+    def announced(self) -> tuple[list[Manifest], dict[str, str]]:
+        """What was announced, and not withdrawn, and what is wrong with what cannot be read, by name."""
+        found, damaged = [], {}
         for name in _names(self.sizes(UNFINISHED)):
+            path = f"{UNFINISHED}/{name}.json"
             try:
-                content = self.read(f"{UNFINISHED}/{name}.json")
+                found.append(decode(self.read(path), name))
             except Missing:  # withdrawn since
                 continue
-            found.append(decode(content, name))
-        return found
+            except Damaged as error:
+                damaged[name] = f"{path}: {error}"
+        return found, damaged
 
     def add(self, manifest: Manifest) -> None:
         """Write a manifest: from now on the backup exists."""

@@ -4,12 +4,14 @@ import asyncio
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stockade.cli.backup.begin import CannotBackUp
-from stockade.cli.backup.commands import _again_and_again, shown
+from stockade.cli.backup.commands import PRUNING_S, Pruning, _again_and_again, shown
 from stockade.cli.backup.manifest import Manifest
-from stockade.cli.backup.schedule import GAUGES, Gauges
+from stockade.cli.backup.schedule import GAUGES, Gauges, Schedule
+from stockade.cli.backup.store import Store
 from stockade.partition.errors import LeaderNotAvailable
 from stockade.partition.places.place import CannotReach
 
@@ -72,3 +74,38 @@ def test_a_backup_that_fails_is_followed_by_the_next_one(tmp_path: Path, capsys:
 )
 def test_what_the_cluster_shows_of_a_place_has_no_credentials(place: str, expected: str) -> None:
     assert shown(place) == expected
+
+
+def test_a_backup_that_is_made_is_none_the_worse_for_a_pruning_that_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was told as no backup, and set the gauge that an alert looks at."""
+    store = Store(str(tmp_path))
+    store.write("manifests/20260101T000000.000000Z.json", b"cut off")
+    Pruning(Schedule(60, None, 1, None)).run(store, 0.0)
+    said = capsys.readouterr().err
+    assert said.startswith("the backup is made; older ones could not be removed: ")
+    assert "manifests/20260101T000000.000000Z.json" in said
+
+
+def test_older_backups_are_removed_after_the_first_one_and_then_once_an_hour(tmp_path: Path) -> None:
+    store, pruning = Store(str(tmp_path)), Pruning(Schedule(60, None, 1, None))
+
+    def left(now_s: float) -> int:
+        for _ in range(2):
+            store.add(msgspec.structs.replace(MADE, name=f"2026{len(store.manifests()):04}-{now_s}"))
+        pruning.run(store, now_s)
+        return len(store.manifests())
+
+    assert [left(5.0), left(5.0 + PRUNING_S - 1), left(5.0 + PRUNING_S)] == [1, 3, 1]
+
+
+def test_a_pruning_that_failed_is_made_again_after_the_next_backup(tmp_path: Path) -> None:
+    store, pruning = Store(str(tmp_path)), Pruning(Schedule(60, None, 1, None))
+    store.write("manifests/1.json", b"cut off")
+    pruning.run(store, 5.0)
+    store.forget("1")
+    for name in ("2", "3"):
+        store.add(msgspec.structs.replace(MADE, name=name))
+    pruning.run(store, 6.0)
+    assert store.manifests() == ["3"]

@@ -37,7 +37,11 @@ from .store import Store
 from .verify import row_at
 
 FETCH_BYTES = 8 * 1024 * 1024
-"""Asked for at a time."""
+"""Asked for at a time, at most."""
+FETCH_BYTES_FIRST = 64 * 1024
+"""Asked for first, before it is known how well a partition's records are compressed."""
+FETCH_BYTES_UNPACKED = 64 * 1024 * 1024
+"""So many an answer should have in memory, where it is unpacked, at most: ZSTD makes a thousandth of some records."""
 ASKED_AT_A_TIME = 16
 """Small questions that are asked at the same time."""
 COPIED_AT_A_TIME = 4
@@ -61,6 +65,11 @@ class Progress(NamedTuple):
 
     found: Callable[[int], None]
     copied: Callable[[int], None]
+
+
+def next_fetch_bytes(asked: int, unpacked: int) -> int:
+    """How many bytes to ask for after an answer that has ``unpacked`` bytes in memory: they may unpack alike."""
+    return max(1, min(FETCH_BYTES, 4 * asked, asked * FETCH_BYTES_UNPACKED // max(1, unpacked)))
 
 
 async def patiently(client: Client, call: Callable[[], Awaitable[_T]]) -> _T:
@@ -271,25 +280,27 @@ class _Copy:
 
     async def _copy(self, topic: Topic, number: int, at: int, cut: Cut, files: PartitionFiles) -> int:
         """Copy up to the cut; answers where the backup begins."""
-        first = cut.log_start
+        first, asked = cut.log_start, FETCH_BYTES_FIRST
         while at < cut.log_end:
             try:
                 fetched = await patiently(
                     self._client,
-                    lambda at=at: self._client.fetch(  # type: ignore[misc]
-                        topic.name, number, at, max_bytes=FETCH_BYTES, topic_id=topic.topic_id
+                    lambda at=at, asked=asked: self._client.fetch(  # type: ignore[misc]
+                        topic.name, number, at, max_bytes=asked, topic_id=topic.topic_id
                     ),
                 )
             except OffsetOutOfRange as trimmed:  # by retention, while the backup was made
                 first = at = min(trimmed.fields["log_start"], cut.log_end)
                 files.begin_at(at)
                 continue
+            unpacked = 0
             for base, batch in fetched.after(at):
+                unpacked += batch.nbytes
                 part = batch.slice(0, max(0, cut.log_end - base))
                 await asyncio.to_thread(files.add, part, base + part.num_rows)
             end_offset = min(fetched.next_offset, cut.log_end)
             self._progress.copied(end_offset - at)
-            at = end_offset
+            at, asked = end_offset, next_fetch_bytes(asked, unpacked)
         return first
 
 

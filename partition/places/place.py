@@ -34,7 +34,7 @@ class NotThere(Exception):
     """There is no such file."""
 
 
-class _Fsspec(fs.FSSpecHandler):
+class _Fsspec(fs.FSSpecHandler):  # type: ignore[misc]
     """pyarrow's, but failures are no missing files, and no listing is remembered: others write, too."""
 
     def get_file_info(self, paths: list[str]) -> list[Any]:

@@ -8,8 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from stockade.cli.backup import create as create_module
 from stockade.cli.backup.begin import CannotBackUp
-from stockade.cli.backup.create import Progress, back_up
+from stockade.cli.backup.create import (
+    FETCH_BYTES,
+    FETCH_BYTES_FIRST,
+    FETCH_BYTES_UNPACKED,
+    Progress,
+    back_up,
+    next_fetch_bytes,
+)
 from stockade.cli.backup.manifest import Manifest
 from stockade.cli.backup.prune import Keep, prune
 from stockade.cli.backup.store import DATA, Store
@@ -43,6 +51,7 @@ class Cluster:
         self.starts = dict.fromkeys(topics, 0)
         self.hidden: set[str] = set()
         self.groups, self.known = 0, list[str]()
+        self.asked: list[int] = []
         self.before_fetch: Callable[[], None] = lambda: None
 
     async def connect(self) -> Any:
@@ -62,8 +71,9 @@ class Cluster:
     async def offsets(self, name: str, partition: int) -> Any:
         return SimpleNamespace(log_start=self.starts[name], log_end=len(self.values[name]))
 
-    async def fetch(self, name: str, partition: int, offset: int, **_: Any) -> Any:
+    async def fetch(self, name: str, partition: int, offset: int, *, max_bytes: int, **_: Any) -> Any:
         self.before_fetch()
+        self.asked.append(max_bytes)
         start, part = self.starts[name], self.values[name][offset : offset + 50]
         if offset < start:
             raise OffsetOutOfRange(offset, start, len(self.values[name]))
@@ -238,3 +248,22 @@ def test_a_file_that_goes_while_a_backup_reads_it_is_copied_again(store: Store) 
 
     cluster.before_fetch = goes
     assert made(cluster, store).copied_again == [file.path]
+
+
+def test_fewer_bytes_are_asked_for_where_records_are_well_compressed() -> None:
+    """An answer is unpacked as a whole: 8 MiB of equal lines are GiBs."""
+    mib = 1024 * 1024
+    assert next_fetch_bytes(64 * 1024, 0) == 256 * 1024
+    assert next_fetch_bytes(4 * mib, 4 * mib) == FETCH_BYTES
+    assert next_fetch_bytes(FETCH_BYTES, FETCH_BYTES_UNPACKED) == FETCH_BYTES
+    assert next_fetch_bytes(FETCH_BYTES, FETCH_BYTES_UNPACKED + 1) == FETCH_BYTES - 1
+    assert next_fetch_bytes(64 * 1024, 1024 * FETCH_BYTES_UNPACKED) == 64
+    assert next_fetch_bytes(1, 2 * FETCH_BYTES_UNPACKED) == 1
+
+
+def test_what_a_fetch_unpacks_to_decides_about_the_next_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create_module, "FETCH_BYTES_UNPACKED", 1000)  # less than 50 records have
+    cluster = Cluster({"orders": ["x" * 12] * 150})
+    made(cluster, store)
+    assert cluster.asked[0] == FETCH_BYTES_FIRST
+    assert cluster.asked[0] > cluster.asked[1] > cluster.asked[2]

@@ -42,7 +42,7 @@ async def append_parts(call: Call) -> web.StreamResponse:
     call.body_type((PARTS,))
     body = await call.read(PARTS_BODY_BYTES_MAX)
     parts = parts_of(body, await call.context.reader.json(list_of(body), PartList), call.caller.principal)
-    call.hold_requests(len(parts))
+    call.hold_requests(len(parts), at_once=len(parts))
     verdicts = Verdicts(call, parts)
     await verdicts.propose()
     return await verdicts.answer()

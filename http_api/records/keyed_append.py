@@ -166,6 +166,7 @@ class AppendByKey:
         layout = await self._layout(call, topic, form, conditions.topic_id)
         body = await call.read(body_bytes_max(layout.batch_bytes_max))
         parts = await self._split(call, layout, form, body)
+        call.hold_requests(len(parts), at_once=PARTS_AT_ONCE)
         work = _append_parts(Appender(call, topic, conditions), parts)
         if not waits:
             call.finish_later(work)

@@ -327,15 +327,18 @@ class Call:
             self.held_body_bytes = size
             self.spend_bytes(more)
 
-    def hold_requests(self, count: int) -> None:
-        """Count this request as ``count`` requests, one for each append in it. Raises ThrottlingQuotaExceeded."""
-        more = count - self.held_requests
+    def hold_requests(self, count: int, at_once: int) -> None:
+        """Count this request as ``count`` requests, one for each append in it, of which ``at_once`` are under way at a
+        time at most. Raises ThrottlingQuotaExceeded.
+        """
+        held = min(count, at_once)
+        more = held - self.held_requests
         self.front.in_flight.take(requests=more)
-        self.held_requests = count
+        self.held_requests = held
         if self.held_for is not None:
             self.held_for.held_requests += more
             self.front.check_share(self.held_for)
-            self.held_for.spend_requests(more)
+            self.held_for.spend_requests(count - 1)
 
     def hold_answer(self, count: int) -> None:
         """Make room for an answer of about ``count`` bytes. Raises ThrottlingQuotaExceeded."""

@@ -1,6 +1,7 @@
 """Quotas of principals over HTTP: what is counted, what never is, and what a refusal says."""
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -13,7 +14,7 @@ from stockade.http_api.request.call import Call
 from stockade.http_api.request.peers import FORWARDED_BY
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
-from ..conversation import Answer, Conversation, nodes
+from ..conversation import JSON, Answer, Conversation, nodes
 from ..fake_cluster import FakePartition
 from ..records.test_append import arrow_stream
 from ..samples import PARTS_FORM, parts_body
@@ -161,14 +162,28 @@ def test_requests_in_flight_leave_room_for_others() -> None:
     run(Quota(), test)
 
 
-def test_each_append_of_a_request_with_many_is_counted() -> None:
-    """A request with 256 parts is no way round a quota of one request a second."""
+def to_partitions(count: int) -> bytes:
+    """A body for the topic ``many``, of which each partition gets an append."""
+    return parts_body(*(({"topic": "many", "partition": part}, arrow_stream([b"x"])) for part in range(count)))
+
+
+def to_keys(count: int) -> bytes:
+    """Records with so many keys."""
+    return json.dumps({"records": [{"key": f"k{key}", "value": "x"} for key in range(count)]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "form"),
+    [("/v1/append", to_partitions(5), PARTS_FORM), ("/v1/topics/many/records", to_keys(100), JSON)],
+    ids=["parts", "keys"],
+)
+def test_each_append_of_a_request_with_many_is_counted(path: str, body: bytes, form: dict[str, str]) -> None:
+    """A request with 256 parts, or keys of a thousand partitions, is no way round a quota of one request a second."""
 
     async def test(node: Conversation, access: Access) -> None:
         made = await node.call("POST", "/v1/topics", {"name": "many", "partitions": 5}, bearer(ROOT.token))
         assert made.status == 201
-        sent = parts_body(*(({"topic": "many", "partition": part}, arrow_stream([b"x"])) for part in range(5)))
-        answer = await node.call("POST", "/v1/append", sent, bearer(METERED.token) | PARTS_FORM)
+        answer = await node.call("POST", path, body, bearer(METERED.token) | form)
         assert answer.status == 200
         refused = await append(node)
         assert (refused.status, refused.headers["Retry-After"]) == (429, "3"), (
@@ -179,6 +194,31 @@ def test_each_append_of_a_request_with_many_is_counted() -> None:
     run(Quota(requests_per_s=2), test)
 
 
+@pytest.mark.parametrize("partitions", [32, 33])
+def test_an_append_by_key_holds_places_for_the_parts_that_are_under_way_at_a_time(partitions: int) -> None:
+    """One to ten thousand partitions would never get through otherwise."""
+    seen: list[int] = []
+
+    async def test(node: Conversation, access: Access) -> None:
+        topic = {"name": "many", "partitions": partitions}
+        assert (await node.call("POST", "/v1/topics", topic, bearer(ROOT.token))).status == 201
+        spending = access.caller(f"Bearer {METERED.token}", None).spending
+        spend = spending.spend_requests
+
+        def tell(_: Spending, count: int) -> None:
+            seen.extend((count, spending.held_requests, node.server.front.in_flight.requests.used))
+            spend(count)
+
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(Spending, "spend_requests", tell)
+            path, sent = "/v1/topics/many/records", to_keys(1000)
+            assert (await node.call("POST", path, sent, bearer(METERED.token) | JSON)).status == 200
+        assert held(access) == node.server.front.in_flight.requests.used == 0
+
+    run(Quota(), test)
+    assert seen == [partitions - 1, 32, 32]
+
+
 def test_a_principal_with_many_appends_a_request_takes_no_more_than_its_share() -> None:
     """The others would have 16 of 10,000 places otherwise: 39 requests of 256 parts count as 39."""
 
@@ -186,7 +226,7 @@ def test_a_principal_with_many_appends_a_request_takes_no_more_than_its_share() 
         made = await node.call("POST", "/v1/topics", {"name": "many", "partitions": 5}, bearer(ROOT.token))
         assert made.status == 201
         node.server.front.in_flight.requests.limit = 12
-        sent = parts_body(*(({"topic": "many", "partition": part}, arrow_stream([b"x"])) for part in range(5)))
+        sent = to_partitions(5)
         assert (await node.call("POST", "/v1/append", sent, bearer(METERED.token) | PARTS_FORM)).status == 200
         spending = access.caller(f"Bearer {METERED.token}", None).spending
         spending.held_requests += 3  # so many of its requests are on their way

@@ -17,15 +17,20 @@ from ..partition.errors import (
 )
 from .codec import problems
 from .codec.parameters import printable
-from .endpoint.dispatch import HEADER_BYTES_MAX
+from .endpoint.dispatch import HEADER_BYTES_MAX, SLOWEST_BYTES_PER_S
 from .fast_path.connection import FastConnection, FastRoutes, serialized
 from .fast_path.parser import HEADERS_MAX
 from .library import check_library
+from .request.call import STALL_S, reset
 from .request.connections import FIRST_BYTE_S, HEAD_S, Connections, Guest
 from .request.metrics import AccessLogger, access_log
 
 IDLE_S = 75.0
 """Time after its last answer after which a connection without a request is closed."""
+STUCK_S = 5.0
+"""Time after which a client that takes answers more slowly than SLOWEST_BYTES_PER_S has a connection that may go for a
+new one.
+"""
 REFUSED_RETRY_MS = 1000
 """When a client whose connection was refused may try again."""
 
@@ -93,17 +98,21 @@ class HttpConnection(FastConnection):
     document. It is counted among the connections of clients, unless another node has opened it.
     """
 
-    __slots__ = ("_open", "door")
+    __slots__ = ("_held_up_s", "_open", "_unsent_bytes", "_wire", "door")
 
     def __init__(self, connections: Connections, routes: FastRoutes, manager: web.Server, **options: object) -> None:
         super().__init__(routes, manager, **options)
         self._open = connections
+        self._wire: asyncio.Transport | None = None  # aiohttp forgets its own before the last bytes are sent
+        self._held_up_s: float | None = None  # since when answers, or the end, wait for the client to take more
+        self._unsent_bytes = 0  # then
         self.door: Guest | None = None
         """What was counted for this connection until its TLS handshake ended."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop; with TLS, after the handshake."""
         super().connection_made(transport)
+        self._wire = cast(asyncio.Transport, transport)
         if self.peer_node is not None:
             return
         if self.door is not None:
@@ -118,7 +127,25 @@ class HttpConnection(FastConnection):
     def connection_lost(self, exc: BaseException | None) -> None:
         """Called by the loop."""
         self._open.closed(self)
+        self._wire, self._held_up_s = None, None
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Called by the loop: the client does not take what is sent, and aiohttp waits without a limit for that."""
+        super().pause_writing()
+        self._hold_up(self._loop.time())
+
+    def resume_writing(self) -> None:
+        """Called by the loop."""
+        super().resume_writing()
+        self._held_up_s = None
+
+    def _hold_up(self, now_s: float) -> None:
+        self._held_up_s, self._unsent_bytes = now_s, self._unsent()
+
+    def _unsent(self) -> int:
+        wire = self._wire
+        return 0 if wire is None or wire.is_closing() else wire.get_write_buffer_size()
 
     @property
     def has_asked(self) -> bool:
@@ -127,12 +154,26 @@ class HttpConnection(FastConnection):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether no request is being answered, or the client takes the answer too slowly."""
+        if self._rests:
+            return True
+        now_s = self._loop.time()
+        if self._held_up_s is None or now_s - self._held_up_s < STUCK_S:
+            return False
+        return self._unsent_bytes - self._unsent() < (now_s - self._held_up_s) * SLOWEST_BYTES_PER_S
+
+    @property
+    def _rests(self) -> bool:
         return self._in_flight is None and self._turn() == "idle"
 
     def overdue(self, now_s: float) -> str | None:
-        """Which time is over: ``silent``, ``head`` or ``idle``."""
-        if not self.is_idle:
+        """Which time is over: ``silent``, ``head``, ``idle`` or ``stalled``."""
+        if self._held_up_s is None and self._wire is not None and self._wire.is_closing():
+            self._hold_up(now_s)
+        if self._held_up_s is not None:
+            time_s = STALL_S + self._unsent_bytes / SLOWEST_BYTES_PER_S
+            return "stalled" if now_s - self._held_up_s >= time_s else None
+        if not self._rests:
             return None
         if self._head_since_s > self._rested_s:
             return "head" if now_s - self._head_since_s >= HEAD_S else None
@@ -143,8 +184,13 @@ class HttpConnection(FastConnection):
 
     def evict(self) -> None:
         """Close the connection now, without sending what waits."""
-        if self.transport is not None:
-            self.transport.abort()
+        wire = self._wire
+        if wire is None:
+            return
+        if self._held_up_s is None or wire.is_closing():
+            wire.abort()
+        else:
+            reset(wire)
 
     def handle_error(
         self,

@@ -397,11 +397,15 @@ class Call:
 
     def cut_off(self) -> None:
         """Reset the connection: what the client did not take is thrown away, also by the kernel."""
-        transport = self.request.transport
-        if transport is not None:
-            with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as own:
-                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
-            transport.abort()
+        if self.request.transport is not None:
+            reset(self.request.transport)
+
+
+def reset(transport: asyncio.WriteTransport) -> None:
+    """Reset a connection: what the client did not take is thrown away, also by the kernel."""
+    with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+    transport.abort()
 
 
 def request_of(frame: FrameType) -> Asked | None:

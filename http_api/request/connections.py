@@ -1,8 +1,9 @@
 """The connections that a node takes from clients: how many, from which addresses, and which one goes for a new one.
 
 At a bound the node takes the new connection and closes an idle one: a client opens a connection to send a request at
-once, and an attacker who fills a node with connections leaves them idle. The oldest idle connection of the address with
-the most goes, one that has never asked before one that has. Only if that address has none is the new one refused.
+once, and an attacker who fills a node with connections leaves them idle, or does not read what is answered. The oldest
+idle connection of the address with the most goes, one that has never asked before one that has. Only if that address
+has none is the new one refused.
 
 Linux gives a new descriptor the lowest free number. So a connection with the number ``n`` shows that the process has
 all descriptors below ``n`` in use, for whatever purpose, and no count has to be kept beside the kernel's.
@@ -48,11 +49,11 @@ class Guest(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered."""
+        """Whether no request is being answered, or none whose client takes the answer."""
         ...
 
     def overdue(self, now_s: float) -> str | None:
-        """Which time is over: ``silent``, ``handshake``, ``head`` or ``idle``."""
+        """Which time is over: ``silent``, ``handshake``, ``head``, ``idle`` or ``stalled``."""
         ...
 
     def evict(self) -> None:

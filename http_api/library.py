@@ -18,8 +18,8 @@ _FIRST, _END = (3, 14, 5), (3, 15)
 PRIVATE: dict[type, frozenset[str]] = {
     web.RequestHandler: frozenset(
         {
-            *("_close", "_force_close", "_loop", "_messages", "_next_keepalive_close_time"),
-            *("_request_in_progress", "_waiter"),
+            *("_close", "_force_close", "_loop", "_max_msg_queue_size", "_messages", "_msg_queue_resume_size"),
+            *("_next_keepalive_close_time", "_parser", "_read_bufsize", "_request_in_progress", "_waiter"),
         }
     ),
     web.BaseSite: frozenset({"_server"}),

@@ -13,8 +13,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import HttpRequestParser, RawRequestMessage
+from aiohttp.http_exceptions import LineTooLong
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -30,6 +32,14 @@ PLAIN_HEADERS = frozenset(
     ("host", "accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "user-agent")
 )
 """Headers that nothing but the checks of the fast path looks at."""
+QUEUED_MAX = 4
+"""Requests of one connection that aiohttp has read and not begun to answer. Their heads take a hundred times the bytes
+that they came in.
+"""
+LOOSE_BYTES_MAX = 48 * 1024
+"""Bytes in a row that are neither of a body nor end a head: a request line and headers of 16 KiB each fit, with white
+space. The piece that is being read comes on top.
+"""
 LEADERS_REMEMBERED_MAX = 1024
 """Pairs of leader and term whose headers are not written out again."""
 
@@ -216,6 +226,32 @@ class FastRoutes:
         return None
 
 
+class RequestParser(HttpRequestParser):
+    """aiohttp's, with a bound on heads and trailers as a whole: its own on lines and their number leave 8 MB to each."""
+
+    def __init__(self, connection: "FastConnection", loop: asyncio.AbstractEventLoop, **options: Any) -> None:
+        super().__init__(connection, loop, **options)
+        self._body: StreamReader | None = None  # of the last request
+        self._body_bytes = 0
+        self._loose_bytes = 0
+
+    def feed_data(  # type: ignore[override]  # the parser in C has no further parameters
+        self, data: bytes
+    ) -> tuple[list[tuple[RawRequestMessage, StreamReader]], bool, bytes]:
+        """Called by aiohttp. Raises LineTooLong, and what aiohttp's own does."""
+        found: tuple[list[tuple[RawRequestMessage, StreamReader]], bool, bytes] = super().feed_data(data)
+        if found[0]:
+            self._body = found[0][-1][1]
+        came = 0 if self._body is None else self._body.total_bytes
+        if found[0] or came != self._body_bytes:
+            self._body_bytes, self._loose_bytes = came, 0
+        else:
+            self._loose_bytes += len(data)
+            if self._loose_bytes > LOOSE_BYTES_MAX:
+                raise LineTooLong(b"", LOOSE_BYTES_MAX)
+        return found
+
+
 class FastConnection(web.RequestHandler):
     """A connection that takes the fast path whenever it may."""
 
@@ -227,6 +263,18 @@ class FastConnection(web.RequestHandler):
 
     def __init__(self, routes: FastRoutes, manager: web.Server, **options: Any) -> None:
         super().__init__(manager, **options)
+        self._parser = RequestParser(
+            self,
+            self._loop,
+            limit=self._read_bufsize,
+            max_line_size=self.max_line_size,
+            max_field_size=self.max_field_size,
+            max_headers=self.max_headers,
+            payload_exception=web.RequestPayloadError,
+            auto_decompress=False,
+            max_msg_queue_size=QUEUED_MAX,
+        )
+        self._max_msg_queue_size, self._msg_queue_resume_size = QUEUED_MAX, QUEUED_MAX // 2
         self._routes = routes
         self._idle_s = self.keepalive_timeout
         self._is_fresh = True  # aiohttp has seen nothing yet

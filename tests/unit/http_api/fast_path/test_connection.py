@@ -2,22 +2,24 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from typing import Any
+from contextlib import nullcontext, suppress
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 from aiohttp.http_parser import HttpRequestParser
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.http_api.fast_path import connection as connections
 from stockade.http_api.fast_path.connection import (
+    LOOSE_BYTES_MAX,
     FastConnection,
     FastRequest,
     FastRoutes,
+    RequestParser,
     pattern_of,
     read_again,
     serialized,
@@ -529,3 +531,25 @@ def test_a_bug_on_the_fast_path_of_renewals_is_counted_and_the_routes_handler_an
 
     run(test)
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, False)])
+def test_bytes_that_are_no_body_and_end_no_head_are_bounded(more: int, fits: bool) -> None:
+    first = b"GET / HTTP/1.1\r\nHost: x\r\nX: "
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        connection = cast(FastConnection, BaseProtocol(loop))
+        parser = RequestParser(connection, loop, limit=1 << 30, max_line_size=1 << 20, max_field_size=1 << 20)
+        for _ in range(3):  # each begins anew
+            parser.feed_data(first)
+            parser.feed_data(b"x" * (LOOSE_BYTES_MAX - len(first)))
+            [(_, body)], *_ = parser.feed_data(b"\r\nContent-Length: 1000000\r\n\r\n")
+            for _ in range(100):
+                parser.feed_data(b"x" * 10_000)
+            assert body.total_bytes == 1_000_000
+        parser.feed_data(first)
+        with nullcontext() if fits else pytest.raises(LineTooLong):
+            parser.feed_data(b"x" * (LOOSE_BYTES_MAX - len(first) + more))
+
+    asyncio.run(main())

@@ -45,15 +45,25 @@ class ClientCertificate(NamedTuple):
     common_name: str
 
 
-def client_certificate(connection: ssl.SSLObject | None) -> ClientCertificate | None:
-    """Whose certificate the other end of a connection has shown; None: none, or no TLS."""
+class ShownCertificate(NamedTuple):
+    """The certificate of a connection, and when it expires, in seconds since 1970."""
+
+    certificate: ClientCertificate
+    expires_s: float
+
+
+def client_certificate(connection: ssl.SSLObject | None) -> ShownCertificate | None:
+    """Whose certificate the other end of a connection has shown; None: none, or no TLS. It may have expired since: TLS
+    1.2 resumes sessions.
+    """
+    found: dict[str, Any] | None = None if connection is None else connection.getpeercert()
     der = None if connection is None else connection.getpeercert(binary_form=True)
-    if connection is None or not der:
+    if not found or der is None:
         return None
-    found: dict[str, Any] = connection.getpeercert() or {}
     names = tuple(f"{kind}:{name}" for kind, name in found.get("subjectAltName", ()))
     subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
-    return ClientCertificate(hashlib.sha256(der).hexdigest(), names, subject[0] if subject else "")
+    certificate = ClientCertificate(hashlib.sha256(der).hexdigest(), names, subject[0] if subject else "")
+    return ShownCertificate(certificate, float(ssl.cert_time_to_seconds(found["notAfter"])))
 
 
 class _Latest(ssl.SSLContext):
@@ -104,7 +114,7 @@ def _server_context(section: HttpTlsSection) -> tuple[ssl.SSLContext, float | No
     expires_at = _try(context, section)
     if section.client_ca is not None:
         context.verify_mode = ssl.CERT_REQUIRED if section.client_certificates == "required" else ssl.CERT_OPTIONAL
-        context.num_tickets = 0  # a session that is resumed would not show its certificate again
+        context.num_tickets = 0  # a session that is resumed would not show its certificate again; some of TLS 1.2 are
         context.options |= ssl.OP_NO_TICKET
         try:
             context.load_verify_locations(section.client_ca)

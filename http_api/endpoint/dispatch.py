@@ -23,6 +23,7 @@ from ...partition.errors import (
     NotFound,
     NotLeaderOrFollower,
     StockadeError,
+    Unauthenticated,
     UnknownTopicOrPartition,
 )
 from ..codec import media, problems
@@ -181,7 +182,10 @@ def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:
         call.decided_by = leader_named_by(refusal)
     elif isinstance(refusal, UnknownTopicOrPartition | InconsistentTopicId) and call.partition is None:
         call.decided_by = call.service.controller()
-    return _problem(call.context, refusal, call.id)
+    response = _problem(call.context, refusal, call.id)
+    if isinstance(refusal, Unauthenticated) and call.must_reconnect:
+        response.force_close()
+    return response
 
 
 def _problem(context: Context, refusal: StockadeError, instance: str) -> web.Response:

@@ -9,6 +9,7 @@ from the first request on whose end is not known. The fast path decides and chec
 
 import asyncio
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, cast
@@ -20,7 +21,8 @@ from aiohttp.http_exceptions import LineTooLong
 from multidict import CIMultiDict
 from yarl import URL
 
-from ...cluster.https import ClientCertificate, client_certificate
+from ...cluster.https import ClientCertificate, ShownCertificate, client_certificate
+from ...partition.errors import Unauthenticated
 from ..codec import media
 from ..endpoint.dispatch import endpoint
 from ..request.call import FastPath, RequestHandler, Route
@@ -227,7 +229,7 @@ class FastRoutes:
 
 
 class RequestParser(HttpRequestParser):
-    """aiohttp's, with a bound on heads and trailers as a whole: its own on lines and their number leave 8 MB to each."""
+    """aiohttp's, with a bound on heads and trailers as a whole: its own on lines and their number leave each 8 MB."""
 
     def __init__(self, connection: "FastConnection", loop: asyncio.AbstractEventLoop, **options: Any) -> None:
         super().__init__(connection, loop, **options)
@@ -287,7 +289,7 @@ class FastConnection(web.RequestHandler):
         self._head_since_s = 0.0  # when aiohttp got the first bytes of a head whose end it has not seen
         self._work: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
-        self._certificate: tuple[ClientCertificate | None] | None = None  # as it was found
+        self._certificate: tuple[ShownCertificate | None] | None = None  # as it was found
         self.peer_node: str | None = None
         """The node at the other end, if it is one: it speaks for the clients whose requests it forwards."""
 
@@ -298,10 +300,21 @@ class FastConnection(web.RequestHandler):
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """The verified certificate that the client has shown."""
+        """The verified certificate that the client has shown. Raises Unauthenticated when it has expired since."""
         if self._certificate is None and self.transport is not None:
             self._certificate = (client_certificate(self.transport.get_extra_info("ssl_object")),)
-        return None if self._certificate is None else self._certificate[0]
+        shown = None if self._certificate is None else self._certificate[0]
+        if shown is None:
+            return None
+        if shown.expires_s <= time.time():
+            raise Unauthenticated("the client's certificate has expired: connect again with a new one")
+        return shown.certificate
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the certificate that the client has shown has expired since."""
+        shown = None if self._certificate is None else self._certificate[0]
+        return shown is not None and shown.expires_s <= time.time()
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop, and with no bytes by aiohttp when it can read on."""

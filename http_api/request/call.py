@@ -170,12 +170,20 @@ class Call:
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """The verified certificate of the client: it has shown it to this node, or to the node that forwarded this."""
+        """The verified certificate of the client: it has shown it to this node, or to the node that forwarded this.
+
+        Raises Unauthenticated when it has expired since.
+        """
         if self.peer_node is not None:
             told = self.request.headers.get(CLIENT_CERTIFICATE)
             return None if told is None else json_codec.read(told.encode(), ClientCertificate)
         found: ClientCertificate | None = getattr(self.request.protocol, "certificate", None)
         return found
+
+    @property
+    def must_reconnect(self) -> bool:
+        """Whether the client has shown this node a certificate that has expired since."""
+        return self.peer_node is None and bool(getattr(self.request.protocol, "has_expired", False))
 
     @property
     def is_answering(self) -> bool:

@@ -2,12 +2,15 @@
 
 import asyncio
 import shutil
+import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -16,6 +19,7 @@ import uvloop
 from stockade.cli.node.authority import Authority, client_uri, node_files
 from stockade.cluster.https import ClientCertificate, ClientCertificates, HttpTls, HttpTlsSection
 from stockade.http_api.app import DEFAULT_BOUNDS, HttpServer, start_http
+from stockade.http_api.fast_path import connection as connections
 from stockade.http_api.fast_path.connection import FastConnection
 from stockade.http_api.request.connections import ConnectionBounds
 from stockade.raft.net.tls import TlsFault, TlsSession
@@ -199,6 +203,90 @@ def test_an_expired_certificate_of_a_client_gets_no_answer(house: House) -> None
                 await status(server, house.trusting("late"))
 
     play(main())
+
+
+class Clock:
+    """Stands for the module ``time`` where certificates are judged: it may be a day later."""
+
+    later_s = 0.0
+
+    @classmethod
+    def time(cls) -> float:
+        return time.time() + cls.later_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
+    monkeypatch.setattr(Clock, "later_s", 0.0)
+    monkeypatch.setattr(connections, "time", Clock)
+    return Clock
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [("GET", "/v1/topics", None), ("POST", RECORDS, {"records": [{"value": "x"}]}), ("PUT", "/v1/sessions/s", None)],
+    ids=["aiohttp", "fast append", "fast renewal"],
+)
+def test_a_certificate_that_expires_on_an_open_connection_lets_no_request_through(
+    house: House, clock: type[Clock], method: str, path: str, body: Any, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    async def main() -> None:
+        async with (
+            listening(HttpTls(house.section("required"))) as server,
+            client_of(server, house.trusting("app")) as session,
+        ):
+            async with session.post("/v1/topics", json={"name": "orders", "partitions": 1}) as made:
+                assert made.status == 201
+            clock.later_s = LATER.timestamp() - time.time() - 60
+            async with session.request(method, path, json=body) as answer:
+                assert answer.status != 401
+            clock.later_s += 60
+            async with session.request(method, path, json=body) as answer:
+                problem = await answer.json()
+                assert (answer.status, problem["code"]) == (401, "UNAUTHENTICATED")
+                assert "has expired" in problem["detail"]
+                assert answer.headers["Connection"] == "close"
+            async with session.request(method, path, json=body) as answer:
+                assert answer.status == 401, "the handshake was before that, by the clock of TLS"
+            clock.later_s = 0.0
+            async with session.request(method, path, json=body) as answer:
+                assert answer.status != 401
+
+    play(main(), loop)
+
+
+def asked_twice(port: int, context: ssl.SSLContext, between: Callable[[], None]) -> tuple[bytes, bytes, bool | None]:
+    """The statuses of two answers, and whether the second connection resumed the TLS session of the first."""
+    with ExitStack() as stack:
+        found: list[bytes] = []
+        before, is_resumed = None, None
+        for _ in range(2):
+            plain = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            encrypted = stack.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1", session=before))
+            before, is_resumed = encrypted.session, encrypted.session_reused
+            encrypted.sendall(b"GET /v1/topics HTTP/1.1\r\nHost: n1\r\n\r\n")
+            found.append(encrypted.recv(1 << 16)[9:12])
+            between()
+        return found[0], found[1], is_resumed
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_session_of_tls_1_2_that_is_resumed_does_not_prolong_a_certificate(
+    house: House, clock: type[Clock], loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    context = house.trusting("app")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+
+    def expire() -> None:
+        clock.later_s = LATER.timestamp() - time.time()
+
+    async def main() -> None:
+        async with listening(HttpTls(house.section("required"))) as server:
+            found = await asyncio.to_thread(asked_twice, server.port, context, expire)
+            assert found == (b"200", b"401", True)
+
+    play(main(), loop)
 
 
 def test_a_client_that_does_not_know_the_authority_or_asks_for_another_host_sends_nothing(house: House) -> None:

@@ -131,7 +131,7 @@ async def who_could_write_command(
     ended, and the entries of the ledger that say so. It says, too, when every caller could, and when the ledger does
     not reach back so far.
 
-    `stockade audit verify` says whether the ledger is as it was written.
+    `stockade audit verify` says up to which entry the ledger is as it was written.
     """
     first, entries = await _all(client, topic=topic)
     _, gaps = await _all(client, act="ledger.gap")
@@ -192,7 +192,8 @@ async def export_command(client: Client, file: Path, output: str) -> None:
     """Write the whole ledger into FILE, and follow its chain meanwhile. FILE can be verified with pyarrow alone, by
     people who have no access to the cluster: docs/how-to/ledger.md has the script.
 
-    Note the head that is printed, elsewhere: with it, a file that was cut at its end, or made anew, is noticed, too.
+    Note the head that is printed, elsewhere: it proves this entry and all below. The chain has no key, so without a
+    head, and above one, each entry could have been made anew.
     """
     try:
         chain = await export(client, file, (await client.cluster()).cluster_id)
@@ -207,15 +208,20 @@ async def export_command(client: Client, file: Path, output: str) -> None:
     cls=Manual,
     short_help="Follow the chain of the ledger.",
     examples=[
-        ("Is the ledger as it was written?", "stockade audit verify"),
-        ("Is it still the one of last month?", "stockade audit verify --head 4711:5f1d…"),
+        ("Does the chain hold?", "stockade audit verify"),
+        ("Is the ledger up to there as it was last month?", "stockade audit verify --head 4711:5f1d…"),
     ],
 )
 @click.option("--head", help="NUMBER:HASH that was printed earlier: fails unless the entry is there and has this hash.")
 @output_option
 @with_client
 async def verify(client: Client, head: str | None, output: str) -> None:
-    """Follow the chain of hashes through the whole ledger. Exit code 1: an entry was changed, dropped or moved."""
+    """Follow the chain of hashes through the whole ledger, and say up to which entry HEAD proves it. Exit code 1: the
+    chain does not hold, or not with HEAD.
+
+    The chain has no key. Who can change an entry where it is kept can make all after it anew, and the chain holds. So
+    only a head that was noted elsewhere proves anything: its entry, and all below; nothing above it is proved.
+    """
     number, _, wanted = (head or "").partition(":")
     if head is not None and not (number.isdecimal() and wanted):
         raise click.BadParameter("not NUMBER:HASH", param_hint="--head")
@@ -230,16 +236,21 @@ async def verify(client: Client, head: str | None, output: str) -> None:
         raise click.ClickException(f"the ledger is damaged: {fault}") from fault
     if not is_met:
         raise click.ClickException(f"the ledger has no entry {number} with this hash: it is not the one of that time")
-    _show_chain(chain, output)
+    _show_chain(chain, output, proved=int(number or 0))
 
 
-def _show_chain(chain: Chain, output: str) -> None:
+def _show_chain(chain: Chain, output: str, proved: int = 0) -> None:
+    """``proved``: the entry of a head that was noted earlier; 0: none was."""
     count = 0 if chain.first is None else chain.last - chain.first + 1
     if output == "json":
-        show_json({"first": chain.first, "last": chain.last, "entries": count, "head": chain.head})
+        show_json({"first": chain.first, "last": chain.last, "entries": count, "head": chain.head, "proved": proved})
         return
     click.echo(f"entries    {count:,}, from {chain.first or '-'} to {chain.last}")
     if count:
         click.echo(f"time       {moment(chain.began_ms)} to {moment(chain.ended_ms)}")
     click.echo("chain      each entry has the hash of the one before it")
     click.echo(f"head       {chain.last}:{chain.head}")
+    if proved:
+        click.echo(f"proved     entries up to {proved}, by the head that was given; nothing above {proved}")
+    else:
+        click.echo("proved     nothing: the chain has no key, and no head that was noted earlier is compared with it")

@@ -1,11 +1,18 @@
-"""How `stockade audit ledger` asks for one page after the other."""
+"""How `stockade audit ledger` asks for one page after the other, and what `stockade audit verify` says is proved."""
 
 import asyncio
+import json
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from stockade.cli.audit.commands import _pages
+import pytest
+from click.testing import CliRunner
+
+from stockade.cli.audit import commands
+from stockade.cli.audit.commands import _pages, audit
 from stockade.client.api.client import Client
-from stockade.partition.api.ledger import LedgerPage
+from stockade.cluster.controller.ledger import Ledger
+from stockade.partition.api.ledger import LedgerPage, entry_hash
 
 
 class Ended:
@@ -29,3 +36,44 @@ def test_a_ledger_that_is_followed_from_a_later_entry_shows_none_before_it() -> 
         assert client.asked == [9, 9]
 
     asyncio.run(main())
+
+
+class Reached:
+    """A client that needs no cluster."""
+
+    def __init__(self, config: Any) -> None:
+        pass
+
+    async def __aenter__(self) -> "Reached":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    async def connect(self) -> None:
+        pass
+
+
+def test_verify_says_up_to_which_entry_the_head_proves_the_ledger_and_that_nothing_above_is_proved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ledger = Ledger()
+    ledger.begin()
+    ledger.record("topic.create", topic="a")
+    ledger.record("topic.create", topic="b")
+    first, entries = ledger.oldest(1 << 30, 1 << 30)
+    rows = list(enumerate(entries, first))
+
+    async def stored(client: object, first: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+        yield rows
+
+    monkeypatch.setattr(commands, "stored", stored)
+    monkeypatch.setattr("stockade.cli.ui.connection.Client", Reached)
+    head = f"2:{entry_hash(rows[1][1])}"
+    shown = CliRunner().invoke(audit, ["verify", "--head", head]).stdout
+    assert shown.splitlines()[-1] == "proved     entries up to 2, by the head that was given; nothing above 2"
+    assert json.loads(CliRunner().invoke(audit, ["verify", "--head", head, "--json"]).stdout)["proved"] == 2
+    unproved = CliRunner().invoke(audit, ["verify"])
+    assert unproved.exit_code == 0
+    assert unproved.stdout.splitlines()[-1].startswith("proved     nothing: the chain has no key")
+    assert json.loads(CliRunner().invoke(audit, ["verify", "--json"]).stdout)["proved"] == 0

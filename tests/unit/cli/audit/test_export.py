@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from stockade.cli.audit.export import SCHEMA, Chain, Fault
 from stockade.cluster.controller.ledger import Ledger
+from stockade.partition.api.ledger import LedgerEntry, encode_entry, entry_hash
 
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "ledger.md"
 Rows = list[tuple[int, bytes]]
@@ -59,7 +61,8 @@ def head_of(rows: Rows) -> str:
 
 def test_a_ledger_that_is_as_it_was_written_is_verified_and_both_say_the_same_head(script: Path, rows: Rows) -> None:
     done = verified(script, rows)
-    assert (done.returncode, done.stdout) == (0, f"10 entries from 1 on, head {head_of(rows)}\n"), done.stderr
+    said = f"10 entries from 1 on, head {head_of(rows)}\nnothing is proved: no head was given\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
     kept = rows[3:]
     assert verified(script, kept).returncode == 0, "what is before the first one has passed its retention"
     assert verified(script, rows, head_of(rows), head_of(rows[:4])).returncode == 0
@@ -129,6 +132,27 @@ def test_an_end_that_was_cut_off_or_changed_is_noticed_by_a_head_that_was_noted(
     last = [*rows[:-1], (10, rows[-1][1].replace(b"t8", b"t9"))]
     assert verified(script, last).returncode == 0
     assert verified(script, last, noted).returncode == 1
+
+
+def made_anew(rows: Rows, changed_number: int) -> Rows:
+    """An entry is another, and all after it have the hashes for that."""
+    made: Rows = []
+    for number, entry in rows:
+        told = msgspec.json.decode(entry, type=LedgerEntry)
+        topic = "another" if number == changed_number else told.topic
+        previous = entry_hash(made[-1][1]) if made else told.previous
+        made.append((number, encode_entry(msgspec.structs.replace(told, topic=topic, previous=previous))))
+    return made
+
+
+def test_only_what_is_at_a_noted_head_or_below_is_proved_and_both_say_so(script: Path, rows: Rows) -> None:
+    """The chain has no key: it holds, too, where a copy was made anew from an entry on."""
+    noted, forged = [head_of(rows[:count]) for count in (3, 5)], made_anew(rows, 5)
+    assert forged[:4] == rows[:4] and forged[4:] != rows[4:]
+    done = verified(script, forged, noted[0])
+    assert (done.returncode, done.stdout.splitlines()[1]) == (0, "proved up to entry 3, and nothing above")
+    assert verified(script, rows, *noted).stdout.splitlines()[1] == "proved up to entry 5, and nothing above"
+    assert verified(script, forged, noted[1]).returncode == 1
 
 
 def test_an_empty_export_says_so(script: Path) -> None:

@@ -13,6 +13,7 @@ from .commands import FenceRef, GroupId
 from .ledger import chained
 from .machine import ControllerMachine
 from .ownership.grants import Grant, Ticket
+from .ownership.slots import DEPARTED_MAX
 from .producers import PRODUCER_EPOCH_FINAL, ProducerRow
 from .topology.catalog import PARTITIONS_MAX, TOPICS_MAX, Topic, group_id, topic_partition
 from .topology.placement import measure
@@ -145,6 +146,8 @@ def _check_fences(machine: ControllerMachine) -> None:
         for grant, session in place.departed:
             assert FenceRef(group, place.order) in fences.uncleared(grants=[grant])
             assert FenceRef(group, place.order) in fences.uncleared(sessions=[session])
+    full = {group for group, place in fences.due.items() if len(place.departed) >= DEPARTED_MAX}
+    assert {fence.group_id for fence in fences.full(lambda topic_id: True)} == full
     assert fences.departed_names() == {name for place in fences.due.values() for name in chain(*place.departed)}
     worked_on = [work.group_id for work in machine.work()]
     assert set(worked_on) >= {*fences.due, *machine.reader_fences.owed}

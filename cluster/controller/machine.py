@@ -436,16 +436,17 @@ class ControllerMachine(Machine):
         return SessionEnded(freed.fences, freed.readers, client_id=client_id, grants=grants, resources=resources)
 
     def _end_session(self, session: str, ends: str) -> None:
-        self.slots.end_session(session, ends)
+        passed = self.slots.end_session(session, ends, self.assignment.feature_level)
         freed = self.resources.end_session(session)
         self._recorder.freed("session.end", session, freed, ends)
         self._owe_readers(freed)
-        self.leaving.add(session, (), self._pending(freed))
+        self.leaving.add(session, passed, self._pending(freed))
         self.severing.forget(session)
 
     def freed(self, session: str) -> Freed:
         """The installs that partitions have yet to commit because a session ended."""
-        return Freed(self.slots.fences.uncleared(sessions=[session]), self.leaving.outstanding(session)[1])
+        fences, readers = self.leaving.outstanding(session)
+        return Freed(list(dict.fromkeys([*self.slots.fences.uncleared(sessions=[session]), *fences])), readers)
 
     def _acquire(self, index: int, command: Acquire) -> GrantState | TicketState:
         self._check_is_open(command.topic)
@@ -464,8 +465,7 @@ class ControllerMachine(Machine):
 
     def _release(self, index: int, command: Release) -> Freed:
         self.sessions.of(command.session, command.by.principal)
-        self.slots.release(command.session, command.grant_id)
-        return Freed(self.slots.fences.uncleared(grants=[command.grant_id]))
+        return Freed(self.slots.release(command.session, command.grant_id))
 
     def _own(self, index: int, command: Own) -> Owned:
         self._check_member(command)
@@ -485,8 +485,9 @@ class ControllerMachine(Machine):
     def _await_evicted(self, session: str, done: Owning) -> None:
         """The session that severed others awaits their installs, and so do those sessions when they close."""
         if done.severed:
-            readers = self._pending(done.changed)
-            self.severing.add(session, self.slots.fences.uncleared(sessions=set(done.severed)), readers)
+            readers, level = self._pending(done.changed), self.assignment.feature_level
+            passed = [fence for victim in done.severed for fence in self.slots.passed(victim, level)]
+            self.severing.add(session, [*self.slots.fences.uncleared(sessions=set(done.severed)), *passed], readers)
             for victim in done.severed:
                 self.leaving.add(victim, (), readers)
 

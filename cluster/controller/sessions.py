@@ -111,8 +111,8 @@ class Sessions:
         self._by_handle: dict[str, str] = {}
         self._counts: Counter[str] = Counter()  # by principal
         self._expired: dict[str, int] = {}  # id -> lease clock of its end; the oldest first
-        # One entry for each session that was opened, with a deadline that renewals may have outdated: a
-        # deadline never comes earlier, so an outdated entry is put back with the true one when it is due.
+        # One entry for each session that was opened, with its deadline or an earlier one: an entry that a renewal has
+        # outdated is put back with the true deadline when it is due.
         self._deadlines: list[tuple[int, str]] = []
 
     def open(self, session: str, client_id: str, ttl_ms: int, clock_ms: int, by: By = NO_PRINCIPAL) -> Session:
@@ -161,7 +161,9 @@ class Sessions:
     def renew(self, session: str, clock_ms: int, principal: str = "") -> Session:
         """Full ttl from ``clock_ms``."""
         found = self.of(session, principal)
-        found.deadline_ms = clock_ms + found.ttl_ms
+        before, found.deadline_ms = found.deadline_ms, clock_ms + found.ttl_ms
+        if found.deadline_ms < before:
+            self._order_deadlines()
         return found
 
     def extend(self, deadlines_ms: Iterable[tuple[str, int]]) -> None:
@@ -199,6 +201,7 @@ class Sessions:
         """Full ttl for every session: a new leader cannot know which renewals the last one had heard (SEMANTICS 8)."""
         for session in self._live.values():
             session.deadline_ms = clock_ms + session.ttl_ms
+        self._order_deadlines()
 
     def expire_next(self, clock_ms: int) -> str | None:
         """Remove the due session that is first by (deadline, id) and give its id; None when none is due."""
@@ -228,7 +231,10 @@ class Sessions:
         self._by_handle = {session_handle(session.session): session.session for session in saved.live}
         self._counts = Counter(session.principal for session in saved.live)
         self._expired = dict(saved.expired)
-        self._deadlines = sorted((session.deadline_ms, session.session) for session in saved.live)
+        self._order_deadlines()
+
+    def _order_deadlines(self) -> None:
+        self._deadlines = sorted((session.deadline_ms, session.session) for session in self._live.values())
 
     def _forget(self, session: Session) -> None:
         del self._live[session.session]

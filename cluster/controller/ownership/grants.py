@@ -14,13 +14,15 @@ import msgspec
 
 from ....partition.errors import WaitQueueFull
 from ..commands import GroupId
-from ..topology.catalog import group_id
+from ..topology.catalog import group_id, topic_partition
 
 ENDED_PER_SESSION_MAX = 16
 """Ended grants and tickets remembered of a live session; beyond it the oldest is forgotten."""
 TICKETS_PER_TOPIC_MAX = 1_000
 """Tickets that wait for partitions of one topic."""
 RETRY_AFTER_MS = 1000
+DEADLINES_SPARE = 64
+"""Deadlines of tickets that left the queue, on top of as many as there are tickets, that are kept until all go."""
 
 
 class EndedGrant(msgspec.Struct, frozen=True):
@@ -54,6 +56,13 @@ class EndedGrants:
     def find(self, session: str, ticket_id: str) -> EndedGrant | None:
         """None: it has not ended, is forgotten, or was never there."""
         return self._ended.get(session, {}).get(ticket_id)
+
+    def topics(self, session: str) -> set[int] | None:
+        """The topics of all grants of a live session that have ended; None: some may be forgotten."""
+        ended = self._ended.get(session, {})
+        if len(ended) >= ENDED_PER_SESSION_MAX:
+            return None
+        return {topic_partition(ending.group_id)[0] for ending in ended.values() if ending.granted}
 
     def forget(self, session: str) -> None:
         """A session has ended."""
@@ -234,6 +243,10 @@ class WaitQueue:
         del self._by_topic[ticket.topic_id][ticket.ticket_id]
         if not self._by_topic[ticket.topic_id]:
             del self._by_topic[ticket.topic_id]
+        if len(self._deadlines) > 2 * len(self.by_id) + DEADLINES_SPARE:
+            waiting = self.by_id.values()
+            self._deadlines = [(each.deadline_ms, each.session) for each in waiting if each.deadline_ms is not None]
+            heapify(self._deadlines)
 
     def of_topic(self, topic_id: int) -> list[Ticket]:
         """In the order of the queue."""

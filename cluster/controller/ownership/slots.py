@@ -31,7 +31,7 @@ ends the work only if it names that decision.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import chain
 from typing import Any, Literal
 
@@ -41,6 +41,7 @@ from ....partition.api.ledger import ranges, session_handle
 from ....partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState
 from ....partition.errors import NotFound, ProducerFenced
 from ...access.rights import Rights
+from ...features import AWAITED_DEPARTURES
 from ...model import By
 from ..commands import FencedPartition, FenceInstalled, FenceRef, GrantState, GroupId, TicketState
 from ..ledger import Ledger
@@ -49,7 +50,8 @@ from .grants import EndedGrant, EndedGrants, Grant, Grants, SavedEndings, Ticket
 
 DEPARTED_MAX = 16
 """Ended grants remembered of a partition that has not committed their end yet; a retried release or close waits for
-these. Of more, the first is kept, which the partition may know, and the latest."""
+these. Of more, the first is kept, which the partition may know, and the latest. The partition may know one between
+these, too, if the report of its install was lost: so an end that may be one of them waits for every full partition."""
 TAKEN = frozenset({"evicted", "severed", "fenced"})
 """Ends of a tenure that its holder did not want; what follows a colon there is for people."""
 
@@ -120,6 +122,8 @@ class FenceInstalls:
         self.due: dict[GroupId, SlotDecision] = {}
         # Ended grants, and their sessions, of ``due``: where to look for them. Follows from it.
         self._departed: defaultdict[str, set[GroupId]] = defaultdict(set)
+        # Partitions of ``due`` that may have had more than these. Follows from it.
+        self._full: set[GroupId] = set()
         # Partitions are known to be at this place or a later one, so they refuse every older place for ever.
         self._reached: dict[GroupId, int] = {}
 
@@ -144,6 +148,8 @@ class FenceInstalls:
             self._forget_departed(group, [departed.pop(1)], departed)
         for name in departed[-1]:
             self._departed[name].add(group)
+        if len(departed) == DEPARTED_MAX:
+            self._full.add(group)
         self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
 
     def record_fence(self, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
@@ -162,6 +168,7 @@ class FenceInstalls:
         self._reached[group] = max(order, self._reached.get(group, 0))
         if place.order == order:
             del self.due[group]
+            self._full.discard(group)
             self._forget_departed(group, place.departed)
         for grant in self._grants.on(group):
             if grant.grant_index <= order:
@@ -172,6 +179,7 @@ class FenceInstalls:
         """The partitions are no more."""
         for group in groups:
             settled = self.due.pop(group, None)
+            self._full.discard(group)
             if settled is not None:
                 self._forget_departed(group, settled.departed)
             self._reached.pop(group, None)
@@ -196,6 +204,14 @@ class FenceInstalls:
             FenceRef(group, self.due[group].order)
             for group in sorted(here)
             if any(grant in grants or session in sessions for grant, session in self.due[group].departed)
+        ]
+
+    def full(self, concerns: Callable[[int], bool]) -> list[FenceRef]:
+        """Where any ended grant may be in the slot still, on partitions of the topics whose ids ``concerns`` says."""
+        return [
+            FenceRef(group, self.due[group].order)
+            for group in sorted(self._full)
+            if concerns(topic_partition(group)[0])
         ]
 
     def departed_names(self) -> set[str]:
@@ -245,6 +261,8 @@ class FenceInstalls:
         for group, decision in saved.due:
             for name in chain(*decision.departed):
                 self._departed[name].add(group)
+            if len(decision.departed) >= DEPARTED_MAX:
+                self._full.add(group)
         self._reached = dict(saved.reached)
 
 
@@ -289,7 +307,8 @@ class Slots:
     def give(self, ticket: Ticket, mode: str, operation: str, *, slot_was_free: bool) -> Grant:
         """Make the grant of a ticket that is not, or no longer, queued. No other grant is on its partitions.
 
-        A resumed epoch is kept only if no other grant was made since, and this one evicts none (``slot_was_free``).
+        A resumed epoch is kept unless this grant evicts another one (``slot_was_free``). The caller has checked that no
+        epoch has grown since.
         """
         topic = self._catalog.by_id[ticket.topic_id]
         epoch = None if mode == "Shared" else 1 + max(topic.epochs[partition] for partition in ticket.partitions)
@@ -363,12 +382,23 @@ class Slots:
         self.endings.remember(ticket.session, ticket.ticket_id, EndedGrant(reason, group, granted=False))
         self._freed[ticket.topic_id] = None
 
-    def release(self, session: str, grant_id: str) -> None:
-        """End a grant; nothing to do when there is no such grant."""
+    def release(self, session: str, grant_id: str) -> list[FenceRef]:
+        """End a grant, unless it has ended; where it may be in the slot still."""
         grant = self.grants.by_id.get(grant_id)
         if grant is not None:
             self._check_is_of(grant, session)
             self.end(grant, "slot_free", "released")
+        fences = self.fences.uncleared(grants=[grant_id])
+        if grant is None:
+            fences += self.fences.full(lambda topic_id: grant_id.startswith(f"g-{topic_id}-"))
+        return list(dict.fromkeys(fences))
+
+    def passed(self, session: str, level: int) -> list[FenceRef]:
+        """Where an ended grant of a live session may be in the slot still, being one of too many to be remembered."""
+        topics = self.endings.topics(session)
+        if level < AWAITED_DEPARTURES:
+            return []
+        return self.fences.full(lambda topic_id: topics is None or topic_id in topics)
 
     def cancel(self, session: str, ticket_id: str) -> Grant | None:
         """Take a ticket out of the queue, unless the grant came first, which is answered then."""
@@ -394,10 +424,12 @@ class Slots:
             if not rights.allow("acquire", "topic", ticket.topic):
                 self.leave(ticket, "cancelled")
 
-    def end_session(self, session: str, ends: str) -> None:
-        """A session has ended."""
+    def end_session(self, session: str, ends: str, level: int) -> list[FenceRef]:
+        """A session has ended. Its ``passed``, which are not known from here on."""
         self.empty(session, "slot_free", ends)
+        passed = self.passed(session, level)
         self.endings.forget(session)
+        return passed
 
     def end_topic(self, topic: Topic) -> None:
         """A topic is about to be deleted: its grants end, its tickets leave the queue, and no slot is left to clear."""

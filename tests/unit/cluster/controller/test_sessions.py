@@ -1,17 +1,22 @@
 """Sessions live on the lease clock that commands carry, on every replica alike (SEMANTICS 5.1, 8)."""
 
+from pathlib import Path
+
 import pytest
 
 from stockade.cluster.controller import sessions
 from stockade.cluster.controller.commands import (
+    FenceRef,
     Freed,
     RenewSession,
+    RenewSessions,
     Result,
     SessionEnded,
     SessionState,
     Tick,
     TicketState,
 )
+from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.sessions import EXPIRED_MEMORY_MS, TTL_MS_MAX, TTL_MS_MIN
 from stockade.partition.errors import (
     InvalidRequest,
@@ -124,9 +129,9 @@ def test_due_sessions_expire_in_the_order_of_deadline_and_id(monkeypatch: pytest
     order: list[str] = []
     end_session = driver.machine.slots.end_session
 
-    def ended(session: str, ends: str) -> None:
+    def ended(session: str, ends: str, level: int) -> list[FenceRef]:
         order.append(session)
-        end_session(session, ends)
+        return end_session(session, ends, level)
 
     monkeypatch.setattr(driver.machine.slots, "end_session", ended)
     for session, ttl_ms in (("d", 3_000), ("c", 2_000), ("b", 2_000), ("a", 4_000), ("e", 1_500)):
@@ -135,6 +140,25 @@ def test_due_sessions_expire_in_the_order_of_deadline_and_id(monkeypatch: pytest
     renew(driver, "e")  # due at 2,500 now, after b and c
     driver.tick(9_000)
     assert order == ["b", "c", "e", "d", "a"]
+
+
+@pytest.mark.parametrize("earlier", ["renewal", "term"])
+def test_a_deadline_that_comes_earlier_than_the_log_said_ends_the_session_as_after_a_restart(earlier: str) -> None:
+    driver = Driver(replicas=2)
+    driver.open("s")
+    driver.do(RenewSessions(now_ms=0, deadlines_ms=[("s", 5 * TTL_MS)]))
+    driver.tick(TTL_MS)
+    if earlier == "renewal":
+        assert renew(driver, "s") == SessionState("s", "c-s", TTL_MS, 2 * TTL_MS)
+    else:
+        driver.tick(TTL_MS, term=2)
+    assert driver.machine.next_deadline_ms() == 2 * TTL_MS
+    restored = ControllerMachine()
+    restored.restore(Path("unused"), driver.machine.capture().state, [])
+    driver.machines[1] = restored
+    driver.tick(2 * TTL_MS)
+    assert [machine.sessions.count for machine in driver.machines] == [0, 0]
+    assert driver.machine.capture().state == restored.capture().state
 
 
 def test_close_is_idempotent_and_an_unknown_session_is_closed() -> None:

@@ -5,13 +5,20 @@ Numbers in names are those of SEMANTICS 11.
 
 import pytest
 
-from stockade.cluster.controller.commands import Freed, GrantState
+from stockade.cluster.controller.commands import (
+    FenceRef,
+    Freed,
+    GrantState,
+    Owned,
+    RaiseFeatureLevel,
+    SessionEnded,
+)
 from stockade.cluster.controller.ownership.grants import ENDED_PER_SESSION_MAX
 from stockade.cluster.controller.ownership.slots import DEPARTED_MAX
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition.errors import InconsistentTopicId, NotFound, ProducerFenced, UnknownSession
 
-from ...driver import house
+from ...driver import House, house
 
 
 @pytest.mark.parametrize("late", ["close", "release", "expire"])
@@ -70,7 +77,7 @@ def test_a_release_is_over_when_every_slot_is_cleared_and_its_repetition_says_so
     assert driver.release("b", grant.grant_id) == Freed([])
 
 
-def test_of_many_departures_that_a_partition_was_not_told_of_the_one_it_knows_of_is_remembered() -> None:
+def test_of_many_departures_that_a_partition_was_not_told_of_a_release_waits_for_each() -> None:
     driver = house()
     known = driver.granted("a")
     driver.settle()
@@ -81,17 +88,104 @@ def test_of_many_departures_that_a_partition_was_not_told_of_the_one_it_knows_of
         assert isinstance(freed, Freed)
         return any(not driver.machine.is_over(fence) for fence in freed.fences)
 
-    for count in range(1, DEPARTED_MAX + 2):
+    for count in range(DEPARTED_MAX + 2):
         passed.append(driver.granted("b", mode="ExclusiveWithFencing"))
         driver.release("b", passed[-1].grant_id)
-        remembered = [grant for grant in passed if waits("b", grant)]
-        assert remembered == passed[-min(count, DEPARTED_MAX - 1) :]
+        assert all(waits("b", grant) for grant in passed), count
         assert waits("a", known)
     driver.fail_over()
     assert waits("a", known)
     assert driver.may_write(known, 0), "which is why it must wait"
     driver.settle()
     assert driver.release("a", known.grant_id) == Freed([])
+
+
+def with_many_departures(level: int = 2) -> tuple[House, GrantState]:
+    """Partition 0 has the grant of session b, and its report was lost. More grants than are remembered came since."""
+    driver = house(sessions="abcd")
+    if level == 2:
+        driver.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["n1", "n2", "n3"]))
+    driver.granted("a")
+    grant = driver.granted("b", mode="ExclusiveWithFencing")
+    driver.tell(next(driver.machine.work()))
+    for number in range(DEPARTED_MAX + 1):
+        driver.granted("cd"[number % 2], mode="ExclusiveWithFencing")
+    return driver, grant
+
+
+def elsewhere(driver: House, session: str) -> GrantState:
+    """A grant of the session on topic u."""
+    grant = driver.acquire(session, topic="u")
+    assert isinstance(grant, GrantState)
+    return grant
+
+
+def settle_elsewhere(driver: House) -> None:
+    """All partitions but those of topic t are told."""
+    topic = driver.machine.catalog.find("t", None)
+    for work in [each for each in driver.machine.work() if each.group_id not in topic.groups()]:
+        report = driver.tell(work)
+        assert report is not None
+        driver.do(report)
+
+
+@pytest.mark.parametrize("end", ["close", "close after others", "fence", "release", "sever"])
+def test_the_end_of_one_of_many_departures_waits_for_the_partition_that_may_still_take_its_writes(end: str) -> None:
+    driver, grant = with_many_departures()
+    if end == "close after others":
+        driver.topic("u")
+        for _ in range(ENDED_PER_SESSION_MAX):
+            driver.release("b", elsewhere(driver, "b").grant_id)
+        settle_elsewhere(driver)
+    if end == "sever":
+        driver.own("b", ("x", 1))
+
+    def freed() -> list[FenceRef]:
+        match end:
+            case "release":
+                answer = driver.release("b", grant.grant_id)
+            case "sever":
+                answer = driver.own("a", ("x", 2))
+            case "fence":
+                answer = driver.fence_session("b")
+            case _:
+                answer = driver.close("b")
+        if isinstance(answer, NotFound):
+            return driver.machine.freed("b").fences
+        assert isinstance(answer, Freed | Owned | SessionEnded)
+        return answer.fences
+
+    [fence] = fences = freed()
+    assert fence.group_id == group_id(grant.topic_id, 0)
+    assert driver.may_write(grant, 0), "which is why it must wait"
+    assert freed() == fences, "and so does its repetition"
+    driver.fail_over()
+    assert freed() == fences
+    driver.settle()
+    assert not driver.may_write(grant, 0)
+    assert driver.machine.is_over(fence)
+    assert freed() == []
+
+
+def test_an_end_that_has_nothing_to_do_with_many_departures_waits_for_none_of_them() -> None:
+    driver, _ = with_many_departures()
+    driver.open("e")
+    other = driver.topic("u")
+    grant = elsewhere(driver, "e")
+    settle_elsewhere(driver)
+    released = driver.release("e", grant.grant_id)
+    assert isinstance(released, Freed)
+    assert [fence.group_id for fence in released.fences] == [group_id(other, 0)]
+    settle_elsewhere(driver)
+    assert driver.release("e", grant.grant_id) == Freed([])
+    assert driver.close("e") == Freed([])
+
+
+def test_at_level_1_the_end_of_a_session_waits_for_what_is_remembered_as_in_older_software() -> None:
+    driver, grant = with_many_departures(level=1)
+    assert driver.close("b") == Freed([])
+    driver.settle()
+    assert not driver.may_write(grant, 0)
 
 
 def test_a_release_is_over_also_when_a_successor_took_the_slot_or_the_topic_went() -> None:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
+from stockade.cluster.controller.commands import FenceRef
 from stockade.cluster.controller.ownership import acquire, resources
 from stockade.cluster.controller.ownership.acquire import AcquireRules
 from stockade.cluster.controller.ownership.fence_installs import ReaderFence, ReaderFenceInstalls
@@ -160,11 +161,12 @@ def leaving_seats_promote_nobody() -> AbstractContextManager[Any]:
 def the_dead_stay_in_line() -> AbstractContextManager[Any]:
     original = Slots.end_session
 
-    def end_session(self: Slots, session: str, ends: str) -> None:
+    def end_session(self: Slots, session: str, ends: str, level: int) -> list[FenceRef]:
         ticket = self.queue.by_session.get(session)
-        original(self, session, ends)
+        passed = original(self, session, ends, level)
         if ticket is not None:
             self.queue.add(ticket)
+        return passed
 
     return patch.object(Slots, "end_session", end_session)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from stockade.cluster.controller.commands import Acquire, GrantState, OpenSession, RaiseFeatureLevel, TicketState
-from stockade.cluster.controller.ownership.grants import TICKETS_PER_TOPIC_MAX
+from stockade.cluster.controller.ownership.grants import DEADLINES_SPARE, TICKETS_PER_TOPIC_MAX
 from stockade.cluster.controller.principals import DeletePrincipal, PrincipalPut, PutPrincipal
 from stockade.cluster.controller.state import decode
 from stockade.cluster.model import By
@@ -279,6 +279,24 @@ def test_a_ticket_leaves_the_line_when_its_time_is_over() -> None:
     driver.tick(2_000)
     found = driver.machine.ticket(answer.ticket_id, "b")
     assert (found, waiters(driver)) == (TicketState(answer.ticket_id, "b", "t", [0], None), [])
+
+
+def test_tickets_that_left_the_line_leave_nothing_behind_and_those_that_wait_still_leave_when_their_time_is_over() -> (
+    None
+):
+    driver = house()
+    driver.granted("a")
+    driver.acquire("b", mode="WaitForExclusive", ttl_ms=TTL_MS - 1)
+    queue = driver.machine.slots.queue
+    for _ in range(3 * DEADLINES_SPARE):
+        answer = driver.acquire("c", mode="WaitForExclusive", ttl_ms=TTL_MS - 2)
+        assert isinstance(answer, TicketState)
+        driver.cancel("c", answer.ticket_id)
+        assert len(queue._deadlines) <= 2 * len(queue.by_id) + DEADLINES_SPARE
+    driver.tick(TTL_MS - 2)
+    assert waiters(driver) == ["b"]
+    driver.tick(TTL_MS - 1)
+    assert waiters(driver) == []
 
 
 def test_a_deleted_topic_takes_its_line_along() -> None:

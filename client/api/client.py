@@ -349,8 +349,9 @@ class Client(Administration):
         """Acquire all of ``partitions`` (None: all of the topic) or none.
 
         Answers a Grant that is in force on each of them, or a Ticket while it waits: ask `ticket` until that has a
-        grant. ``mode``: see `stockade.model.Mode`. ``resume_epoch``: the epoch of an earlier grant; refused
-        (ProducerFenced) if another one came since. Raises ProducerBusy, ProducerFenced, HoldAndWait.
+        grant. ``mode``: see `stockade.model.Mode`. ``resume_epoch``: the epoch of an earlier grant, to have it again;
+        refused (ProducerFenced) if the partitions are at a higher one. Raises ProducerBusy, ProducerFenced,
+        HoldAndWait.
         """
         request = GrantRequest(topic, session, partitions, mode, producer_name, resume_epoch, topic_id)
         return await request.ask(self.calls)

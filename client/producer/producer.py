@@ -393,7 +393,8 @@ class Producer:
 
         ``mode``: see `stockade.model.Mode`. "Exclusive" raises ProducerBusy when one of the partitions has a holder,
         "WaitForExclusive" waits, "ExclusiveWithFencing" evicts the holder. ``resume_epoch``: the epoch of an earlier
-        grant; ProducerFenced if another one came since.
+        grant, to have it again; ProducerFenced if the partitions are at a higher one. At the same one, a Shared grant
+        or a session that resumed this epoch, too, may have been there meanwhile.
 
         ``reacquire`` None: a loss is final. Otherwise the block lives on through losses, with any ``cancel_on_loss``:
         the records that waited fail with ProducerFenced (or why the session ended) and so does each `send` there; then

@@ -218,9 +218,10 @@ class Session:
         When it returns, each of them refuses every older token. ``mode``: see `stockade.model.Mode`; with
         "WaitForExclusive" it waits in the queue without a limit: cancel it (``asyncio.timeout``) to leave the queue.
         What a cancelled call has got, or gets, is given up in the background; the next call waits for that.
-        ``producer_name``: shown to other writers; None: the client_id. ``resume_epoch``: the epoch of an earlier grant;
-        ProducerFenced if another one came since. Raises ProducerBusy in the other modes, ProducerFenced, HoldAndWait,
-        SessionExpired.
+        ``producer_name``: shown to other writers; None: the client_id. ``resume_epoch``: the epoch of an earlier grant,
+        to have it again; ProducerFenced if the partitions are at a higher one. At the same one, a Shared grant or a
+        session that resumed this epoch, too, may have been there meanwhile: share its number with no other writer.
+        Raises ProducerBusy in the other modes, ProducerFenced, HoldAndWait, SessionExpired.
         """
         name = producer_name or self.client_id
         await self._acquiring.undone()

@@ -452,7 +452,7 @@ class ControllerMachine(Machine):
         self._check_is_open(command.topic)
         check_shape(command)
         session = self.sessions.of(command.session, command.by.principal)
-        return self.slots.state(self.acquire_rules.acquire(index, command, session))
+        return self.slots.state(self.acquire_rules.acquire(index, command, session, self.assignment.feature_level))
 
     def _cancel_ticket(self, index: int, command: CancelTicket) -> GrantState | TicketState:
         self.sessions.of(command.session, command.by.principal)

@@ -19,6 +19,7 @@ from ....partition.errors import (
     UnknownTopicOrPartition,
 )
 from ...access.rights import lacks
+from ...features import RESUMED_TOPICS
 from ..commands import Acquire
 from ..sessions import Session
 from ..topology.catalog import Catalog, Topic, group_id
@@ -63,14 +64,18 @@ def resolve(topic: Topic, partitions: list[int] | None) -> list[int]:
     return sorted(partitions)
 
 
-def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None) -> None:
-    """A lower epoch than the one of any partition was superseded; a higher one was never issued.
+def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None, *, ignore_unused: bool = False) -> None:
+    """A lower epoch than the one of any partition was superseded; a higher one was never issued. It says nothing of who
+    else had the partitions in this epoch: a Shared grant and one that resumes raise none.
 
-    Raises ProducerFenced, InvalidFencingToken.
+    ``ignore_unused``: partitions that never had an epoch refuse none that another one of the set had, as when the topic
+    grew after the grant had ended. Raises ProducerFenced, InvalidFencingToken.
     """
     if resume_epoch is None:
         return
     epochs = [topic.epochs[partition] for partition in partitions]
+    if ignore_unused:
+        epochs = list(filter(None, epochs)) or epochs
     if resume_epoch < max(epochs):
         raise ProducerFenced(reason="superseded", current_epoch=max(epochs))
     if resume_epoch > min(epochs):
@@ -97,8 +102,8 @@ class AcquireRules:
         self._catalog = catalog
         self._slots = slots
 
-    def acquire(self, index: int, command: Acquire, session: Session) -> Grant | Ticket:
-        """The grant of the whole set, or a queued ticket, for a live session.
+    def acquire(self, index: int, command: Acquire, session: Session, level: int) -> Grant | Ticket:
+        """The grant of the whole set, or a queued ticket, for a live session. ``level``: the cluster's feature level.
 
         The caller has called check_shape, and promotes afterwards.
         """
@@ -109,7 +114,8 @@ class AcquireRules:
         # Without this condition, the retry of an acquire that evicted another grant would be refused because its
         # own grant superseded it.
         if held is None or held.resume_epoch != command.resume_epoch:
-            check_resume(topic, partitions, command.resume_epoch)
+            ignore_unused = command.partitions is None and level >= RESUMED_TOPICS
+            check_resume(topic, partitions, command.resume_epoch, ignore_unused=ignore_unused)
         if held is not None:
             return held
         ticket = self._slots.queue.by_session.get(command.session)

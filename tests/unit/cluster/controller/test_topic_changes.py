@@ -1,11 +1,14 @@
 """Topics that grow or change, and fences on purpose (SEMANTICS 7.4)."""
 
+import pytest
+
 from stockade.cluster.controller.commands import (
     DeleteTopic,
     FencedPartition,
     FenceRef,
     FenceTopic,
     GrantState,
+    RaiseFeatureLevel,
     TicketState,
     TopicChanged,
     TopicDeleted,
@@ -15,13 +18,14 @@ from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition.api.ownership import grants_digest
 from stockade.partition.errors import (
     InconsistentTopicId,
+    InvalidFencingToken,
     InvalidRequest,
     PlanChanged,
     ProducerFenced,
     UnknownTopicOrPartition,
 )
 
-from ..driver import house
+from ..driver import MODES, House, house
 
 
 def test_a_grant_of_all_partitions_grows_and_an_ordinary_one_does_not() -> None:
@@ -69,6 +73,43 @@ def test_a_new_partition_is_free_when_no_grant_has_all() -> None:
     driver.change(partitions=2)
     assert driver.holders() == ["a", None]
     assert driver.granted("b", [1]).epoch == 1
+
+
+def grown_after_a_grant(level: int) -> House:
+    """A session had all partitions at epoch 1; after it had left them, a third one came."""
+    driver = house(partitions=2)
+    if level == 2:
+        driver.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["n1", "n2", "n3"]))
+    driver.granted("a", None)
+    driver.close("a")
+    driver.change(partitions=3)
+    return driver
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_epoch_of_all_partitions_is_resumed_though_the_topic_has_grown_meanwhile(mode: str) -> None:
+    driver = grown_after_a_grant(level=2)
+    assert driver.acquire("b", None, mode, resume=2) == InvalidFencingToken(current_epoch=1)
+    assert driver.acquire("b", None, mode, resume=0) == ProducerFenced(current_epoch=1, reason="superseded")
+    assert driver.acquire("b", [0, 2], mode, resume=1) == InvalidFencingToken(current_epoch=0), "a set that is named"
+    grant = driver.granted("b", None, mode, resume=1)
+    assert (grant.epoch, grant.epochs) == ((None, [1, 1, 0]) if mode == "Shared" else (1, [1, 1, 1]))
+    driver.settle()
+    assert driver.may_write(grant, 2)
+    assert driver.may_write(None, 2) == (mode == "Shared")
+
+
+def test_an_epoch_is_resumed_on_no_partition_that_has_another_one() -> None:
+    driver = grown_after_a_grant(level=2)
+    driver.fence([2])
+    driver.fence([2])
+    assert driver.acquire("b", None, resume=1) == ProducerFenced(current_epoch=2, reason="superseded")
+    assert driver.acquire("b", None, resume=2) == InvalidFencingToken(current_epoch=1)
+
+
+def test_at_level_1_a_new_partition_refuses_to_resume_all_as_in_older_software() -> None:
+    driver = grown_after_a_grant(level=1)
+    assert driver.acquire("b", None, resume=1) == InvalidFencingToken(current_epoch=0)
 
 
 def test_a_change_says_what_shall_be() -> None:

@@ -547,7 +547,7 @@ class ControllerMachine(Machine):
         return group_id(topic.topic_id, named[1])
 
     def _init_producer(self, index: int, command: InitProducer) -> ProducerState:
-        return self.registry.init(index, self.lease_clock_ms, command)
+        return self.registry.init(index, self.lease_clock_ms, command, self.assignment.feature_level)
 
     def _change_principal(self, index: int, command: PutPrincipal | DeletePrincipal) -> PrincipalPut | Done:
         answer = self.principals.decide(index, command)

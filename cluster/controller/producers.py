@@ -42,6 +42,7 @@ from ...partition.errors import (
 )
 from ..access.quotas import check_most
 from ..access.rights import lacks
+from ..features import FENCED_TAKEOVERS
 from ..model import By
 from .commands import Enrol, Enrolled, GroupId, InitProducer, ProducerFence, ProducerState, WithdrawProducers
 from .ownership.fence_installs import ProducerInstall
@@ -248,9 +249,9 @@ class ProducerRegistry:
         self._next_named = FIRST_NAMED_PID
         self._next_anonymous = FIRST_ANONYMOUS_PID
 
-    def init(self, index: int, now_ms: int, command: InitProducer) -> ProducerState:
+    def init(self, index: int, now_ms: int, command: InitProducer, level: int) -> ProducerState:
         """The pair to write with; the row numbers are those of the table. ``now_ms`` is the lease clock, here as below,
-        and ``index`` the command's place in the log.
+        ``index`` the command's place in the log, and ``level`` the cluster's feature level.
         """
         if command.name is None:  # row 1
             self._next_anonymous += 2
@@ -265,7 +266,9 @@ class ProducerRegistry:
         if row is None:
             row = self._add(command.name, command)  # row 5; with no row there is no nonce to meet row 4
         else:
-            self._advance(index, row, command)
+            heir = command.by.principal or row.principal
+            is_taken = level >= FENCED_TAKEOVERS and belongs_to_another(row.principal, heir)
+            self._advance(index, row, command, is_taken=is_taken)
         self._give(row, command.by.principal or row.principal)
         row.last_used_ms = now_ms
         return self.state(row)
@@ -376,15 +379,17 @@ class ProducerRegistry:
         row.principal = principal
         self._counts[principal] += 1
 
-    def _advance(self, index: int, row: ProducerRow, command: InitProducer) -> None:
+    def _advance(self, index: int, row: ProducerRow, command: InitProducer, *, is_taken: bool) -> None:
+        """``is_taken``: another principal takes the name over, so this is no retry, and the present pair is fenced."""
         if command.nonce is not None and command.nonce in row.nonces:
             if command.nonce != row.nonce:
                 raise _superseded(row)
-            return  # row 4
+            if not is_taken:  # row 4
+                return
         pair = command.pair
-        if pair is not None and pair == row.last:  # row 8
+        if pair is not None and pair == row.last and not is_taken:  # row 8
             return
-        if pair is not None and pair != (row.pid, row.epoch):  # row 11
+        if pair not in (None, (row.pid, row.epoch)) and not (is_taken and pair == row.last):  # row 11
             raise _superseded(row)
         if row.epoch < PRODUCER_EPOCH_MAX:  # rows 6 and 9
             self._set_epoch(index, row, row.epoch + 1)
@@ -418,7 +423,8 @@ def _check_may_take(row: ProducerRow, by: By) -> None:
 
 def _superseded(row: ProducerRow) -> ProducerFenced:
     """A later producer has taken the name."""
-    why = f"a later producer named {row.name} has started; a standby needs a producer name of its own, or none"
+    why = f"a later producer named {row.name} has started, or the name was fenced; "
+    why += "a standby needs a producer name of its own, or none"
     return ProducerFenced(why, reason="identity", current_epoch=row.epoch)
 
 

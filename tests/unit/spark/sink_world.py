@@ -16,6 +16,7 @@ from memory_log import MemoryLog
 from stockade.client.blocking.writer import Pair, StageSeen
 from stockade.cluster.controller.commands import Enrol, InitProducer
 from stockade.cluster.controller.producers import ProducerRegistry
+from stockade.cluster.features import NEWEST_LEVEL
 from stockade.partition.commands import (
     Append,
     Appended,
@@ -82,7 +83,7 @@ class World:
 
     def init_producer(self, name: str | None, nonce: str) -> Pair:
         command = InitProducer(now_ms=0, name=name, nonce=nonce)
-        made = self.registry.init(self._next(), self.clock_ms, command)
+        made = self.registry.init(self._next(), self.clock_ms, command, NEWEST_LEVEL)
         for fence in made.pending:
             place = list(self.machines)[fence.group_id]
             self._apply(place, InstallProducer(fence.pid, fence.epoch, self._next(), self.clock_ms))

@@ -6,13 +6,18 @@ Numbers in names are those of SEMANTICS 11.
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from stockade.cluster.controller import producers
+from stockade.cluster.controller.commands import Enrol, Enrolled, InitProducer, ProducerState, RaiseFeatureLevel
+from stockade.cluster.controller.ownership.fence_installs import ProducerInstall
 from stockade.cluster.controller.producers import NONCES_PER_NAME_MAX
-from stockade.partition.errors import InvalidRequest, NotFound, ThrottlingQuotaExceeded
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.model import By
+from stockade.partition.errors import InvalidRequest, NotFound, ProducerFenced, ThrottlingQuotaExceeded
 
 from ..driver import Driver
-from ..producers import EXHAUSTED, PID, at, fence, fenced, producer
+from ..producers import EXHAUSTED, PID, at, fence, fenced, producer, row_of
 
 
 def test_043_without_a_name_every_call_gives_another_id_of_epoch_0() -> None:
@@ -97,7 +102,10 @@ def test_a_fenced_producer_does_not_get_the_epoch_of_the_fence_by_repeating_itse
     driver.init("w", nonce="n")
     driver.init("w", pair=(PID, 0))
     assert fence(driver) == producer(PID, 2)
-    assert driver.init("w", nonce="n") == fenced(2)
+    refusal = driver.init("w", nonce="n")
+    assert refusal == fenced(2)
+    assert isinstance(refusal, ProducerFenced)
+    assert "or the name was fenced" in refusal.detail, "no later producer has started"
     assert driver.init("w", pair=(PID, 0)) == fenced(2)
     assert driver.init("w", pair=(PID, 1)) == fenced(2)
     assert driver.init("w", nonce="m") == producer(PID, 3)
@@ -151,6 +159,51 @@ def test_nonces_are_remembered_up_to_a_bound() -> None:
         driver.init("w", nonce=f"n{number}")
     assert driver.init("w", nonce="n1") == fenced(NONCES_PER_NAME_MAX)
     assert driver.init("w", nonce="n0") == producer(PID, NONCES_PER_NAME_MAX + 1), "forgotten"
+
+
+def taken_over(*, by_pair: bool, level: int = 2) -> tuple[Driver, InitProducer]:
+    """The name is alice's, at epoch 1, and enrolled; the command is that of her last call, from bob who may evict."""
+    driver = Driver()
+    if level == 2:
+        driver.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["n1", "n2", "n3"]))
+    group = group_id(driver.topic(), 0)
+    driver.do(InitProducer(now_ms=0, by=By("alice"), name="w", nonce="m"))
+    call = InitProducer(now_ms=0, by=By("alice"), name="w", nonce=None if by_pair else "n")
+    if by_pair:
+        call = replace(call, pair=(PID, 0))
+    assert driver.do(call) == driver.do(call) == producer(PID, 1)
+    assert isinstance(driver.do(Enrol(now_ms=0, pid=PID, group_id=group)), Enrolled)
+    return driver, replace(call, by=By("bob", evicts=True))
+
+
+@pytest.mark.parametrize("by_pair", [False, True])
+def test_another_principal_that_takes_a_name_fences_its_writer_also_when_it_repeats_the_writers_call(
+    by_pair: bool,
+) -> None:
+    driver, call = taken_over(by_pair=by_pair)
+    taken = driver.do(call)
+    assert isinstance(taken, ProducerState)
+    assert (taken.pid, taken.epoch, row_of(driver).principal) == (PID, 2, "bob")
+    [fence] = taken.pending
+    assert (fence.pid, fence.epoch) == (PID, 2), "the partition that knows the writer is told"
+    assert [work.command.principal for work in driver.machine.work() if isinstance(work, ProducerInstall)] == ["bob"]
+    assert driver.do(call) == taken, "its own repetition is one"
+    assert driver.do(replace(call, by=By("", evicts=True))) == taken, "without principals the name stays bob's"
+
+
+def test_another_principal_takes_a_name_whose_epochs_are_used_up() -> None:
+    driver, call = taken_over(by_pair=False)
+    for machine in (driver.machine, driver.twin):
+        machine.registry.rows["w"].epoch = EXHAUSTED
+    taken = driver.do(call)
+    assert isinstance(taken, ProducerState)
+    assert (taken.pid, taken.epoch) == (PID + 2, 0)
+
+
+@pytest.mark.parametrize("by_pair", [False, True])
+def test_at_level_1_a_repeated_call_answers_the_present_pair_as_in_older_software(by_pair: bool) -> None:
+    driver, call = taken_over(by_pair=by_pair, level=1)
+    assert driver.do(call) == producer(PID, 1)
 
 
 def test_names_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

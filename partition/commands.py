@@ -259,11 +259,15 @@ class BeginAt(msgspec.Struct, frozen=True, tag="begin_at"):
     principal: str = ""
 
 
-class Retain(msgspec.Struct, frozen=True, tag="retain"):
-    """Drop the records below ``before``, as the topic's retention asks for it, and let time pass. Answers Trimmed."""
+class Retain(msgspec.Struct, frozen=True, tag="retain", omit_defaults=True):
+    """Drop the records below ``before``, as the topic's retention asks for it, and let time pass. Answers Trimmed.
+
+    ``all_message_ids``, of feature level 2: forget every message id that is due, not only the oldest.
+    """
 
     before: Offset
     now_ms: int
+    all_message_ids: bool = False
 
 
 class TierObject(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -68,7 +68,7 @@ from ...partition.state.machine import PartitionMachine
 from ...partition.state.producers import FORGOTTEN, SequenceRun
 from ...raft.core.group import Committed, Group, Outcome, Rejected
 from ..condition import Condition
-from ..features import FORGOTTEN_POSITIONS, KEPT_OFFSETS, STAGE_OWNERS
+from ..features import FORGOTTEN_MESSAGE_IDS, FORGOTTEN_POSITIONS, KEPT_OFFSETS, STAGE_OWNERS
 from ..groups import ServedGroup
 from ..model import CommittedPosition, Conditions, ReadGuard, Settle
 from ..rpc import GroupStatus
@@ -86,9 +86,7 @@ Raises what the registry answers.
 
 
 class Replica(ServedGroup):
-    """A partition as this node holds it: its group, its machine, and the configuration of its topic. Implements
-    ``api.Partition``; what it refuses it raises as StockadeError.
-    """
+    """A partition as this node holds it. Implements ``api.Partition``; what it refuses it raises as StockadeError."""
 
     def __init__(
         self,
@@ -469,17 +467,19 @@ class Replica(ServedGroup):
 
     def has_due(self, wall_ms: int) -> bool:
         """Whether ``retain`` would have something to do."""
-        return self._retained_from(wall_ms) > self.machine.log_start or self.machine.has_due(self.now_ms())
+        has_due = self.machine.has_due(self.now_ms()) or self._hides_message_ids()
+        return has_due or self._retained_from(wall_ms) > self.machine.log_start
+
+    def _hides_message_ids(self) -> bool:
+        return self.features.at_least(FORGOTTEN_MESSAGE_IDS) and self.machine.message_ids.hides_due(self.now_ms())
 
     def _retained_from(self, wall_ms: int) -> Offset:
         return self.log.retained_from(wall_ms, self.config.retention_ms, self.config.retention_bytes, *self.whole.older)
 
     async def retain(self, wall_ms: int) -> None:
-        """Drop what the topic's retention no longer keeps at this wall clock time, and let the machine forget what is
-        due on the lease clock, if this node leads.
-        """
+        """If this node leads, drop what the retention no longer keeps, and forget what is due on the lease clock."""
         if self.group.is_leader and self.has_due(wall_ms):
-            await self._ask(Retain(self._retained_from(wall_ms), self.now_ms()), Trimmed)
+            await self._ask(Retain(self._retained_from(wall_ms), self.now_ms(), self._hides_message_ids()), Trimmed)
 
     # Inside.
 

@@ -307,6 +307,8 @@ class PartitionMachine:
 
     def _retain(self, command: Retain) -> Trimmed:
         self._pass_time(command.now_ms)
+        if command.all_message_ids:
+            self.message_ids.forget_all_due(self.clock_ms)
         return self._drop_below(min(command.before, self.log_end))
 
     def _drop_below(self, before: Offset) -> Trimmed:

@@ -13,6 +13,8 @@ from ..commands import Offset
 MESSAGE_IDS_MAX = 100_000
 """Ids remembered by a partition. Further batches with an id are refused: forgetting an id early would let a repetition
 be stored twice."""
+RETRY_AFTER_MS = 10_000
+"""In which the leader has all ids forgotten that are due (cluster/replica/maintenance.py)."""
 
 
 class StoredMessageId(msgspec.Struct, frozen=True, array_like=True):
@@ -45,11 +47,25 @@ class MessageIds:
         while self.due_ms <= now_ms:
             self.batches.popitem(last=False)
 
+    def hides_due(self, now_ms: int) -> bool:
+        """Whether there is no room for one more id, and would be if all whose deadline has come were forgotten: the
+        oldest are not always the first that are due, for a window that is shortened counts for new ids alone.
+        """
+        is_full = len(self.batches) >= MESSAGE_IDS_MAX
+        return is_full and any(named.deadline_ms <= now_ms for named in self.batches.values())
+
+    def forget_all_due(self, now_ms: int) -> None:
+        """Forget every id whose deadline has come."""
+        for message_id in [each for each, named in self.batches.items() if named.deadline_ms <= now_ms]:
+            del self.batches[message_id]
+
     def wait_ms(self, now_ms: int) -> int | None:
-        """How long it takes at most until there is room for one more id; None: there is room."""
+        """After how long it is worth asking again whether there is room for one more id; None: there is room."""
         if len(self.batches) < MESSAGE_IDS_MAX:
             return None
-        return next(iter(self.batches.values())).deadline_ms - now_ms
+        named = self.batches.values()
+        first_ms = min(next(iter(named)).deadline_ms, next(reversed(named)).deadline_ms)
+        return first_ms - now_ms if first_ms > now_ms else RETRY_AFTER_MS
 
     def store(self, message_id: str, named: StoredMessageId) -> None:
         """Remember a batch that was stored."""

@@ -39,6 +39,7 @@ from stockade.partition.errors import (
 )
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import Batch, batch_from_columns
+from stockade.partition.state import message_ids
 from stockade.partition.state.machine import PartitionMachine
 from stockade.partition.state.producers import FORGOTTEN
 from stockade.raft.core.group import Committed, Outcome, Rejected, Unknown
@@ -370,6 +371,29 @@ async def test_an_idle_producer_is_forgotten_without_further_writes(tmp_path: Pa
     one.now_ms = lambda: one.machine.clock_ms + 1000  # type: ignore[method-assign]
     await one.retain(RECEIVED_MS)
     assert one.machine.producer(1001) is None
+
+
+def test_a_name_that_is_due_makes_room_from_level_2_on_though_an_older_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_ids, "MESSAGE_IDS_MAX", 2)
+
+    async def run() -> None:
+        one = replica(tmp_path, TopicConfig(dedupe_window_ms=86_400_000))
+        await append(one, message_id="long")
+        one.reconfigure(TopicConfig(dedupe_window_ms=1000), is_sealed=False, order=900)
+        await append(one, message_id="short")
+        clock_ms = one.machine.clock_ms + 1000
+        one.now_ms = lambda: clock_ms  # type: ignore[method-assign]
+        one.features = Features(level=1)
+        assert not one.has_due(RECEIVED_MS), "nodes of the release before know no such command"
+        one.features = Features(level=2)
+        assert one.has_due(RECEIVED_MS)
+        await one.retain(RECEIVED_MS)
+        assert not one.has_due(RECEIVED_MS)
+        assert await append(one, message_id="more") == (2, False)
+
+    asyncio.run(run())
 
 
 @scenario

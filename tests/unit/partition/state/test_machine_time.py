@@ -14,7 +14,7 @@ from stockade.partition.errors import (
     ThrottlingQuotaExceeded,
     UnknownProducerId,
 )
-from stockade.partition.state import message_ids
+from stockade.partition.state import message_ids, snapshot
 
 from ..driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, TOPIC_ID, Driver, grant, repeated, state, stored
 
@@ -236,6 +236,29 @@ def test_a_name_too_many_is_refused_until_the_oldest_is_forgotten(monkeypatch: p
     driver.now_ms = 100
     assert stored(driver.append(message_id="c")) == (3, 3)
     assert list(driver.machine.message_ids.batches) == ["b", "c"]
+
+
+def test_after_a_window_was_shortened_the_names_that_are_due_make_room_before_the_older_ones_that_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(message_ids, "MESSAGE_IDS_MAX", 2)
+    driver = windowed(86_400_000)
+    stored(driver.append(message_id="long"))
+    driver.apply(Configure(5, PartitionConfig(TOPIC_ID, dedupe_window_ms=100)))
+    driver.now_ms = 20
+    stored(driver.append(message_id="short"))
+    assert driver.append(message_id="more") == ThrottlingQuotaExceeded(retry_after_ms=100)
+    for now_ms, hides in ((119, False), (120, True)):
+        driver.apply(Retain(0, now_ms))  # as a leader at feature level 1 does
+        driver.now_ms = now_ms
+        assert driver.machine.message_ids.hides_due(now_ms) is hides
+        wait_ms = message_ids.RETRY_AFTER_MS if hides else 1
+        assert driver.append(message_id="more") == ThrottlingQuotaExceeded(retry_after_ms=wait_ms)
+    driver.apply(Retain(0, 120, all_message_ids=True))
+    assert stored(driver.append(message_id="more")) == (2, 2)
+    assert list(driver.machine.message_ids.batches) == ["long", "more"]
+    assert repeated(driver.append(message_id="long")) == (0, 0)
+    assert snapshot.encode(driver.replayed()) == snapshot.encode(driver.machine)
 
 
 def test_a_window_that_was_shortened_counts_for_new_names_alone() -> None:

@@ -204,7 +204,7 @@ class Recorder:
         result = handler(index, command)
         self._begin(index, BeginLedger(now_ms=0))
         self._ledger.by = command.by
-        self._ledger.record(ADMINISTRATION[type(command)], before=before, after=self._state(command))
+        self._ledger.record(ADMINISTRATION[type(command)], reserve=1, before=before, after=self._state(command))
         return result
 
     def installed(self, report: FenceInstalled) -> None:

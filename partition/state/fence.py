@@ -7,7 +7,7 @@ The tenures of former holders, and why they ended, are kept for people who ask w
 replicated state too: every replica computes every refusal, so all of them count alike.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Any, cast
 
@@ -175,10 +175,11 @@ class Fence:
         """Let these holders share the slot, if that was decided later than all before it. Repeating changes nothing."""
         if self._is_later(command):
             sharing = {holder.grant_id: holder for holder in command.seats}
+            kept = self.sharing.keys() & sharing
             self._empty(command.now_ms, command.ends, log_end, keep=sharing)
             self._advance(command, log_end)
             self.sharing = sharing
-            self._take(sharing, log_end)
+            self._take(sharing, log_end, kept)
         return self._state(done=(command.epoch, command.grant_index) == (self.topic_epoch, self.grant_index))
 
     def clear(self, command: ClearFence, log_end: int | None = None) -> SlotState:
@@ -230,11 +231,11 @@ class Fence:
             self.placed_at, self.placed_after = log_end, self.grant_index
         self.topic_epoch, self.grant_index = command.epoch, command.grant_index
 
-    def _take(self, grants: Iterable[str], log_end: int | None) -> None:
-        """``grants`` hold the slot from now on, at ``log_end``; a grant that held it before keeps the offset where it
-        began.
+    def _take(self, grants: Iterable[str], log_end: int | None, kept: Collection[str] = ()) -> None:
+        """``grants`` hold the slot from now on, at ``log_end``; those that held it before (``kept``) keep the offset
+        where they began, which is not known of a holder from before an upgrade.
         """
-        began = ((grant, self.taken_at.get(grant, log_end)) for grant in grants)
+        began = ((grant, self.taken_at.get(grant) if grant in kept else log_end) for grant in grants)
         self.taken_at = {grant: offset for grant, offset in began if offset is not None}
 
     def _empty(self, now_ms: int, ends: str, log_end: int | None, keep: dict[str, SharedHolder] | None = None) -> None:

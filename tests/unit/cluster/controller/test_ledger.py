@@ -551,14 +551,14 @@ def test_before_the_ledger_begins_nothing_is_recorded_and_its_beginning_tells_wh
     assert (held.act, held.partitions, held.principal) == ("grant.held", "0-1", None)
 
 
-def test_the_level_that_brings_the_ledger_begins_it_and_is_its_first_act() -> None:
+def test_the_level_that_begins_the_ledger_is_told_also_when_grants_fill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "OUTBOX_ENTRIES_MAX", 2)
     recorded = Recorded(begins=False)
     recorded.topic()
-    refused = recorded.do(RaiseFeatureLevel(now_ms=0, by=ROOT, level=2, supporting=["n1"]))
-    assert isinstance(refused, FeatureUpdateFailed)
+    raised = ADMINISTERED[RaiseFeatureLevel]
+    assert isinstance(recorded.do(msgspec.structs.replace(raised, supporting=["n1"])), FeatureUpdateFailed)
     assert recorded.entries == []
     recorded.do(acquire(recorded.session("a")))
-    raised = ADMINISTERED[RaiseFeatureLevel]
     assert acts_of(recorded.told(raised)) == ["ledger.begin", "grant.held", "cluster.feature_level"]
     assert recorded.entries[-1].principal == "root"
 

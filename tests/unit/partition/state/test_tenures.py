@@ -207,3 +207,18 @@ def test_those_who_share_have_the_offsets_of_their_own_tenures() -> None:
     driver.apply(InstallSeats(0, 3, [b]))
     offsets = {each.grant_id: (each.from_offset, each.until_offset) for each in driver.machine.tenures()}
     assert offsets == {grant(1): (0, 2), grant(2): (1, None)}
+
+
+def test_one_that_shared_before_an_upgrade_has_no_offset_where_it_began() -> None:
+    """Software of the release before kept none; where a later one came is not where this one began."""
+    driver = Driver(replicas=3)
+    a, b = (SharedHolder(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))
+    driver.apply(InstallSeats(0, 1, [a]))
+    for machine in driver.machines:
+        machine.fence.taken_at.clear()
+    stored(driver.append())
+    driver.apply(InstallSeats(0, 2, [a, b]))
+    stored(driver.append())
+    driver.apply(InstallSeats(0, 3, [b]))
+    offsets = {each.grant_id: (each.from_offset, each.until_offset) for each in driver.machine.tenures()}
+    assert offsets == {grant(1): (None, 2), grant(2): (1, None)}

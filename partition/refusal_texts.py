@@ -334,8 +334,8 @@ BY_REASON: dict[tuple[str, str], Text] = {
         _LOST,
     ),
     ("PRODUCER_FENCED", "slot_free"): Text(
-        "your grant has ended, and no grant holds the partition",
-        "Acquire again; with resume_epoch the epoch stays, unless another grant came meanwhile. `outcome` "
+        "your grant has ended, and no grant holds the partition alone",
+        "Acquire again; with resume_epoch the epoch stays, unless the partition's has grown meanwhile. `outcome` "
         "says whether the batch is stored.",
     ),
     ("PRODUCER_FENCED", "evicted"): Text(
@@ -348,7 +348,8 @@ BY_REASON: dict[tuple[str, str], Text] = {
         "Use the session that acquired it.",
     ),
     ("PRODUCER_FENCED", "identity"): Text(
-        "a newer instance of this producer was started under the same name: its epoch is {current_epoch}",
+        "a newer instance of this producer was started under the same name, or an operator fenced it: the epoch is "
+        "{current_epoch}",
         "Stop this instance, or give each instance a producer name of its own. `stockade producers status "
         "NAME` shows the epoch.",
     ),
@@ -374,8 +375,10 @@ BY_REASON: dict[tuple[str, str], Text] = {
         "begin at 0.",
     ),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "overlap"): Text(
-        "some of these sequence numbers are stored, in batches cut differently: {expected_seq} comes next",
-        "Send a batch again exactly as it was sent first, with the same bounds.",
+        "some of these sequence numbers are stored, and none of the batches remembered has just these: {expected_seq} "
+        "comes next",
+        "Send a batch again exactly as it was sent first, with the same bounds. If you did, it is stored: a topic with"
+        " strict_sequence recognises a producer's last five batches on a partition alone.",
     ),
     ("OUT_OF_ORDER_SEQUENCE_NUMBER", "new_epoch"): Text(
         "a new epoch begins at sequence number 0, and this partition has stored nothing of it",

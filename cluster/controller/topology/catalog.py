@@ -33,7 +33,8 @@ PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 100_000
 """Of all topics together.
 
-A grant holds at least one partition alone, so there are never more grants than this.
+An exclusive grant holds at least one partition alone, so there are never more of these than this. Shared grants:
+SHARERS_PER_PARTITION_MAX (ownership/acquire.py).
 """
 REPLICATION_FACTOR_MAX = 7
 REPLICATION_FACTOR_DEFAULT = 3

@@ -53,6 +53,16 @@ def test_no_sentence_is_a_riddle() -> None:
     assert not re.search("(?i)somebody|nobody|whoever|someone", words + titles)
 
 
+def test_a_text_says_no_more_than_the_refusal_knows() -> None:
+    fenced, free = (BY_REASON["PRODUCER_FENCED", reason] for reason in ("identity", "slot_free"))
+    assert "or an operator fenced it" in fenced.because
+    assert free.because.endswith("no grant holds the partition alone"), "others may share it"
+    assert "unless the partition's has grown" in free.hint, "a Shared grant may have come, and raised no epoch"
+    overlap = BY_REASON["OUT_OF_ORDER_SEQUENCE_NUMBER", "overlap"]
+    assert "cut" not in overlap.because, "a strict topic refuses an exact repetition for this reason, too"
+    assert "strict_sequence" in overlap.hint
+
+
 def test_a_busy_slot_names_its_holder_and_does_not_if_it_is_unknown() -> None:
     busy = ProducerBusy(reason="exclusive_present", **FIELDS)
     assert busy.detail == "producer alpha of client c1 holds the slot (Exclusive)"

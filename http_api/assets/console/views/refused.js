@@ -23,7 +23,7 @@ const NEXT = {
   PRODUCER_BUSY: "Another writer holds the slot alone. Wait in line (WaitForExclusive), or take over (ExclusiveWithFencing).",
   FENCING_TOKEN_REQUIRED: "This topic takes no write without a token: acquire the partition first.",
   INVALID_FENCING_TOKEN: "The token is newer than anything that the partition has seen: it belongs to another cluster or topic.",
-  INVALID_PRODUCER_EPOCH: "A newer instance of this producer has started. Stop the older one.",
+  INVALID_PRODUCER_EPOCH: "This producer was fenced, or a newer instance of it has started. Stop the older one.",
   OUT_OF_ORDER_SEQUENCE_NUMBER: "A batch before this one is missing. The producer has to send again from the number that was expected.",
   UNKNOWN_PRODUCER_ID: "The partition has forgotten this producer. It needs a new id.",
   INVALID_PRODUCER_ID_MAPPING: "The cluster does not know this producer any more. It needs a new id.",

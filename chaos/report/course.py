@@ -50,6 +50,10 @@ def family(fault: str) -> str:
     return FAMILIES.get(fault.partition("-")[0], "order")
 
 
+UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
+"""Of the axis of time, in seconds."""
+
+
 class Scale:
     """From seconds to x coordinates."""
 
@@ -63,12 +67,14 @@ class Scale:
         return round(LEFT + (WIDTH - LEFT - RIGHT) * share, 1)
 
     def axis(self, y: float) -> Iterator[str]:
-        """Ticks below the last panel."""
-        step = round_up((self.to_s - self.from_s) / 10, STEPS)
+        """Ticks below the last panel, at round numbers of seconds, minutes or hours."""
+        span_s = self.to_s - self.from_s
+        unit_s, unit = next((each for each in UNITS if span_s >= 10 * each[0]), UNITS[-1])
+        step = unit_s * round_up(span_s / unit_s / 10, STEPS)
         for k in range(ceil(self.from_s / step), floor(self.to_s / step) + 1):
             x = self.x(k * step)
             yield f'<line class="grid" x1="{x}" x2="{x}" y1="0" y2="{y}"/>'
-            yield f'<text class="tick" x="{x}" y="{y + 15}" text-anchor="middle">{_time(k * step)}</text>'
+            yield f'<text class="tick" x="{x}" y="{y + 15}" text-anchor="middle">{k * step / unit_s:g} {unit}</text>'
 
 
 def course(seen: Observed) -> str:
@@ -235,7 +241,3 @@ def _number(value: float) -> str:
 
 def _milliseconds(value: float) -> str:
     return f"{value / 1000:g} s" if value >= 1000 else f"{value:g} ms"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:g} s" if seconds < 600 else f"{seconds / 60:g} min"

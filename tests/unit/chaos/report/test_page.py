@@ -10,6 +10,7 @@ import pytest
 from stockade.chaos.checkers.verdicts import Verdict
 from stockade.chaos.history.history import Event
 from stockade.chaos.history.observed import Observed, Second, class_ms, latency_class, quantile_ms
+from stockade.chaos.report.course import Scale
 from stockade.chaos.report.figures import by_fault, effects, fencing_ms, published
 from stockade.chaos.report.page import Run, page, write_report
 from stockade.chaos.report.parts import counted
@@ -139,3 +140,21 @@ def test_a_history_of_nothing_makes_a_page(tmp_path: Path) -> None:
     (tmp_path / "history.jsonl").write_bytes(b"")
     write_report(tmp_path / "report.html", Run("Nothing", [], [], {}), tmp_path / "history.jsonl")
     assert "No client asked for a slot" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("span_s", "labels"),
+    [
+        (5, "0 s 0.6 s 1.2 s"),
+        (120, "0 s 20 s 40 s"),
+        (599, "0 s 60 s 120 s"),
+        (600, "0 min 1 min 2 min"),
+        (7_188, "0 min 20 min 40 min"),
+        (36_000, "0 h 1 h 2 h"),
+        (604_800, "0 h 20 h 40 h"),
+    ],
+)
+def test_an_axis_of_time_has_round_numbers_of_its_unit(span_s: float, labels: str) -> None:
+    told = re.findall(r'text-anchor="middle">([^<]*)<', "".join(Scale(0.0, span_s).axis(0)))
+    assert " ".join(told[:3]) == labels
+    assert 4 < len(told) <= 11

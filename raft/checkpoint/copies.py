@@ -13,7 +13,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -383,7 +383,8 @@ class CheckpointCopy:
     async def complete(self, checkpoint: Checkpoint) -> None:
         """Copy the checkpoint's files, verify and install it: on disk first, then in the group."""
         group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
-        self._take(await storage.run(partial(self._new_bytes, checkpoint)))
+        here = storage.store.files(group_id, open_group.generation)  # the running machine's
+        self._take(await storage.run(partial(_new_bytes, checkpoint.files, here)))
         open_group.newest_generation = generation = max(open_group.newest_generation, open_group.generation) + 1
         directory = storage.store.files(group_id, generation)
         is_written = False  # from then on the checkpoint on disk may name this copy's files, so they must stay
@@ -438,18 +439,9 @@ class CheckpointCopy:
             raise CopyFailed(f"the checkpoint is one of group {checkpoint.group_id} at {checkpoint.index}")
         return checkpoint
 
-    def _here(self, extent: FileExtent) -> Path:
-        """Where the running machine has a file of this name, if it has one."""
-        return self._storage.store.files(self._group.group_id, self._open_group.generation) / extent.name
-
-    def _new_bytes(self, checkpoint: Checkpoint) -> int:
-        """Bytes of the files that cannot be links to those that are here."""
-        new = (each for each in checkpoint.files if not (each.is_sealed and _has_size(self._here(each), each.size)))
-        return sum(each.size for each in new)
-
     async def _fetch_file(self, checkpoint: Checkpoint, extent: FileExtent, directory: Path) -> None:
         """Get a file into ``directory``: a hard link, if the same bytes are here already, or the other node's bytes."""
-        here = self._here(extent)
+        here = self._storage.store.files(self._group.group_id, self._open_group.generation) / extent.name
         if extent.is_sealed and await self._storage.run(partial(_has_size, here, extent.size)):
             theirs = await self._ask(FetchDigest(checkpoint.group_id, checkpoint.index, extent.name))
             if await self._storage.run(partial(_link_if_same, here, extent.size, theirs, directory / extent.name)):
@@ -492,6 +484,11 @@ class CheckpointCopy:
             finally:
                 os.close(fd)
         sync_directory(directory)
+
+
+def _new_bytes(files: Sequence[FileExtent], here: Path) -> int:
+    """Bytes of the files that cannot be links to those in ``here``. Blocks."""
+    return sum(each.size for each in files if not (each.is_sealed and _has_size(here / each.name, each.size)))
 
 
 def _has_size(path: Path, size: int) -> bool:

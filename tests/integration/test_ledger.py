@@ -128,6 +128,7 @@ ACTS: dict[tuple[str, str], Act | str] = {
     ("PUT", "/v1/session"): KEEPS_ALIVE,
     ("PUT", "/v1/sessions/{session}"): KEEPS_ALIVE,
     ("PUT", "/v1/groups/{group}/positions/{topic}/{partition}"): "it moves a reader, no writer",
+    ("DELETE", "/v1/groups/{group}/positions/{topic}/{partition}"): "it moves a reader, no writer",
     ("POST", "/v1/topics/{topic}/partitions/{partition}/records"): WRITES_RECORDS,
     ("POST", "/v1/topics/{topic}/records"): WRITES_RECORDS,
     ("POST", "/v1/append"): WRITES_RECORDS,

@@ -155,8 +155,8 @@ def test_a_transformation_that_is_killed_and_stalled_at_any_moment_stores_each_w
     for strike, fault in enumerate([signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL]):
         assert " transforms from input " in at_work.line()
         stands_by = start("transform.py", source.name, target.name, next(names))
+        enough = words_stored(target) + chance.randrange(1, 2000)  # of the 3,000 that come
         expect(200, source.append("\n".join(lines[500 * strike : 500 * (strike + 1)])))
-        enough = words_stored(target) + chance.randrange(1, 2000)
         eventually(lambda enough=enough: words_stored(target) >= enough)  # type: ignore[misc]
         at_work.send(fault)
         if fault == signal.SIGSTOP:

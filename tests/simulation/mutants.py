@@ -89,10 +89,10 @@ def forgets_the_vote() -> Any:
     """D16: a restart forgets term and vote."""
     init = GroupLog.__init__
 
-    def forgetful(journal: GroupLog, group_id: int, log: Any, recovered: Any) -> None:
+    def forgetful(journal: GroupLog, group_id: int, log: Any, recovered: Any, *rest: Any) -> None:
         recovered.voted_for = None
         recovered.term = recovered.entries[-1].term if recovered.entries else 0
-        init(journal, group_id, log, recovered)
+        init(journal, group_id, log, recovered, *rest)
 
     return patch.object(GroupLog, "__init__", forgetful)
 

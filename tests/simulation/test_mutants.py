@@ -30,7 +30,8 @@ def test_a_broken_engine_is_caught(mutant: Mutant) -> None:
     with (
         patch.multiple("simulation.schedule", REAL=0.0, CHANGES=changes, COALESCING=coalescing),
         mutant(),
-        pytest.raises(Violation),
+        pytest.raises(Violation) as found,
     ):
         for seed in range(SEEDS):
             run_seed(seed, accident)
+    assert not isinstance(found.value.__cause__, TypeError), "the mutant itself is broken"

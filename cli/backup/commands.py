@@ -308,14 +308,13 @@ def list_backups(place: str, output: str) -> None:
     found, damaged = _local(work)
     if output == "json":
         show_json(found)
+    elif found:
+        columns = "cluster_id", "topics", "records", "bytes"
+        rows = [(each["name"], moment(each["cut_ms"]), *(each[column] for column in columns)) for each in found]
+        show_table(["NAME", "UP TO", "CLUSTER", "TOPICS", "RECORDS", "BYTES"], rows)
     if not found:
         where = without_arguments(place)
         _end(Damaged(f"no backup at {where} can be read" if damaged else f"there is no backup at {where}"))
-    if output == "json":
-        return
-    columns = "cluster_id", "topics", "records", "bytes"
-    rows = [(each["name"], moment(each["cut_ms"]), *(each[column] for column in columns)) for each in found]
-    show_table(["NAME", "UP TO", "CLUSTER", "TOPICS", "RECORDS", "BYTES"], rows)
 
 
 @backup.command(

@@ -304,11 +304,9 @@ class FastConnection(web.RequestHandler):
         if self._certificate is None and self.transport is not None:
             self._certificate = (client_certificate(self.transport.get_extra_info("ssl_object")),)
         shown = None if self._certificate is None else self._certificate[0]
-        if shown is None:
-            return None
-        if shown.expires_s <= time.time():
+        if self.has_expired:
             raise Unauthenticated("the client's certificate has expired: connect again with a new one")
-        return shown.certificate
+        return None if shown is None else shown.certificate
 
     @property
     def has_expired(self) -> bool:

@@ -391,7 +391,7 @@ class CheckpointCopy:
         try:
             await storage.run(partial(storage.store.begin, group_id, generation))
             for extent in checkpoint.files:
-                await self._fetch_file(checkpoint, extent, directory)
+                await self._fetch_file(checkpoint, extent, here / extent.name, directory)
             await storage.run(partial(self._verify, checkpoint, directory))
             async with storage.lock:
                 await storage.log.all_durable()  # a start refuses a checkpoint beside a log that never held a record
@@ -439,9 +439,8 @@ class CheckpointCopy:
             raise CopyFailed(f"the checkpoint is one of group {checkpoint.group_id} at {checkpoint.index}")
         return checkpoint
 
-    async def _fetch_file(self, checkpoint: Checkpoint, extent: FileExtent, directory: Path) -> None:
-        """Get a file into ``directory``: a hard link, if the same bytes are here already, or the other node's bytes."""
-        here = self._storage.store.files(self._group.group_id, self._open_group.generation) / extent.name
+    async def _fetch_file(self, checkpoint: Checkpoint, extent: FileExtent, here: Path, directory: Path) -> None:
+        """Get a file into ``directory``: a hard link, if ``here`` has the same bytes, or the other node's bytes."""
         if extent.is_sealed and await self._storage.run(partial(_has_size, here, extent.size)):
             theirs = await self._ask(FetchDigest(checkpoint.group_id, checkpoint.index, extent.name))
             if await self._storage.run(partial(_link_if_same, here, extent.size, theirs, directory / extent.name)):

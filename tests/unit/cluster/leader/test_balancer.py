@@ -198,15 +198,21 @@ def test_few_leaders_go_to_one_node_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(scenario())
 
 
+async def moving(monkeypatch: pytest.MonkeyPatch) -> tuple[Clock, World, set[int]]:
+    """A world that has begun as many moves to a new node as it makes at a time; and the groups that move."""
+    clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=24)
+    world.register("n4")
+    await world.balancer._round()
+    clock.on(2)
+    await world.balancer._round()
+    under_way = set(world.machine.assignment.moves)
+    assert len(under_way) == 4
+    return clock, world, under_way
+
+
 def test_a_move_whose_node_is_away_for_long_holds_back_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=24)
-        world.register("n4")
-        await world.balancer._round()
-        clock.on(2)
-        await world.balancer._round()
-        stuck = set(world.machine.assignment.moves)
-        assert len(stuck) == 4
+        clock, world, stuck = await moving(monkeypatch)
         world.silent = {"n4"}
         world.register("n5")
         await world.balancer._round()
@@ -222,13 +228,7 @@ def test_a_move_whose_node_is_away_for_long_holds_back_no_other(monkeypatch: pyt
 
 def test_moves_of_partitions_without_a_leader_hold_back_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
-        clock, world = Clock(monkeypatch), World("n1", "n2", "n3", partitions=24)
-        world.register("n4")
-        await world.balancer._round()
-        clock.on(2)
-        await world.balancer._round()
-        stuck = set(world.machine.assignment.moves)
-        assert len(stuck) == 4
+        _, world, stuck = await moving(monkeypatch)
         await world.balancer._round()
         assert set(world.machine.assignment.moves) == stuck
         for group in stuck:

@@ -30,7 +30,7 @@ class Member(Protocol):
 
     def receive(self, node_id: str, message: RaftMessage) -> None: ...
     def take(self, node_id: str, message: AppendEntries, now: float) -> bool: ...
-    def taken_is_durable(self, node_id: str, message: AppendEntries) -> bool: ...
+    def taken_is_durable(self, node_id: str, message: AppendEntries, now: float) -> bool: ...
     def acked(self, node_id: str, message: AppendEntries, now: float) -> None: ...
 
 
@@ -49,8 +49,6 @@ class Link:
     def __init__(self) -> None:
         self.open: dict[int, AppendEntries] = {}
         """What is gathered, by group, in its order."""
-        self.number = 0
-        """Number of the AppendMany that was sent last."""
         self.unanswered: dict[int, list[tuple[int, AppendEntries]]] = {}
         """The messages of each AppendMany that was sent, by its number."""
 
@@ -77,6 +75,10 @@ class Coalescer:
         self._alone_max = alone_max
         self._links: dict[str, Link] = {}
         self._gathering: dict[str, Link] = {}
+        self._number = 0
+        """Number of the latest AppendMany."""
+        self._last: AppendMany | None = None
+        """The latest one of this turn: followers of the same groups get the very same, so it is encoded once."""
 
     # Connections.
 
@@ -101,15 +103,17 @@ class Coalescer:
         link = self._links.get(node_id)
         if link is None:
             return self._send(group_id, node_id, message)
-        if group_id in link.open or len(link.open) >= APPENDS_MAX:
+        gathered = link.open
+        if group_id in gathered or len(gathered) >= APPENDS_MAX:
             self._close(node_id, link)
+            gathered = link.open
         if type(message) is not AppendEntries or not _is_usual(message) or len(link.unanswered) >= UNANSWERED_MAX:
             return self._send(group_id, node_id, message)
-        if not link.open:
+        if not gathered:
             if not self._gathering:
                 self._flush_soon()
             self._gathering[node_id] = link
-        link.open[group_id] = message
+        gathered[group_id] = message
         return True
 
     def flush(self) -> None:
@@ -117,15 +121,20 @@ class Coalescer:
         gathering, self._gathering = self._gathering, {}
         for node_id, link in gathering.items():
             self._close(node_id, link)
+        self._last = None
 
     def _close(self, node_id: str, link: Link) -> None:
         """Send what is gathered for a node."""
         if len(link.open) <= self._alone_max:
             for group_id, message in link.open.items():
                 self._send(group_id, node_id, message)
-        elif self._send(0, node_id, AppendMany(link.number + 1, appends := list(link.open.items()))):
-            link.number += 1
-            link.unanswered[link.number] = appends
+        else:
+            appends, many = list(link.open.items()), self._last
+            if many is None or many.appends != appends:
+                self._number += 1
+                self._last = many = AppendMany(self._number, appends)
+            if self._send(0, node_id, many):
+                link.unanswered[many.number] = appends
         link.open = {}
 
     # Receiving.
@@ -158,8 +167,9 @@ class Coalescer:
         silent: list[int],
     ) -> None:
         """What was taken is on disk."""
+        now = self._node.time()
         for position, group, message in taken:
-            if not group.taken_is_durable(node_id, message):
+            if not group.taken_is_durable(node_id, message, now):
                 silent.append(position)
         if link is not None and link is self._links.get(node_id):
             self._send(0, node_id, AckMany(number, silent))

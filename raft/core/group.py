@@ -195,12 +195,13 @@ class Group:
             self._fail(error)
             return False
 
-    def taken_is_durable(self, node_id: str, message: AppendEntries) -> bool:
+    def taken_is_durable(self, node_id: str, message: AppendEntries, now: float) -> bool:
         """What ``take`` took is on disk. Returns whether the caller has to ack it, since this group does not."""
-        if self._is_stopped or not self._node.may_ack(node_id, message):
+        node = self._node
+        if self._is_stopped or not node.may_ack(node_id, message):
             self._disk_has_synced()
             return False
-        if self._node.must_go_on:
+        if node.must_go_on(now):
             self._schedule()
         return True
 
@@ -213,8 +214,9 @@ class Group:
         except Exception as error:
             self._fail(error)
             return
-        if self._node.leading is not None:
-            self._follower_acked(self._node.leading)
+        leading = self._node.leading
+        if leading is not None and not self._is_scheduled:
+            self._follower_acked(leading)
 
     def peer_up(self, node_id: str, incarnation: int) -> None:
         """A connection came up, to a node whose disk has this incarnation."""
@@ -353,7 +355,8 @@ class Group:
         self._is_waking = False
         transfers = len(self._transfers.waiting)
         for queue in self._queues:
-            queue.expire(now)
+            if now >= queue.next_deadline:
+                queue.expire(now)
         if transfers and not self._transfers.waiting:
             self._run(self._keep_leading)
         leading = self._node.leading

@@ -26,12 +26,15 @@ followers of a node that comes back lack a whole window each; other groups, and 
 """
 COMMIT_NOTICE_S = 0.02
 """A leader tells its followers of a commit after this time. In a stream of entries the next ones tell it, or a
-heartbeat: a stream are entries that follow the ones before within half a heartbeat's period.
+heartbeat: a stream are entries that follow the ones before within a heartbeat's period.
 """
 IN_SYNC_ENTRIES_MAX = 1000
 """A follower that lacks more committed entries than this is not in sync."""
 FEW_ENTRIES, FEW_BYTES = 8, 16 << 10
 """Fewer entries, and fewer bytes in flight, get no message of their own while another is not answered."""
+
+
+_NEVER = float("inf")
 
 
 class Progress:
@@ -67,7 +70,8 @@ class Progress:
         """When the follower was sent a message last."""
         self.contact = now
         """When the follower answered last."""
-        self._window: deque[tuple[int, int]] = deque()
+        self.window: deque[tuple[int, int]] = deque()
+        """The messages with entries that are under way: the last index of each, and its bytes."""
         self._window_bytes = 0
 
     @property
@@ -82,15 +86,15 @@ class Progress:
         Few small ones wait until the message before them is answered, and go together: with many groups on a node
         messages cost more than entries.
         """
-        if not self._window:
+        if not self.window:
             return True
         if self.probing or (self._window_bytes < FEW_BYTES and is_little(self.next_index)):
             return False
-        return self._window_bytes < settings.window_bytes_max and len(self._window) < settings.window_messages_max
+        return self._window_bytes < settings.window_bytes_max and len(self.window) < settings.window_messages_max
 
     def sent(self, last_index: int, size: int) -> None:
         """Entries from ``next_index`` up to ``last_index`` are on their way."""
-        self._window.append((last_index, size))
+        self.window.append((last_index, size))
         self._window_bytes += size
         if not self.probing:
             self.next_index = last_index + 1
@@ -102,8 +106,8 @@ class Progress:
         if self.probing:
             self.probing = False
             self._empty_window()  # a heartbeat may have found the place, and the probe been dropped
-        while self._window and self._window[0][0] <= self.match_index:
-            self._window_bytes -= self._window.popleft()[1]
+        while self.window and self.window[0][0] <= self.match_index:
+            self._window_bytes -= self.window.popleft()[1]
 
     def rewind(self, next_index: int, round_: int) -> None:
         """Start again from ``next_index``; ``round_`` is the latest round sent.
@@ -120,7 +124,7 @@ class Progress:
         self._empty_window()
 
     def _empty_window(self) -> None:
-        self._window.clear()
+        self.window.clear()
         self._window_bytes = 0
 
 
@@ -192,9 +196,15 @@ class LeaderState:
         An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
         lacks entries which are gone, the empty message is the offer of a checkpoint.
         """
+        followers, last_index, base_index = self._connected, self._log.last_index, self._log.base_index
+        if not (self.beat_is_wanted or self.has_more or self._notice_s < _NEVER or self.notice_at < _NEVER) and all(
+            follower.next_index > last_index for follower in followers
+        ):
+            return  # in a stream of entries a commit gives it nothing to do
         beat, self.beat_is_wanted = self.beat_is_wanted, False
         self.has_more = False
-        followers, last_index, base_index = self._connected, self._log.last_index, self._log.base_index
+        if not beat and self._put_next(followers, commit_index, now):
+            return
         shared: Shared = {}
         for follower in self._with_room(followers) if self._membership.full_disks else followers:
             is_first = True  # each follower gets one, or those behind it would wait until it has caught up
@@ -212,11 +222,45 @@ class LeaderState:
             for follower in followers:
                 self._put(follower, commit_index, now, shared, empty=True)
             self.beat_at = now + self._heartbeat_s
+        self._plan_notice(commit_index, now)
+
+    def _put_next(self, followers: list[Progress], commit_index: int, now: float) -> bool:
+        """Send all followers the last entry, as ``broadcast`` does, if each lacks it alone and nothing is under way: as
+        nearly always with many groups on a node. Otherwise do nothing, and return False.
+        """
+        log, send, index = self._log, self._send, self._log.last_index
+        if index <= log.base_index or not followers or self._membership.full_disks:
+            return False
         for follower in followers:
+            if follower.next_index != index or follower.probing or follower.window:
+                return False
+        prev_index = index - 1
+        entries = log.read(index, 0)
+        size = len(entries[0][2])
+        self.round += 1
+        self._note_stream(index, now)
+        message = AppendEntries(self.term, commit_index, prev_index, log.term_at(prev_index), self.round, entries)
+        for follower in followers:
+            if send(follower.node_id, message):
+                follower.sent_commit, follower.sent_at, follower.probed_index = commit_index, now, prev_index
+                follower.sent(index, size)
+        self._plan_notice(commit_index, now)
+        return True
+
+    def _plan_notice(self, commit_index: int, now: float) -> None:
+        """Followers that were not sent this commit index are told it later, unless entries tell them before."""
+        for follower in self._connected:
             if follower.sent_commit < commit_index:
                 self.notice_at = min(self.notice_at, now + self._notice_s)
                 return
-        self.notice_at = float("inf")
+        self.notice_at = _NEVER
+
+    def _note_stream(self, index: int, now: float) -> None:
+        """The entry at ``index`` is about to be sent."""
+        if index > self._newest_sent:
+            is_stream = now - self._entries_at <= self._heartbeat_s
+            self._notice_s = _NEVER if is_stream else COMMIT_NOTICE_S
+            self._newest_sent, self._entries_at = index, now
 
     def _with_room(self, followers: list[Progress]) -> list[Progress]:
         """The followers to send entries to: all but those with full disks, if a majority is left without these. If none
@@ -246,6 +290,18 @@ class LeaderState:
             self.beat_is_wanted = self.beat_is_wanted or now >= self.beat_at
         return self.beat_is_wanted
 
+    def puts_off_beat(self, now: float) -> bool:
+        """Whether a heartbeat that is due need not be sent, nor anything else be looked at, since all followers were
+        sent something and have answered within its period: it is due that much later.
+        """
+        if self.beat_is_wanted or not self.is_settled or len(self._connected) < len(self.followers):
+            return False
+        quiet_at = self.quiet_at(self._heartbeat_s)
+        if now >= quiet_at:
+            return False
+        self.beat_at = quiet_at
+        return True
+
     def tell_commit(self, commit_index: int, now: float) -> None:
         """Send the commit index to the followers that lack it. One that is being probed learns it
         from its next heartbeat.
@@ -260,7 +316,7 @@ class LeaderState:
     def quiet_at(self, period_s: float) -> float:
         """When a connected follower will have been sent nothing, or will have answered nothing, for ``period_s``."""
         since = [min(each.sent_at, each.contact) for each in self.followers.values() if each.connected]
-        return min(since, default=float("-inf")) + period_s
+        return min(since, default=-_NEVER) + period_s
 
     def _is_little(self, first: int) -> bool:
         """Whether the entries from ``first`` on are few, and small altogether."""
@@ -279,10 +335,8 @@ class LeaderState:
                 message = Offer(self.term, commit_index, log.origin.index, log.origin.term, self.round)
             else:
                 entries = [] if empty else log.read(next_index, self._settings.message_bytes_max)
-                if entries and entries[-1][0] > self._newest_sent:
-                    is_stream = now - self._entries_at <= self._heartbeat_s / 2
-                    self._notice_s = float("inf") if is_stream else COMMIT_NOTICE_S
-                    self._newest_sent, self._entries_at = entries[-1][0], now
+                if entries:
+                    self._note_stream(entries[-1][0], now)
                 prev = next_index - 1
                 message = AppendEntries(self.term, commit_index, prev, log.term_at(prev), self.round, entries)
             shared[next_index, empty] = message
@@ -423,12 +477,23 @@ class LeaderState:
 
     def majority_index(self) -> int:
         """The highest index that a majority has on disk, ourselves included up to our own durable index."""
+        if self._is_voter and self._majority_others == 1 and len(self._counting) == 2:  # as nearly always: of three
+            one, other = self._counting[0].match_index, self._counting[1].match_index
+            low, high = (one, other) if one < other else (other, one)
+            return min(max(low, self._log.durable_index), high)
         return int(self._of_majority([each.match_index for each in self._counting], self._log.durable_index, 0))
 
     def waits_for_disk(self) -> bool:
         """Whether a majority has more than is on our own disk: its next sync may commit something."""
+        durable_index = self._log.durable_index
+        if self._majority_others:  # most often none of them has
+            for each in self._counting:
+                if each.match_index > durable_index:
+                    break
+            else:
+                return False
         matches: list[float] = [each.match_index for each in self._counting]
-        return self._of_majority(matches, float("inf"), 0) > self._log.durable_index
+        return self._of_majority(matches, float("inf"), 0) > durable_index
 
     def committed(self, commit_index: int) -> int:
         """The commit index by what a majority has, at least ``commit_index``.
@@ -462,7 +527,7 @@ class LeaderState:
         if self.beat_is_wanted or not self.is_settled or self.heir is not None:
             return True
         last_index = self._log.last_index
-        for follower in self.followers.values():
+        for follower in self._voters:  # all followers, as ``is_settled`` says
             if follower.next_index <= last_index:
                 return True
         return commit_index < last_index and self.majority_index() > commit_index

@@ -139,23 +139,24 @@ class RaftNode(SyncObj):
             self._voting.count_own_vote()
         if self.leading is None:
             self._following.acknowledge(beat=False)
-        before = self.commit_index
-        if self.leading is not None and before < self.log.last_index:
-            self._SyncObj__raftCommitIndex = self.leading.committed(before)
-        self._holds = before < self._SyncObj__raftCommitIndex and bool(self._queue.waiting) and not self._holds
-        if self._queue.waiting and not self._holds and not self._queue_waits:
+        leading, queue, before = self.leading, self._queue, self.commit_index
+        if leading is not None and before < self.log.last_index:
+            self._SyncObj__raftCommitIndex = leading.committed(before)
+        self._holds = before < self._SyncObj__raftCommitIndex and bool(queue.waiting) and not self._holds
+        if queue.waiting and not self._holds and not self._queue_waits:
             self._take_queue()
-        if self.leading is not None:
-            self._replicate(self.leading)
-        is_left = self._apply_committed() or self._holds or (self.leading is not None and self.leading.has_more)
-        if self.leading is not None and not self.leading.is_settled and self._has_left:
+        if leading is not None:
+            self._replicate(leading)
+        is_left, leading = self._apply_committed() or self._holds, self.leading
+        if leading is None:
+            return is_left
+        if not leading.is_settled and self._has_left:
             self.step_down()
-        if self.leading is not None and self.leading.heir is not None:
-            self.leading.push_heir(self.applied_index, self._ports.time())
-        leading = self.leading if self.quiescence.is_resting else None
-        if leading is not None and not self.quiescence.is_settled(leading, self.commit_index):
+        elif leading.heir is not None:
+            leading.push_heir(self.applied_index, self._ports.time())
+        if self.quiescence.is_resting and not self.quiescence.is_settled(leading, self.commit_index):
             self.wake()
-        return is_left
+        return is_left or leading.has_more
 
     def enqueue(self, command: bytes, proposal: PendingProposal) -> bool:
         """Take in a proposal. Returns whether ``progress`` has to be called for it."""
@@ -165,14 +166,14 @@ class RaftNode(SyncObj):
     @property
     def _queue_waits(self) -> bool:
         """Whether the queue waits for the commit of the last entry, since it is small (pending.py says why)."""
-        is_open = self.leading is not None and self._SyncObj__raftCommitIndex < self.log.last_index
-        return is_open and self._queue.is_small
+        is_open = self._SyncObj__raftCommitIndex < self.log.last_index
+        return is_open and self.leading is not None and self._queue.is_small
 
     @property
     def waits_for_disk(self) -> bool:
         """Whether the end of a disk sync may make something possible here. A leader waits for the followers' first."""
-        leading, unsynced = self.leading, self.log.unsynced
-        return unsynced and (leading is None or bool(self._gate.withheld) or leading.waits_for_disk())
+        leading = self.leading
+        return self.log.unsynced and (leading is None or bool(self._gate.withheld) or leading.waits_for_disk())
 
     def acknowledge(self) -> bool:
         """A disk sync has ended on a follower: ack what is durable now. Returns whether ``progress`` must be called:
@@ -181,16 +182,14 @@ class RaftNode(SyncObj):
         if self.leading is not None or self.leader is None or self._gate.withheld or self._queue.waiting:
             return True
         self._following.acknowledge(beat=False)
-        return self.must_go_on
+        return self.must_go_on(self._ports.time())
 
-    @property
-    def must_go_on(self) -> bool:
+    def must_go_on(self, now: float) -> bool:
         """Whether ``progress`` must be called on a follower that has acked what is on disk."""
         if self._gate.withheld or self._queue.waiting:
             return True
-        if self._SyncObj__raftLastApplied == self._SyncObj__raftCommitIndex:
-            return False
-        return not (self._machine.may_lag and self.ready) or self._following.lag.is_enough(self._ports.time())
+        is_left = self._SyncObj__raftLastApplied < self._SyncObj__raftCommitIndex
+        return is_left and (self._following.lag.is_enough(now) or not (self._machine.may_lag and self.ready))
 
     def _take_queue(self) -> None:
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20).
@@ -200,12 +199,11 @@ class RaftNode(SyncObj):
         leading = self.leading
         if leading is not None and leading.heir is not None and leading.heir_is_near():
             return
-        queue = self._queue.take()
         if leading is None:
-            for _, proposal in queue:
+            for _, proposal in self._queue.take():
                 proposal.settle(Rejected(self.leader, self.term))
             return
-        for payload, proposals in entries_of(queue, bundles=self._machine.bundles):
+        for payload, proposals in entries_of(self._queue.take(), bundles=self._machine.bundles):
             self._append(payload, proposals)
 
     def _append(self, payload: bytes, proposals: list[PendingProposal]) -> None:
@@ -236,12 +234,12 @@ class RaftNode(SyncObj):
         """
         if self._SyncObj__raftLastApplied == self._SyncObj__raftCommitIndex:
             return False
-        until, apply = self._ports.apply_until(), self._machine.apply
+        log, apply, waiting = self.log, self._machine.apply, self._SyncObj__commandsWaitingCommit
+        until, entries, size = self._ports.apply_until(), 0, 0
         decided: list[tuple[PendingProposal, Committed]] = []
-        entries = size = 0
         try:
             while (index := self._SyncObj__raftLastApplied + 1) <= self._SyncObj__raftCommitIndex:
-                payload, term = self.log.payload_at(index), self.log.term_at(index)
+                payload, term = log.payload_at(index), log.term_at(index)
                 if payload[:1] == CONFIGURATION:
                     results: list[object] = [Configuration.of_entry(payload)]
                 else:
@@ -250,10 +248,9 @@ class RaftNode(SyncObj):
                     size += sum(map(len, commands))
                     results = [apply(index, term, command) for command in commands]
                 self._SyncObj__raftLastApplied = index
-                proposals = self._SyncObj__commandsWaitingCommit.pop(index, ())
-                if proposals:
+                if index in waiting:
                     outcomes = [Committed(index, term, result) for result in results]
-                    decided += zip(proposals, outcomes, strict=False)
+                    decided += zip(waiting.pop(index), outcomes, strict=False)
                 if self._ports.time() >= until:
                     break
         finally:
@@ -456,6 +453,9 @@ class RaftNode(SyncObj):
         elif leading is None:
             if now >= self._election.deadline:
                 self._voting.begin_prevote()
+        elif now >= leading.beat_at and leading.puts_off_beat(now):
+            self.quiescence.end()  # it is in use
+            return False
         elif now >= leading.beat_at and not self._rests(leading):
             if leading.majority_contact() < now - self._election_timeout_s:
                 self._follow(self.term, None)

@@ -24,18 +24,18 @@ class TermRuns:
     def __init__(self, index: int, term: int) -> None:
         self._starts = [index]
         self._terms = [term]
-
-    @property
-    def last(self) -> int:
-        return self._terms[-1]
+        self.last: int = term
+        """The term of the last entry."""
+        self._last_start = index
 
     def add(self, index: int, term: int) -> None:
-        if term != self._terms[-1]:
+        if term != self.last:
             self._starts.append(index)
             self._terms.append(term)
+            self.last, self._last_start = term, index
 
     def at(self, index: int) -> int:
-        return self._terms[-1] if index >= self._starts[-1] else self._terms[bisect_right(self._starts, index) - 1]
+        return self.last if index >= self._last_start else self._terms[bisect_right(self._starts, index) - 1]
 
     def run_start(self, index: int) -> int:
         """The first index with the term of ``index``."""
@@ -53,11 +53,13 @@ class TermRuns:
         while self._starts[-1] >= from_index:
             self._starts.pop()
             self._terms.pop()
+        self.last, self._last_start = self._terms[-1], self._starts[-1]
 
     def begin_at(self, index: int) -> None:
         """Drop the terms before ``index``."""
         run = bisect_right(self._starts, index)
         self._starts[:run], self._terms[:run] = [index], [self._terms[run - 1]]
+        self._last_start = self._starts[-1]
 
 
 class ConfigurationHistory:
@@ -271,6 +273,8 @@ class GroupLog:
     def read(self, from_index: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
         """(index, term, payload) of entries from ``from_index`` on: one at least, then up to ``bytes_max`` bytes."""
         assert from_index > self.base_index, from_index
+        if from_index == self.last_index:  # as nearly always
+            return [(from_index, self._terms.last, self._log.read(self._locations[-1]))]
         entries: list[tuple[int, int, bytes]] = []
         size = 0
         read, first = self._log.read, from_index - self.base_index - 1

@@ -61,15 +61,13 @@ class RecentPayloads:
         self._bytes_max = bytes_max
         self._bytes = 0
         self._payloads: OrderedDict[Location, tuple[int, bytes]] = OrderedDict()
+        self.get: Callable[[Location], tuple[int, bytes] | None] = self._payloads.get
+        """The LSN and the payload at a location, if it is here."""
 
     def add(self, location: Location, lsn: int, payload: bytes) -> None:
         """Cache the payload of record ``lsn``, the highest so far."""
         self._payloads[location] = lsn, payload
         self._bytes += OVERHEAD_BYTES + len(payload)
-
-    def get(self, location: Location) -> bytes | None:
-        found = self._payloads.get(location)
-        return None if found is None else found[1]
 
     def settle(self, durable_lsn: int) -> None:
         """Records up to ``durable_lsn`` are on disk: drop the oldest of their payloads until the bound holds."""
@@ -270,15 +268,16 @@ class Wal:
 
         ``index`` is the one after the group's last, if it has any. Raises WalFailed after a failure or close.
         """
-        files = self._usage.groups[group_id]
+        files, tail = self._usage.groups[group_id], self._tail
         assert not files.runs or index == files.stop, (
             f"entry {index} of group {group_id} follows entry {files.stop - 1}"
         )
         self._flush_soon()
-        location = self._tail.add(ENTRY, group_id, index, term, payload)
-        files.append(index, term, self._tail.number)
-        self._recent.add(location, self._tail.lsn, payload)
-        return self._tail.lsn, location
+        location = tail.add(ENTRY, group_id, index, term, payload)
+        files.append(index, term, tail.number)
+        lsn = tail.lsn
+        self._recent.add(location, lsn, payload)
+        return lsn, location
 
     def truncate(self, group_id: int, from_index: int) -> int:
         """Drop the group's entries from ``from_index`` on; returns the LSN. If none is left, any index may follow."""
@@ -314,8 +313,8 @@ class Wal:
 
     def read(self, location: Location) -> bytes:
         """The payload of an entry, durable or not. Raises WalCorrupt if the disk returns other bytes."""
-        payload = self._recent.get(location)
-        return self._reader.read(location) if payload is None else payload
+        found = self._recent.get(location)
+        return self._reader.read(location) if found is None else found[1]
 
     def size(self, location: Location) -> int:
         """Bytes of the payload at ``location``, without a read."""

@@ -45,7 +45,7 @@ class FakeGroup:
             self.came.append(("take", message))
         return self.takes
 
-    def taken_is_durable(self, node_id: str, message: AppendEntries) -> bool:
+    def taken_is_durable(self, node_id: str, message: AppendEntries, now: float) -> bool:
         self.came.append(("durable", message))
         return self.acks
 
@@ -104,6 +104,24 @@ def test_the_next_turn_is_the_next_frame() -> None:
         side.post((1, append(5 + turn)), (2, append(9 + turn)))
         side.coalescer.flush()
     assert [message.number for _, message in side.sent if isinstance(message, AppendMany)] == [1, 2]
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_nodes_that_get_the_same_entries_get_the_very_same_frame(differs: bool) -> None:
+    side = Side()
+    side.coalescer.up("n3")
+    for node_id in (PEER, "n3"):
+        for group_id in (1, 2):
+            entry = append(5, b"\0y") if differs and node_id == PEER and group_id == 2 else append(5)
+            assert side.coalescer.post(group_id, node_id, entry)
+    side.coalescer.flush()
+    (_, first), (_, second) = side.sent
+    assert isinstance(first, AppendMany)
+    assert isinstance(second, AppendMany)
+    assert first.appends[1][1].entries == [(5, 3, b"\0y" if differs else b"\0x")]
+    assert second.appends[1][1].entries == [(5, 3, b"\0x")]
+    assert (first is second) == (not differs), "it is encoded once"
+    assert first.number == second.number or differs
 
 
 def test_an_entry_that_is_alone_in_its_turn_goes_as_ever() -> None:

@@ -11,7 +11,7 @@ def started() -> tuple[World, str, list[str]]:
     """Three nodes that have a leader; the leader, the followers."""
     world = World(1, Setting(nodes=3))
     world.run_until(lambda: bool(world.leaders()))
-    world.run(0.1)
+    world.run(0.2)  # more than a heartbeat's period: what is proposed now belongs to no stream of entries
     (leader,) = world.leaders()
     return world, leader, [node for node in world.nodes if node != leader]
 

@@ -1,10 +1,11 @@
 """What a leader sends, and what it makes of the answers."""
 
+from math import inf
 from typing import Any
 
 import pytest
 
-from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, IN_SYNC_ENTRIES_MAX, LeaderState
+from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, IN_SYNC_ENTRIES_MAX, TURN_MESSAGES_MAX, LeaderState
 from stockade.raft.core.membership import Membership
 from stockade.raft.log.configuration import Configuration, Promote, founding_configuration
 from stockade.raft.log.group_log import GroupLog
@@ -338,6 +339,54 @@ def test_the_leader_counts_itself_only_up_to_its_own_disk() -> None:
     assert leader.leading.majority_index() == 3
 
 
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("f", [2, 3, 4])
+@pytest.mark.parametrize("g", [2, 3, 4])
+def test_of_three_the_middle_one_says_what_a_majority_has(f: int, g: int, durable: bool) -> None:
+    leader = Leader(settings=RaftSettings())
+    leader.append(3)
+    leader.broadcast()
+    leader.ack(f + 1)
+    leader.ack(g + 1, node="g")
+    while durable and leader.bench.syncs:
+        leader.bench.sync()
+    here = leader.journal.durable_index
+    assert here == (4 if durable else 1)
+    assert leader.leading.majority_index() == sorted([f, g, here])[1]
+    assert leader.leading.waits_for_disk() == (max(f, g) > here), "one follower and this disk are a majority"
+
+
+def test_the_last_entry_is_one_message_for_all_that_lack_it_alone() -> None:
+    leader = Leader()
+    leader.append(2)
+    leader.broadcast()
+    for node in "fg":
+        leader.ack(4, node=node)
+    leader.append(1)
+    assert leader.broadcast() == [(3, [4])]
+    (_, first), (_, second) = leader.sent
+    assert first is second, "it is encoded once"
+    assert leader.broadcast() == [], "it is under way"
+    leader.ack(5)
+    leader.append(1)
+    assert (leader.broadcast(to="f"), leader.broadcast(to="g")) == ([(4, [5])], []), "g has not answered"
+
+
+def test_there_is_no_more_to_send_once_nothing_can_be_sent() -> None:
+    leader = Leader(settings=RaftSettings(message_bytes_max=2, window_messages_max=9, entry_bytes_max=2))
+    leader.append(1)
+    leader.broadcast()
+    leader.ack(3)
+    leader.append(TURN_MESSAGES_MAX + FEW_ENTRIES + 1)
+    leader.leading._notice_s = inf  # as in a stream
+    leader.broadcast()
+    assert leader.leading.has_more
+    for node in "fg":
+        leader.leading.disconnected(node)
+    leader.broadcast()
+    assert not leader.leading.has_more, "or progress would be called for ever"
+
+
 def test_a_group_of_one_waits_for_its_disk() -> None:
     leader = Leader(peers="")
     leader.append(2)
@@ -371,6 +420,24 @@ def test_a_heartbeat_is_due_when_a_connected_follower_was_sent_or_answered_nothi
     first = leader.leading.followers["f"]
     first.sent_at, first.contact, first.connected = sent_at, contact, connected
     assert leader.leading.quiet_at(0.5) == due
+
+
+@pytest.mark.parametrize(
+    ("silent", "incarnation", "puts_off"), [(False, DISK, True), (True, DISK, False), (False, DISK + 1, False)]
+)
+def test_a_heartbeat_is_put_off_while_all_followers_count_and_answer(
+    silent: bool, incarnation: int, puts_off: bool
+) -> None:
+    leader = Leader()
+    leader.broadcast()
+    leader.leading._membership.peers["f"] = incarnation
+    leader.leading.connected("f", incarnation, 8.0)
+    for follower in leader.leading.followers.values():
+        follower.sent_at = follower.contact = 9.0
+    leader.leading.followers["g"].contact = 0.0 if silent else 9.0
+    due = leader.leading.beat_at
+    assert leader.leading.puts_off_beat(9.01) == puts_off, "a leader that no majority can follow must step down"
+    assert (leader.leading.beat_at > due) == puts_off
 
 
 def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every_heartbeat() -> None:

@@ -2,7 +2,9 @@
 
 import time
 from collections import Counter, deque
+from heapq import merge
 from itertools import islice
+from operator import itemgetter
 
 import msgspec
 
@@ -15,12 +17,14 @@ from ..api import Partition, Service
 from ..model import Conditions
 
 REFUSED_WRITES_MAX = 1000
-"""Refused writes that a node remembers; the oldest is forgotten first."""
+"""Refused writes that a node remembers. Beyond it the oldest one of the code with the most is forgotten: producers that
+try again against a full disk or a quota do not push out the one zombie.
+"""
 
 
 class Writes:
-    """Counts the writes of a node, and remembers the latest REFUSED_WRITES_MAX that its partitions refused: they show
-    an operator why a writer makes no progress.
+    """Counts the writes of a node, and remembers up to REFUSED_WRITES_MAX of the latest that its partitions refused:
+    they show an operator why a writer makes no progress.
     """
 
     def __init__(self) -> None:
@@ -30,7 +34,8 @@ class Writes:
         """Bytes of the batches stored by appends through this node."""
         self.refusals: Counter[tuple[str, str]] = Counter()
         """Refused writes by code and reason."""
-        self._latest: deque[RefusedWrite] = deque(maxlen=REFUSED_WRITES_MAX)
+        self._latest: dict[str, deque[tuple[int, RefusedWrite]]] = {}
+        """Refused writes by code, each with its number on this node."""
 
     async def append(self, request_id: str, partition: Partition, batch: Batch, conditions: Conditions) -> Appended:
         """Append a batch and count the verdict."""
@@ -63,29 +68,30 @@ class Writes:
         self.refusals[refusal.code, reason] += 1
         where = now_ms(), request_id, partition.topic, partition.partition
         tenure = partition.tenure(token.grant_id) if token else None
-        self._latest.append(
-            RefusedWrite(
-                *where,
-                refusal.code,
-                reason or None,
-                token.grant_id if token else None,
-                token.epoch if token else None,
-                stamp.pid if stamp else None,
-                stamp.epoch if stamp else None,
-                stamp.first_seq if stamp else None,
-                current_epoch=refusal.fields.get("current_epoch"),
-                holder=_holder(refusal),
-                outcome=_outcome(refusal),
-                producer_name=tenure.producer_name if tenure else None,
-                client_id=tenure.client_id if tenure else None,
-            )
+        write = RefusedWrite(
+            *where,
+            refusal.code,
+            reason or None,
+            token.grant_id if token else None,
+            token.epoch if token else None,
+            stamp.pid if stamp else None,
+            stamp.epoch if stamp else None,
+            stamp.first_seq if stamp else None,
+            current_epoch=refusal.fields.get("current_epoch"),
+            holder=_holder(refusal),
+            outcome=_outcome(refusal),
+            producer_name=tenure.producer_name if tenure else None,
+            client_id=tenure.client_id if tenure else None,
         )
+        self._latest.setdefault(write.code, deque()).append((self.refusals.total(), write))
+        if sum(map(len, self._latest.values())) > REFUSED_WRITES_MAX:
+            max(self._latest.values(), key=len).popleft()
 
     def latest_refused(self, count: int, topic: str | None = None, partition: int | None = None) -> list[RefusedWrite]:
         """At most ``count`` of the latest refused writes, of a topic and partition (None: any), the last one first."""
         found = (
             write
-            for write in reversed(self._latest)
+            for _, write in merge(*map(reversed, self._latest.values()), key=itemgetter(0), reverse=True)
             if topic in (None, write.topic) and partition in (None, write.partition)
         )
         return list(islice(found, count))

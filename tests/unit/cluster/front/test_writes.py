@@ -18,6 +18,7 @@ from stockade.partition.errors import (
     ProducerFenced,
     RequestTimedOut,
     StockadeError,
+    StorageQuotaExceeded,
 )
 
 CONDITIONS = Conditions(1, Token("g-1-1", 7, "secret"), Stamp(5, 1, 9), 3, "m", 2)
@@ -77,6 +78,20 @@ def test_the_latest_refused_writes_come_first_and_are_bounded() -> None:
     assert [each.request for each in latest[:2]] == [f"r-{REFUSED_WRITES_MAX + 4}", f"r-{REFUSED_WRITES_MAX + 3}"]
     assert len(latest) == REFUSED_WRITES_MAX
     assert writes.refusals.total() == REFUSED_WRITES_MAX + 5
+
+
+def test_many_refusals_for_want_of_room_push_out_no_zombie() -> None:
+    writes = Writes()
+    zombie, full = ProducerFenced(current_epoch=8, reason="superseded"), StorageQuotaExceeded(10, 10)
+    for number in range(2 * REFUSED_WRITES_MAX):
+        refusal = zombie if number in {0, REFUSED_WRITES_MAX} else full
+        writes.refused(f"r-{number}", partition(refusal), refusal, None)
+    latest = writes.latest_refused(REFUSED_WRITES_MAX)
+    numbers = [int(each.request.removeprefix("r-")) for each in latest]
+    assert numbers == sorted(numbers, reverse=True)
+    assert len(numbers) == REFUSED_WRITES_MAX
+    assert numbers[-1] == 0
+    assert REFUSED_WRITES_MAX in numbers
 
 
 @pytest.mark.parametrize(("node_id", "is_led_elsewhere"), [("n1", False), ("n2", True), (None, False)])

@@ -75,7 +75,7 @@ def page(run: Endurance) -> str:
     found = judged(run.samples)
     body = [
         f"<h1>{escape(run.title)}</h1>",
-        *_verdicts(run, verdict(found)),
+        *_verdicts(run, found),
         f"<figure>{picture(run)}{_legend(run.samples)}</figure>",
         "<h2>Growth</h2>",
         *html_table(("node", "", "an hour", "interval", "lives", "hours", "verdict"), _rows(found)),
@@ -88,10 +88,9 @@ def page(run: Endurance) -> str:
     return document(run.title, STYLE + ADDED, body)
 
 
-def _verdicts(run: Endurance, verdicts: tuple[Verdict, Verdict]) -> Iterator[str]:
-    for name, each in zip(("Memory", "The number of descriptors"), verdicts, strict=True):
-        kind, words = WORDS[each]
-        yield f'<p class="verdict {kind}">{name} {words}.</p>'
+def _verdicts(run: Endurance, found: Sequence[Judged]) -> Iterator[str]:
+    yield _headline("Memory", {each.node: each.memory for each in found}, MEMORY, _mib)
+    yield _headline("The number of descriptors", {each.node: each.descriptors for each in found}, DESCRIPTORS, _count)
     kind = "bad" if run.violations else "good"
     checked = counted(run.violations, "violation") if run.violations else "No violation"
     yield f'<p class="verdict {kind}">{checked} found by the checkers of the rounds.</p>'
@@ -101,10 +100,28 @@ def _verdicts(run: Endurance, verdicts: tuple[Verdict, Verdict]) -> Iterator[str
         yield f'<p class="verdict odd">The harness: {escape(failure)}</p>'
 
 
+def _headline(name: str, trends: Mapping[str, Trend], bound: Bound, text: Callable[[float], str]) -> str:
+    """The worst verdict, the nodes that have it, and each node's slope."""
+    worst = _worst([each.verdict(bound) for each in trends.values()])
+    kind, words = WORDS[worst]
+    nodes = ", ".join(node for node, each in trends.items() if each.verdict(bound) == worst)
+    slopes = ", ".join(f"{node} {text(each.slope)}" for node, each in trends.items() if each.slope is not None)
+    figures = f" In an hour: {slopes}." if slopes else ""
+    return f'<p class="verdict {kind}">{name}{f" of {escape(nodes)}" if nodes else ""} {words}.{escape(figures)}</p>'
+
+
+def _mib(value: float) -> str:
+    return f"{value / MIB:+.2f} MiB"
+
+
+def _count(value: float) -> str:
+    return f"{value:+.2f}"
+
+
 def _rows(found: Sequence[Judged]) -> Iterator[Sequence[str]]:
     for each in found:
-        yield _row(each.node, "memory", each.memory, MEMORY, lambda value: f"{value / MIB:+.2f} MiB")
-        yield _row("", "descriptors", each.descriptors, DESCRIPTORS, lambda value: f"{value:+.2f}")
+        yield _row(each.node, "memory", each.memory, MEMORY, _mib)
+        yield _row("", "descriptors", each.descriptors, DESCRIPTORS, _count)
 
 
 def _row(node: str, what: str, found: Trend, bound: Bound, text: Callable[[float], str]) -> Sequence[str]:

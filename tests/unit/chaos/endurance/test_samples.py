@@ -76,10 +76,12 @@ def test_the_page_says_what_grows_and_breaks_its_lines_where_a_process_ended() -
     samples = [at(second, second * 10, pid=1 + second // 3600) for second in range(0, 7200, 10)]
     strike = Strike(1, "kill-leader", "kill -9 <n1>", ["n1"], 600 * 10**9, 610 * 10**9)
     text = page(Endurance("Endurance", 0, samples, [strike], [("cluster", "1 node")], ["gap: <3>"], 1))
-    assert "Memory does not grow." in text
+    assert "Memory of n1 does not grow. In an hour: n1 +0.00 MiB." in text
     assert "kill-leader: kill -9 &lt;n1&gt;" in text
     assert "gap: &lt;3&gt;" in text
     assert text.count("<polyline") == 7 * 2, "two lives in each of seven panels"
     assert "://" not in text.replace("http://www.w3.org", "")
-    leak = [Sample(s.at_ns, "n1", 1, 10**8 + s.at_ns // 1000, 50) for s in samples]
-    assert "Memory grows." in page(Endurance("Endurance", 0, leak, [], [], [], 0))
+    leak = [Sample(s.at_ns, "n2", 1, 10**8 + s.at_ns // 1000, 50) for s in samples]
+    text = page(Endurance("Endurance", 0, [*samples, *leak], [], [], [], 0))
+    assert "Memory of n2 grows. In an hour: n1 +0.00 MiB, n2 +3433.23 MiB." in text
+    assert "Memory may grow or not" in page(Endurance("Endurance", 0, [], [], [], [], 0))

@@ -121,6 +121,7 @@ class ReplicaManager:
             self._configure(self._held[assignment.key], assignment)
         for assignment in new:
             self._open(assignment)
+            await asyncio.sleep(0)  # hundreds of them hold the loop for longer than other groups wait for a heartbeat
         await self._forget_deleted(catalog)
         self.index = catalog.index
         self.changed.notify()

@@ -380,8 +380,7 @@ class Group:
             return
         if must_go_on:
             self._schedule()
-        else:
-            self._arm()
+        self._arm()  # the next heartbeat is not to wait for ``progress``, which waits behind that of other groups
 
     # Calls of the floors above.
 

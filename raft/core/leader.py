@@ -281,14 +281,18 @@ class LeaderState:
         """
         return follower.next_index > max(self._log.base_index, index - IN_SYNC_ENTRIES_MAX)
 
-    def look_at_clock(self, now: float) -> bool:
-        """Want a heartbeat if one is due: for followers that were sent nothing, or answered nothing, for a period.
-        Returns whether one is wanted.
+    def look_at_clock(self, commit_index: int, now: float) -> bool:
+        """Send heartbeats if they are due, since followers were sent nothing, or answered nothing, for a period.
+        Returns whether they were. They go at once: behind what other groups have to do, the first appends to hundreds
+        of them, they came later than an election.
         """
         if now >= self.beat_at:
             self.beat_at = self.quiet_at(self._heartbeat_s)
             self.beat_is_wanted = self.beat_is_wanted or now >= self.beat_at
-        return self.beat_is_wanted
+        if not self.beat_is_wanted:
+            return False
+        self.broadcast(commit_index, now)
+        return True
 
     def puts_off_beat(self, now: float) -> bool:
         """Whether a heartbeat that is due need not be sent, nor anything else be looked at, since all followers were

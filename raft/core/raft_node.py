@@ -460,7 +460,7 @@ class RaftNode(SyncObj):
             if leading.majority_contact() < now - self._election_timeout_s:
                 self._follow(self.term, None)
             else:
-                return leading.look_at_clock(now)
+                return leading.look_at_clock(self.commit_index, now)
         return True
 
     def campaign_soon(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from simulation.checkpoints import NOWHERE, Checkpoint
-from simulation.world import Setting, World
+from simulation.world import Call, Setting, World
 
 from stockade.raft.core.group import Committed, Group, NotLeader, Outcome, Overloaded, Rejected, Unknown
 from stockade.raft.messages import AppendAck, AppendEntries, PreVote, RaftMessage
@@ -47,6 +47,23 @@ def test_a_proposal_is_answered_with_the_machines_result(nodes: int) -> None:
     world, leader, _ = started(nodes)
     outcome = asyncio.run(in_simulated_time(world, world.group(leader).propose(b"hello", 5.0)))
     assert outcome == Committed(3, 1, (3, b"hello"))
+
+
+def test_a_leader_sends_heartbeats_while_its_node_is_busy_with_other_groups() -> None:
+    world, leader, followers = started()
+    answer = submit(world.group(leader))
+    world.run_until(lambda: world.group(leader)._node.log.last_index == 3)
+    held: list[Call] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(world.processes[leader], "call_soon", held.append)  # behind what takes seconds
+        world.run(3.0)
+    assert len(held) == 1
+    assert answer == []
+    assert {world.group(node)._node.term for node in world.nodes} == {1}
+    assert {world.group(node).leader for node in followers} == {leader}
+    held.pop()()
+    world.run(0.5)
+    assert [type(each) for each in answer] == [Committed]
 
 
 def test_commands_of_one_turn_share_an_entry_and_each_has_its_own_result() -> None:

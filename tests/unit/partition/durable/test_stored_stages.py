@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from disk_calls import recorded
 
 from stockade.partition.commands import Appended, AppendStage, ChangeStages, InstallProducer, PutStage, encode_command
 from stockade.partition.log.image import ImageDamaged
@@ -70,6 +71,20 @@ def test_a_file_goes_with_the_checkpoint_that_does_without_it_and_not_before(par
     image.stored()
     assert stage_files(partition) == before[1:]
     assert partition.stored.reclaimable == 0
+
+
+def test_a_checkpoints_sync_covers_the_log_and_every_stage_and_then_their_names(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = partition.stored.capture()
+    files = [partition.directory / file.name for file in image.files]
+    stages = [path for path in files if path.suffix == ".stage"]
+    calls = recorded(monkeypatch)
+    image.sync()
+    synced = [path for _, path in calls]
+    assert set(files) <= set(synced)
+    assert len(stages) == 2
+    assert synced[-3:] == [*stages, partition.directory]
 
 
 @pytest.mark.parametrize("harm", [cut_short, Path.unlink])

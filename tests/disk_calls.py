@@ -40,3 +40,8 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     monkeypatch.setattr(os, "rename", renamed)
     monkeypatch.setattr(os, "unlink", removed)
     return calls
+
+
+def beside(calls: list[Call], folder: Path) -> list[tuple[str, str]]:
+    """Those calls that are about ``folder``, what lies in it, and what lies beside it, with paths relative to it."""
+    return [(name, os.path.relpath(path, folder)) for name, path in calls if path.is_relative_to(folder.parent)]

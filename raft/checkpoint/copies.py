@@ -433,10 +433,11 @@ class CheckpointCopy:
             checkpoint = decode(content)
         except (ValueError, msgspec.DecodeError) as error:
             raise CopyFailed(f"the checkpoint came damaged: {error}") from error
-        names = [extent.name for extent in checkpoint.files]
-        is_fine = (checkpoint.group_id, checkpoint.index) == (group_id, offered.index)
-        if not is_fine or any(Path(name).name != name for name in names):
+        if (checkpoint.group_id, checkpoint.index) != (group_id, offered.index):
             raise CopyFailed(f"the checkpoint is one of group {checkpoint.group_id} at {checkpoint.index}")
+        for name in (extent.name for extent in checkpoint.files):
+            if Path(name).name != name or name in (CHECKPOINT, ".."):
+                raise CopyFailed(f"the checkpoint names a file {name!r}")
         return checkpoint
 
     async def _fetch_file(self, checkpoint: Checkpoint, extent: FileExtent, here: Path, directory: Path) -> None:

@@ -11,7 +11,7 @@ from stockade.partition.log.fsutil import erase_durably, write_durably
 def test_a_small_file_is_on_disk_before_it_gets_its_name_and_its_name_before_the_write_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rename alone may survive a power cut that loses the bytes: then neither the old content is there nor the new."""
+    """A rename may survive a power cut that loses the bytes: then neither the old content is there nor the new one."""
     path = tmp_path / "identity"
     path.write_bytes(b"old")
     calls = recorded(monkeypatch)

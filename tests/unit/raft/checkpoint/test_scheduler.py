@@ -5,12 +5,15 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
+from disk_calls import beside, recorded
 
 from stockade.raft.checkpoint.group_storage import ENTRY_BYTES
 from stockade.raft.checkpoint.store import CheckpointDamaged, CheckpointStore
 from stockade.raft.core.group import Committed, Rejected
 from stockade.raft.host import RaftSettings
+from stockade.raft.machine import Image
 from stockade.raft.wal.errors import DiskRefused
 
 from ..cluster import GROUP, until
@@ -99,6 +102,31 @@ def test_087_a_checkpoint_of_what_has_not_changed_is_skipped(tmp_path: Path) -> 
             assert (path.stat().st_mtime_ns, node.machine.captures) == (written_at, captures)
             await node.commit(1)
             assert await take(GROUP)
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_counts_after_its_files_and_names_are_on_disk_and_older_files_go_after_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dropping(FileMachine):
+        def capture(self) -> Image:
+            return msgspec.structs.replace(super().capture(), stored=(self.directory / "000000").unlink)
+
+    async def scenario() -> None:
+        async with single_node(tmp_path, groups=()) as node:
+            machine = node.machines[GROUP] = Dropping()
+            node.host.open_group(GROUP, {"n1": node.host.incarnation}, machine)
+            await node.commit(7)
+            calls = recorded(monkeypatch)
+            assert await node.host._checkpointer._take(GROUP)
+            files = ("files-1/000000", "files-1/000001", "files-1", ".", "..", "checkpoint.new")
+            counts = [("rename", "checkpoint"), ("sync", ".")]
+            assert beside(calls, CheckpointStore(tmp_path / "groups").folder(GROUP)) == [
+                *(("sync", path) for path in files),
+                *counts,
+                ("remove", "files-1/000000"),
+            ]
 
     asyncio.run(scenario())
 
@@ -220,6 +248,15 @@ def test_a_cut_checkpoint_is_refused(tmp_path: Path) -> None:
     path = CheckpointStore(tmp_path / "groups").path(GROUP)
     path.write_bytes(path.read_bytes()[:-3])
     assert "it ends after" in refusal(tmp_path).fault
+
+
+def test_the_checkpoint_of_another_group_is_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    store = CheckpointStore(tmp_path / "groups")
+    store.folder(GROUP + 1).mkdir()
+    shutil.copy(store.path(GROUP), store.path(GROUP + 1))
+    with pytest.raises(CheckpointDamaged, match=f"it is that of group {GROUP}"):
+        store.read(GROUP + 1)
 
 
 def test_a_missing_or_cut_file_of_a_checkpoint_is_refused(tmp_path: Path) -> None:

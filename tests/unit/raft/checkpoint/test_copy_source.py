@@ -1,0 +1,230 @@
+"""A node believes nothing that another one answers about a checkpoint, and is safe from a power cut while it copies."""
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from disk_calls import beside, recorded
+
+from stockade.raft.checkpoint.copies import (
+    CHECKPOINT,
+    STATE_BYTES_MAX,
+    CheckpointCopy,
+    CopyFailed,
+    FetchCheckpoint,
+    FetchPiece,
+    Offered,
+    Question,
+    encode,
+)
+from stockade.raft.checkpoint.group_storage import GroupStorage
+from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
+from stockade.raft.checkpoint.store import encode as encode_checkpoint
+from stockade.raft.machine import FileExtent
+
+from ..cluster import GROUP, until
+from ..file_machine import SingleNode, single_node
+
+Ask = Callable[[Question], Awaitable[bytes]]
+
+
+class Source:
+    """A node with a checkpoint of seven commands in two files: a full one, and one that grows."""
+
+    def __init__(self, node: SingleNode, checkpoint: Checkpoint) -> None:
+        self.node = node
+        self.checkpoint = checkpoint
+
+    async def ask(self, question: Question) -> bytes:
+        assert self.node.host._sender is not None
+        return await self.node.host._sender.answer("n2", encode(question))
+
+    def asking(self, kind: type[Question], lie: Callable[[Any, bytes], bytes]) -> Ask:
+        """``ask``, with ``lie`` in place of the answers to this kind of question, which it gets."""
+
+        async def ask(question: Question) -> bytes:
+            answer = await self.ask(question)
+            return lie(question, answer) if isinstance(question, kind) else answer
+
+        return ask
+
+
+def storage_of(node: SingleNode) -> GroupStorage:
+    assert node.host._storage is not None
+    return node.host._storage
+
+
+@asynccontextmanager
+async def copying(directory: Path) -> AsyncIterator[tuple[SingleNode, Source]]:
+    """A node that joins the group and has nothing, and one to copy from."""
+    async with single_node(directory / "there") as there, single_node(directory / "here", groups=()) as here:
+        await there.commit(7)
+        assert await there.host._checkpointer._take(GROUP)
+        checkpoint = storage_of(there).store.read(GROUP)
+        assert checkpoint is not None
+        assert [extent.is_sealed for extent in checkpoint.files] == [True, False]
+        machine = here.machines[GROUP] = type(there.machine)()
+        here.host.open_group(GROUP, {}, machine)
+        yield here, Source(there, checkpoint)
+
+
+async def copy(node: SingleNode, source: Source, ask: Ask | None = None) -> None:
+    storage = storage_of(node)
+    attempt = CheckpointCopy(storage, node.group, storage.open_groups[GROUP], ask or source.ask)
+    await attempt.run(source.checkpoint.index)
+
+
+def folder(directory: Path) -> Path:
+    return CheckpointStore(directory / "here" / "groups").folder(GROUP)
+
+
+def test_the_files_of_a_copy_and_their_names_are_on_disk_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with copying(tmp_path) as (node, source):
+            calls = recorded(monkeypatch)
+            await copy(node, source)
+            assert node.machine.commands() == source.node.machine.commands()
+            found = beside(calls, folder(tmp_path))
+            files = [("sync", "files-2/000000"), ("sync", "files-2/000001"), ("sync", "files-2")]
+            assert found[: found.index(("rename", "checkpoint"))] == [
+                *files,
+                *(("sync", path) for path in ("files-2", ".", "..", "checkpoint.new")),
+            ]
+
+    asyncio.run(scenario())
+
+
+def test_a_copy_counts_after_all_records_of_the_log_are_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start refuses a checkpoint beside a log that never held a record."""
+    write, sync, may_sync = CheckpointStore.write, os.fdatasync, threading.Event()
+
+    async def scenario() -> None:
+        async with copying(tmp_path) as (node, source):
+            log, durable_at_write = storage_of(node).log, list[bool]()
+            lsn = log.save_vote(8, 1, "n1")
+
+            def written(store: CheckpointStore, checkpoint: Checkpoint) -> None:
+                durable_at_write.append(log.durable_lsn >= lsn)
+                write(store, checkpoint)
+
+            def held(descriptor: int) -> None:
+                may_sync.wait(10)  # a bound for when this test fails
+                sync(descriptor)
+
+            monkeypatch.setattr(CheckpointStore, "write", written)
+            monkeypatch.setattr(os, "fdatasync", held)
+            copied = asyncio.create_task(copy(node, source))
+            await until(lambda: bool(durable_at_write) or log._next_flush is not None)
+            may_sync.set()
+            await copied
+            assert durable_at_write == [True]
+
+    asyncio.run(scenario())
+
+
+def test_a_file_of_another_content_and_the_same_name_and_size_is_fetched(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with copying(tmp_path) as (node, source):
+            extent = source.checkpoint.files[0]
+            (node.machine.directory / extent.name).write_bytes(bytes(extent.size))
+            await copy(node, source)
+            assert node.machine.commands() == source.node.machine.commands()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_grows_is_never_shared_with_the_running_machine(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with copying(tmp_path) as (node, source):
+            here = []
+            for extent in source.checkpoint.files:
+                path = node.machine.directory / extent.name
+                path.write_bytes((source.node.machine.directory / extent.name).read_bytes())
+                here.append(path.stat().st_ino)
+            await copy(node, source)
+            found = [(folder(tmp_path) / "files-2" / extent.name).stat().st_ino for extent in source.checkpoint.files]
+            assert [one == other for one, other in zip(here, found, strict=True)] == [True, False]
+
+    asyncio.run(scenario())
+
+
+async def refused(directory: Path, lie: Callable[[Source], Ask], fault: str) -> None:
+    """A copy of which these are the answers fails, and leaves nothing behind."""
+    async with copying(directory) as (node, source):
+        with pytest.raises(CopyFailed, match=fault):
+            await copy(node, source, lie(source))
+        assert storage_of(node).store.read(GROUP) is None
+        assert [path.name for path in folder(directory).iterdir()] == ["files-1"]
+        assert list((directory / "here" / "groups").iterdir()) == [folder(directory)]
+        assert node.fatal == []
+
+
+@pytest.mark.parametrize("index, size", [(-1, 0), (0, STATE_BYTES_MAX + 1)])
+def test_an_offer_of_an_older_checkpoint_or_of_one_that_is_too_large_is_refused(
+    tmp_path: Path, index: int, size: int
+) -> None:
+    def lie(source: Source) -> Ask:
+        offered = Offered(source.checkpoint.index + index, size)
+        return source.asking(FetchCheckpoint, lambda *_: encode(offered))
+
+    asyncio.run(refused(tmp_path, lie, f"of {size} bytes was offered"))
+
+
+@pytest.mark.parametrize("name", ["../stolen", "/dev/null/stolen", "sub/stolen", ".", "..", ""])
+def test_a_file_name_that_leads_out_of_the_folder_of_the_copy_is_refused(tmp_path: Path, name: str) -> None:
+    """What the disk would answer to it stops the node."""
+
+    def lie(source: Source) -> Ask:
+        forged = msgspec.structs.replace(source.checkpoint, files=(FileExtent(name, 3),))
+        content = encode_checkpoint(forged)
+
+        async def ask(question: Question) -> bytes:
+            if isinstance(question, FetchCheckpoint):
+                return encode(Offered(forged.index, len(content)))
+            return content if isinstance(question, FetchPiece) and question.name == CHECKPOINT else b"abc"
+
+        return ask
+
+    asyncio.run(refused(tmp_path, lie, "names a file"))
+
+
+@pytest.mark.parametrize("name", [CHECKPOINT, "000000"])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_an_answer_of_fewer_or_more_bytes_than_were_asked_for_is_refused(tmp_path: Path, name: str, more: int) -> None:
+    def lie(source: Source) -> Ask:
+        def other(question: FetchPiece, answer: bytes) -> bytes:
+            return (answer + b"?")[: len(answer) + more] if question.name == name else answer
+
+        return source.asking(FetchPiece, other)
+
+    asyncio.run(refused(tmp_path, lie, f"bytes of {name!r} came at 0"))
+
+
+def test_a_group_that_went_on_while_its_copy_was_written_takes_a_checkpoint_of_its_own(tmp_path: Path) -> None:
+    """The one on disk names the copy's files, and the group works on its own."""
+
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            await node.commit(3)
+            storage = storage_of(node)
+            group: Any = SimpleNamespace(group_id=GROUP, commit_index=0, install=lambda *_: False)
+            copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
+            await CheckpointCopy(storage, group, storage.open_groups[GROUP], _unasked).complete(copied)
+            await until(lambda: node.machine.captures == 1, 10.0)
+
+    asyncio.run(scenario())
+
+
+async def _unasked(_: Question) -> bytes:
+    raise AssertionError("nothing is to be fetched")

@@ -143,7 +143,7 @@ class FlushThread:
 
     def _flush_next(self) -> bool:
         """Wait for a flush and do it; False when the thread is to end."""
-        os.eventfd_read(self._wake)
+        os.read(self._wake, 8)  # os.eventfd_read raises InterruptedError where a signal comes to this thread
         job, self._job = self._job, None
         if job is None:
             return False

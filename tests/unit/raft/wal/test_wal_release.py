@@ -96,6 +96,24 @@ def test_a_group_without_a_checkpoint_pins_the_files_from_its_first_entry_on(tmp
     asyncio.run(scenario())
 
 
+def test_a_groups_last_entry_pins_its_file_until_a_checkpoint_covers_that_one_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path) as wal:
+            append(wal, 1, range(2, 4))
+            append(wal, 2, range(2, 30))
+            wal.covered(2, 29)
+            wal.covered(1, 2)
+            assert wal.pinning_group() == 1
+            assert await released(wal) == {}
+        async with opened(tmp_path) as wal:
+            assert indexes(wal, 1) == [2, 3]
+            wal.covered(2, 29)
+            wal.covered(1, 3)
+            assert wal.pinning_group() is None
+
+    asyncio.run(scenario())
+
+
 def test_terms_and_votes_outlive_the_files_they_were_written_to(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as wal:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -122,6 +123,34 @@ def test_a_large_write_may_take_longer(tmp_path: Path, disk: HeldDisk) -> None:
         await ended(log)
 
     asyncio.run(scenario())
+
+
+def test_a_signal_that_the_thread_of_the_log_gets_does_not_end_it(tmp_path: Path) -> None:
+    """As SIGUSR1, which switches a node's level of logs, when the main thread has another signal to handle: the log
+    stalled, and the disk was said to hang.
+    """
+
+    async def scenario() -> None:
+        failures: list[BaseException] = []
+        log = await opened(tmp_path, failures)
+        thread = log._thread._thread
+        assert thread is not None
+        assert thread.ident is not None
+        stat = Path(f"/proc/self/task/{thread.native_id}/stat")
+        for index in range(2, 12):
+            await until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "S")
+            signal.pthread_kill(thread.ident, signal.SIGUSR1)
+            await asyncio.sleep(0)  # the handler runs
+            log.append(1, index, 1, b"written all the same")
+            await log.all_durable()
+        await log.close()
+        assert not failures
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        asyncio.run(scenario())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_the_disk_is_not_at_fault_while_the_process_stands_still(tmp_path: Path, disk: HeldDisk) -> None:

@@ -42,7 +42,7 @@ from stockade.partition.records.batch import Batch, batch_from_columns
 from stockade.partition.state import message_ids
 from stockade.partition.state.machine import PartitionMachine
 from stockade.partition.state.producers import FORGOTTEN
-from stockade.raft.core.group import Committed, Outcome, Rejected, Unknown
+from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 
 TOPIC_ID = 812
 RECEIVED_MS = 1_700_000_000_000
@@ -256,6 +256,36 @@ async def test_041_a_read_under_guard_ends_when_another_session_owns_the_partiti
 
 
 @scenario
+async def test_no_linearizable_read_answers_before_it_is_proved_that_this_node_leads(tmp_path: Path) -> None:
+    """A leader that was replaced and has not heard of it would answer with what is overtaken."""
+    one = replica(tmp_path)
+    await append(one)
+
+    async def deposed(timeout_s: float) -> None:
+        raise NotLeader("n2", 4)
+
+    def read(*, local: bool, guard: ReadGuard | None = None) -> Coroutine[Any, Any, object]:
+        return one.read(0, max_bytes=1000, min_bytes=1, max_wait_ms=0, local=local, guard=guard)
+
+    group_of(one).read_barrier = deposed  # type: ignore[method-assign]
+    for reading in (
+        read(local=False),
+        read(local=True, guard=ReadGuard("g", 1)),
+        one.read_tail(1),
+        one.find_offset(None),
+        one.position("g"),
+        one.fences(),
+        one.contents(1),
+        one.latest_producers(1),
+        one.producer(1001),
+        one.stages(""),
+    ):
+        with pytest.raises(NotLeaderOrFollower):
+            await reading
+    await read(local=True)
+
+
+@scenario
 async def test_a_local_read_beyond_this_replicas_log_says_that_its_bounds_may_be_stale(tmp_path: Path) -> None:
     """A replica that lags behind refuses offsets that were written long ago; its log_end is no proof."""
     one = replica(tmp_path)
@@ -272,6 +302,11 @@ async def test_a_local_read_beyond_this_replicas_log_says_that_its_bounds_may_be
     await asyncio.sleep(0)
     await one.trim(None, topic_id=None, token=None)
     assert await waiting == {"offset": 0, "log_start": 1, "log_end": 1, "stale": True}
+    await append(one, 2)
+    waiting = asyncio.ensure_future(refused(1, local=True, wait_ms=10_000))
+    await asyncio.sleep(0)
+    await one.trim(2, topic_id=None, token=None)
+    assert await waiting == {"offset": 1, "log_start": 2, "log_end": 3, "stale": True}, "its file is still here"
 
 
 @scenario

@@ -161,6 +161,24 @@ def test_batches_under_way_count_for_the_quota_so_that_together_they_do_not_exce
     asyncio.run(scenario())
 
 
+def test_a_batch_whose_producer_is_made_known_meanwhile_does_not_exceed_the_quota_either(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        one, _ = await with_records(tmp_path)
+        one.config = TopicConfig(quota_bytes=one.kept_bytes + SIZE)
+
+        async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
+            await one.append(batch(2), ANY)  # takes what was left
+            return 4, 1000, ""
+
+        one._enrol = enrol
+        with pytest.raises(StorageQuotaExceeded):
+            await one.append(batch(2), Conditions(stamp=Stamp(1001, 4, 0)))
+        assert one.machine.log_end == 4
+        assert one.kept_bytes <= one.config.quota_bytes
+
+    asyncio.run(scenario())
+
+
 def test_stages_count_for_the_quota_and_their_appends_never_exceed_it(tmp_path: Path) -> None:
     """A Spark batch is decided when its stages are taken: its appends must not be refused for want of room."""
 

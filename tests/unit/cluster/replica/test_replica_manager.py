@@ -1,0 +1,119 @@
+"""What a node holds follows the newest catalog that it knows, also over restarts and deaths in between."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from disk_calls import recorded
+
+from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.replica.replica import Replica
+from stockade.cluster.replica.replica_manager import Assignment, ReplicaManager
+from stockade.cluster.rpc import Catalog, Placement
+from stockade.partition.api.topics import TopicConfig
+
+from .test_replica import replica, scenario
+
+OLDER, YOUNGER = 5, 9
+"""Topics, by the index of their creation."""
+
+
+class Died(Exception):
+    """The node, in the middle of something."""
+
+
+class Life:
+    """One life of a node: its manager, and the groups that it closed."""
+
+    def __init__(self, directory: Path) -> None:
+        self.closed: list[int] = []
+        self.before_close: Callable[[int], None] = lambda group: None
+        self.manager = ReplicaManager("n1", directory, self._open, self._close, self._forget)
+
+    def _open(self, assignment: Assignment, directory: Path) -> Replica:
+        files = directory / "files"
+        files.mkdir(exist_ok=True)
+        one = replica(files, assignment.config)
+        one.topic, one.topic_id, one.partition = assignment.topic, assignment.topic_id, assignment.partition
+        one.group.group_id = assignment.group_id
+        return one
+
+    async def _close(self, group: int) -> None:
+        self.before_close(group)
+        self.closed.append(group)
+
+    async def _forget(self, is_gone: Callable[[int], bool]) -> None:
+        pass
+
+    @property
+    def held(self) -> list[int]:
+        """Topic ids."""
+        return sorted(one.topic_id for one in self.manager.all())
+
+
+def catalog(index: int, *topics: int) -> Catalog:
+    """Topics of one partition, each on this node."""
+    placed = [Placement(f"t{topic}", topic, TopicConfig(), 1, [["n1"]], [{"n1": 1}]) for topic in topics]
+    return Catalog(index, placed, "n1", 1)
+
+
+def remembered(directory: Path) -> list[int]:
+    """Groups that a restart opens."""
+    return sorted(int(path.parent.name, 16) for path in directory.glob("*/replica.json"))
+
+
+@scenario
+async def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:
+    """A controller that lags may answer after one that does not."""
+    life = Life(tmp_path)
+    await life.manager.follow(catalog(YOUNGER, YOUNGER))
+    await life.manager.follow(catalog(YOUNGER - 1, OLDER))
+    assert (life.held, life.manager.index, list(life.manager.topics)) == ([YOUNGER], YOUNGER, [f"t{YOUNGER}"])
+    assert life.closed == []
+    await life.manager.follow(catalog(YOUNGER, YOUNGER, OLDER))
+    assert life.held == [OLDER, YOUNGER], "it is as new as the last one"
+
+
+@scenario
+async def test_a_restarted_node_keeps_a_topic_that_is_younger_than_the_first_catalog_it_hears_of(
+    tmp_path: Path,
+) -> None:
+    """A node that starts knows no index, and the first controller that answers may lag."""
+    await Life(tmp_path).manager.follow(catalog(YOUNGER, OLDER, YOUNGER))
+    life = Life(tmp_path)
+    await life.manager.open_remembered()
+    assert life.held == [OLDER, YOUNGER]
+    await life.manager.follow(catalog(YOUNGER - 1))
+    assert life.held == [YOUNGER]
+    assert remembered(tmp_path) == [group_id(YOUNGER, 0)]
+    await life.manager.follow(catalog(YOUNGER))
+    assert (life.held, life.closed) == ([], [group_id(OLDER, 0), group_id(YOUNGER, 0)])
+
+
+def test_the_promise_to_open_a_group_is_gone_from_the_disk_before_its_log_is_and_a_death_between_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened as it was founded, with its log gone, it could vote twice."""
+    group = group_id(OLDER, 0)
+    folder = tmp_path / f"{group:016x}"
+    calls = recorded(monkeypatch)
+
+    def dies(group: int) -> None:
+        raise Died
+
+    async def body() -> None:
+        life = Life(tmp_path)
+        await life.manager.follow(catalog(OLDER, OLDER))
+        assert remembered(tmp_path) == [group]
+        calls.clear()
+        life.before_close = dies
+        with pytest.raises(Died):
+            await life.manager.follow(catalog(OLDER + 1))
+        assert calls == [("remove", folder / "replica.json"), ("sync", folder)]
+        assert folder.exists()
+        life = Life(tmp_path)
+        await life.manager.open_remembered()
+        assert (life.held, life.closed, folder.exists()) == ([], [group], False)
+
+    asyncio.run(body())

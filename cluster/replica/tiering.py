@@ -213,8 +213,6 @@ class Tiering:
         """Remove the objects that are not in the list and can never get into it; their names. Raises _FAILURES."""
         term, home = replica.group.term, replica.machine.tier.home
         await replica.barrier()
-        if replica.group.term != term:
-            return []  # the barrier was one of a later term: the next look sweeps in that
         known = replica.machine.tier.known(replica.machine.log_start, term)
         doomed = await self._store.run(partial(self._store.sweep, home, lambda names: dead(names, known)))
         if doomed:

@@ -117,3 +117,26 @@ def test_the_promise_to_open_a_group_is_gone_from_the_disk_before_its_log_is_and
         assert (life.held, life.closed, folder.exists()) == ([], [group], False)
 
     asyncio.run(body())
+
+
+@scenario
+async def test_the_loop_goes_on_while_the_partitions_of_a_new_topic_are_opened(tmp_path: Path) -> None:
+    """All groups of the node live on it: opened in one go, a large topic cost others their leaders."""
+    life, turns = Life(tmp_path), [0]
+
+    def turn() -> None:
+        turns[0] += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    placed = Placement("t", OLDER, TopicConfig(), 1, [["n1"]] * 20, [{"n1": 1}] * 20)
+    opened_at: list[int] = []
+    opening = life.manager._open_replica
+
+    def noted(assignment: Assignment, directory: Path) -> Replica:
+        opened_at.append(turns[0])
+        return opening(assignment, directory)
+
+    life.manager._open_replica = noted
+    turn()
+    await life.manager.follow(Catalog(OLDER, [placed], "n1", 1))
+    assert len(set(opened_at)) == 20, "each in a turn of its own"

@@ -57,9 +57,11 @@ def unseen(evidence: Evidence) -> Iterator[str]:
     """Every acknowledged record of a partition with readers was read 30 s after the writers ended."""
     drained = [note for note in evidence.notes if note.f == "drained"]
     read: dict[int | None, set[str]] = {}
-    for op in evidence.ended("poll", "ok"):
-        assert op.end is not None
-        read.setdefault(op.invoke.partition, set()).update(names_of(op.end))
+    for op in evidence.operations:
+        if op.invoke.f == "poll":
+            seen = read.setdefault(op.invoke.partition, set())
+            if op.end is not None and op.outcome == "ok":
+                seen.update(names_of(op.end))
     if not drained:
         return
     for op in evidence.ended("append", "ok"):

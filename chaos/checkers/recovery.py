@@ -1,6 +1,6 @@
 """Judges how soon a partition accepts writes again once every fault is healed. Pure."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from ..history.evidence import Evidence
@@ -13,13 +13,16 @@ recovers at all, on any machine; the report has the time that it took.
 
 def recovery(evidence: Evidence) -> Iterator[str]:
     """Every node is ready again after every fault was healed, every replica can be read to its end, and every partition
-    that was written before acknowledges an append within 60 s of the first one after the healing.
+    that was written before acknowledges an append within 60 s of the first one after the healing; of the healing, if
+    clients go on for 60 s and none comes to append.
     """
     lost = [note for note in evidence.notes if note.f == "lost"]
     yield from (f"{note.node}: {next(iter((note.error or '').splitlines()), '')}" for note in lost)
     healed = [note.t_mono_ns for note in evidence.notes if note.f == "healed"]
     times: dict[int, tuple[list[int], list[int]]] = {}
+    last_ns = 0
     for op in evidence.operations:
+        last_ns = max(last_ns, (op.end or op.invoke).t_mono_ns)
         if op.invoke.f == "append" and op.invoke.partition is not None:
             asked, answered = times.setdefault(op.invoke.partition, ([], []))
             asked.append(op.invoke.t_mono_ns)
@@ -29,9 +32,11 @@ def recovery(evidence: Evidence) -> Iterator[str]:
         asked.sort()
         answered.sort()
         for at_ns in healed:
-            if not asked[0] < at_ns <= asked[-1]:
+            if not asked[0] < at_ns <= last_ns:  # of another round
                 continue
-            until_ns = asked[bisect_left(asked, at_ns)] + int(RECOVERY_S * 1e9)
-            first = bisect_left(answered, at_ns)
-            if first == len(answered) or answered[first] > until_ns:
-                yield f"partition {partition} acknowledged nothing within {RECOVERY_S:.0f} s after the healing"
+            next_asked = asked[bisect_left(asked, at_ns) :][:1]
+            until_ns = (next_asked or [at_ns])[0] + int(RECOVERY_S * 1e9)
+            in_time = answered[bisect_left(answered, at_ns) : bisect_right(answered, until_ns)]
+            if not in_time and (next_asked or last_ns >= until_ns):
+                why = "" if next_asked else ": no client came to append"
+                yield f"partition {partition} acknowledged nothing within {RECOVERY_S:.0f} s after the healing{why}"

@@ -125,7 +125,7 @@ class Round:
             for partition in range(workload.partitions):
                 reader = Reader(self._client, self._history, f"{topic}-reader-{partition}", topic, partition)
                 self._readers.append(reader)
-                following.append(asyncio.create_task(reader.follow()))
+                following.append(asyncio.create_task(reader.follow(self._failures.append)))
         await self._grown(0, START_TIMEOUT_S, "not every partition has taken a write")
 
     async def _create(self, topic: str, workload: Workload) -> None:

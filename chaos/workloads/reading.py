@@ -1,7 +1,7 @@
 """Reads a partition while it is written, piece by piece, and records every answer."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 from ...client.api.client import Client
@@ -53,13 +53,16 @@ class Reader:
         )
         self.offset = answer.next_offset
 
-    async def follow(self) -> None:
-        """Read until cancelled."""
+    async def follow(self, on_failure: Callable[[str], None]) -> None:
+        """Read until cancelled; ``on_failure`` is told of an exception that is no refusal, and ends the reader."""
         while True:
             try:
                 await self.poll()
             except StockadeError:
                 await asyncio.sleep(PAUSE_S)
+            except Exception as error:  # a bug must not look like a reader that has nothing to read
+                on_failure(f"{self._process} ended with {type(error).__name__}: {error}")
+                raise
 
     async def reached(self, end: int, timeout_s: float) -> None:
         """Return once every offset below ``end`` was read. Raises NotInTime."""

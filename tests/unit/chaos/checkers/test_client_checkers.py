@@ -109,11 +109,19 @@ def without(position: int) -> Falsify:
     return lambda run: replace(run, operations=[op for k, op in enumerate(run.operations) if k != position])
 
 
+def unanswered(f: str) -> Falsify:
+    def change(op: Operation) -> Operation:
+        return Operation(op.invoke, None) if op.invoke.f == f else op
+
+    return lambda run: replace(run, operations=[change(op) for op in run.operations])
+
+
 FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("nonmonotonic-poll", "a poll goes back", operation(5, {"offset": 2})),
     ("skipped-poll", "a poll passes over a record", operation(5, {"offset": 0})),
     ("skipped-poll", "a record is missing in the middle", operation(4, offset=2, records=[("b@0/0", 1)])),
     ("unseen", "nobody ever read what was acknowledged", without(5)),
+    ("unseen", "no poll was ever answered", unanswered("poll")),
     ("position", "a position goes back", operation(7, {"offset": 0}, offset=0)),
     ("position", "a position is read as it was before", operation(8, offset=1)),
     ("position", "a replaced member commits", operation(7, {"epoch": 1})),
@@ -214,3 +222,38 @@ def test_a_partition_recovers_when_it_answers_its_first_request_and_not_before_t
     late = Operation(asked.invoke, replace(asked.end, t_mono_ns=answered_s * S))
     run = Evidence([append(2, "a", 1, 0), late], [], payload, notes=[note("healed", 10)])
     assert (list(CHECKERS["recovery"](run)) == []) == recovers
+
+
+def attempt(i: int, f: str) -> Operation:
+    """Refused for a reason that is no proof."""
+    return done(i, "b", f, {"value": "b@0/0"} if f == "append" else {}, outcome="info", error="LEADER_NOT_AVAILABLE")
+
+
+@pytest.mark.parametrize("f", ["acquire", "own", "init", "poll"])
+@pytest.mark.parametrize(("last_s", "recovers"), [(69, True), (70, False), (300, False)])
+def test_a_partition_to_which_no_client_comes_to_append_has_not_recovered(f: str, last_s: int, recovers: bool) -> None:
+    """Whatever they do before it fails for ever. A history that ends sooner says nothing."""
+    tries = [attempt(at_s, f) for at_s in (11, last_s)]
+    tries[1] = Operation(tries[1].invoke, None)
+    run = Evidence([append(2, "a", 1, 0), *tries], [], payload, notes=[note("healed", 10)])
+    assert (list(CHECKERS["recovery"](run)) == []) == recovers
+
+
+@pytest.mark.parametrize(("answered_s", "recovers"), [(None, False), (70, True), (71, False)])
+def test_an_append_under_way_at_the_healing_is_answered_in_time_or_the_partition_has_not_recovered(
+    answered_s: int | None, recovers: bool
+) -> None:
+    pending = append(9, "b", 2, 1)
+    assert pending.end is not None
+    end = None if answered_s is None else replace(pending.end, t_mono_ns=answered_s * S)
+    polls = [attempt(at_s, "poll") for at_s in range(11, 200, 8)]
+    run = Evidence(
+        [append(2, "a", 1, 0), Operation(pending.invoke, end), *polls], [], payload, notes=[note("healed", 10)]
+    )
+    assert (list(CHECKERS["recovery"](run)) == []) == recovers
+
+
+def test_a_round_is_not_judged_by_the_healing_of_another_one() -> None:
+    rounds = [note("healed", 1), note("healed", 10), note("healed", 400)]
+    run = Evidence([append(2, "a", 1, 0), append(12, "b", 2, 1), attempt(90, "poll")], [], payload, notes=rounds)
+    assert list(CHECKERS["recovery"](run)) == []

@@ -150,7 +150,5 @@ def whole(files: Sequence[DataFile], sizes: dict[str, int], missing: Callable[[s
 
 
 def kept(before: PartitionBackup | None, log_start: int) -> list[DataFile]:
-    """The files of the last backup that go on to be needed: without a gap from the log's start on."""
-    if before is None or before.end_offset < log_start:
-        return []
-    return [file for file in before.files if file.end_offset > log_start]
+    """The files of the last backup that go on to be needed: those with records from the log's start on."""
+    return [file for file in before.files if file.end_offset > log_start] if before is not None else []

@@ -13,7 +13,16 @@ from click.testing import CliRunner
 
 from stockade.cli.backup.create import _principals
 from stockade.cli.backup.files import FileWriter
-from stockade.cli.backup.manifest import Damaged, DataFile, Manifest, PartitionBackup, TopicBackup, decode, encode
+from stockade.cli.backup.manifest import (
+    Damaged,
+    DataFile,
+    Manifest,
+    PartitionBackup,
+    PositionBackup,
+    TopicBackup,
+    decode,
+    encode,
+)
 from stockade.cli.backup.restore import (
     NEVER,
     CannotRestore,
@@ -226,6 +235,7 @@ class Restoring:
     def __init__(self, left: int = 1000) -> None:
         self.topic_config: TopicConfig | None = None
         self.rows: list[pa.RecordBatch] = []
+        self.positions: dict[str, int] = {}
         self.left = left
 
     async def create_topic(self, name: str, *, config: TopicConfig, **_: Any) -> Any:
@@ -247,6 +257,9 @@ class Restoring:
 
     async def offsets(self, name: str, partition: int) -> Any:
         return SimpleNamespace(log_start=0, log_end=sum(map(len, self.rows)))
+
+    async def commit_position(self, group: str, topic: str, partition: int, offset: int, **_: Any) -> None:
+        self.positions[group] = offset
 
     async def append(self, topic: str, partition: int, message: bytes, **_: Any) -> None:
         if not self.left:
@@ -323,6 +336,55 @@ def test_a_resumed_restore_that_was_complete_up_to_a_time_stores_nothing_after_l
     client.rows = [batch(10), batch(60, 61)]
     with pytest.raises(CannotRestore, match="offset 1 of u/0"):
         restored(client, store, manifest, until=until, resume=True)
+
+
+def test_a_topic_with_records_is_left_as_it_is_unless_a_restore_is_resumed(store: Store) -> None:
+    """A cluster takes the creation of a topic with the same configuration for a repeated one."""
+    manifest, client = cut_short(store)
+    with pytest.raises(CannotRestore, match="topic u has records already"):
+        restored(client, store, manifest)
+    assert sum(map(len, client.rows)) == 2
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2], ids=["the first", "one in the middle", "the last"])
+def test_a_backup_that_lacks_a_file_is_not_restored(store: Store, missing: int) -> None:
+    """What follows would come at other offsets than it had; no topic is created."""
+    files = [written(store, 2 * number, batch(number, number)) for number in range(3)]
+    manifest, client = manifest_of(*(file for file in files if file != files[missing]), end=6), Restoring()
+    with pytest.raises(Damaged, match="t/0: "):
+        restored(client, store, manifest)
+    assert (client.topic_config, client.rows) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("manner", "expected"),
+    [
+        (Manner(), {"behind": 1, "within": 3, "at the end": 4, "beyond": 4}),
+        (Manner(Until(offsets={("t", 0): 2})), {"behind": 1, "within": 2, "at the end": 2, "beyond": 2}),
+        (Manner(Until(timestamp_ms=30)), {"behind": 1, "within": 2, "at the end": 2, "beyond": 2}),
+    ],
+    ids=["all of it", "up to an offset", "up to a time"],
+)
+def test_a_group_goes_on_where_the_restored_log_ends_at_the_latest(
+    store: Store, manner: Manner, expected: dict[str, int]
+) -> None:
+    """Positions are read after the ends: one beyond the log would pass over the next records that are written."""
+    offsets = {"behind": 1, "within": 3, "at the end": 4, "beyond": 9}
+    positions = [PositionBackup(group, "t", 0, offset, None) for group, offset in offsets.items()]
+    manifest = msgspec.structs.replace(manifest_of(written(store, 0, batch(10, 20, 30, 40))), positions=positions)
+    client: Any = Restoring()
+    asyncio.run(restore(client, store, manifest, {"t": "u"}, manner, lambda _: None))
+    assert client.positions == expected
+
+
+def test_a_group_goes_on_at_the_same_record_in_a_renumbered_log(store: Store) -> None:
+    offsets = {"before its start": 1, "within": 3, "beyond": 9}
+    positions = [PositionBackup(group, "t", 0, offset, None) for group, offset in offsets.items()]
+    manifest = manifest_of(written(store, 0, batch(10, 20, 30, 40)), first=2)
+    client: Any = Restoring()
+    manifest = msgspec.structs.replace(manifest, positions=positions)
+    asyncio.run(restore(client, store, manifest, {"t": "u"}, Manner(renumber=True), lambda _: None))
+    assert client.positions == {"before its start": 0, "within": 1, "beyond": 2}
 
 
 def test_what_is_to_be_restored_is_known_before() -> None:

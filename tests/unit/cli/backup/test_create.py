@@ -47,7 +47,8 @@ class Cluster:
     config = ClientConfig()
 
     def __init__(self, topics: dict[str, list[str]], topic_id: int = 7) -> None:
-        self.values, self.topic_id = topics, topic_id
+        self.values = topics
+        self.ids = dict.fromkeys(topics, topic_id)
         self.starts = dict.fromkeys(topics, 0)
         self.hidden: set[str] = set()
         self.groups, self.known = 0, list[str]()
@@ -66,7 +67,7 @@ class Cluster:
         if name not in self.values:
             raise UnknownTopicOrPartition(topic=name)
         partition = PartitionState(0, None, None, 0, ["n1"], 1)
-        return Topic(name, self.topic_id, 3, False, TopicConfig(), [partition])
+        return Topic(name, self.ids[name], 3, False, TopicConfig(), [partition])
 
     async def offsets(self, name: str, partition: int) -> Any:
         return SimpleNamespace(log_start=self.starts[name], log_end=len(self.values[name]))
@@ -79,7 +80,8 @@ class Cluster:
             raise OffsetOutOfRange(offset, start, len(self.values[name]))
 
         def after(at: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-            yield at, batch(part, at)
+            for first in range(0, len(part), 20):
+                yield at + first, batch(part[first : first + 20], at + first)
 
         return SimpleNamespace(next_offset=offset + len(part), after=after)
 
@@ -205,6 +207,52 @@ def test_two_histories_are_never_in_one_backup(store: Store) -> None:
     refused(again, store, "the record at offset 99")
     again.values["orders"] = [*numbered(100), "other"]
     assert records(store, made(again, store)) == again.values["orders"]
+
+
+def test_a_log_that_is_shorter_than_its_backup_is_another_history(store: Store) -> None:
+    made(Cluster({"orders": numbered(100)}), store)
+    refused(Cluster({"orders": numbered(99)}), store, "orders/0 ends at 99, and its last backup at 100")
+    assert records(store, made(Cluster({"orders": numbered(100)}), store)) == numbered(100)
+
+
+@pytest.mark.parametrize("count", [0, 9, 100, 150])
+def test_a_topic_that_was_made_anew_under_its_name_is_backed_up_from_its_beginning(store: Store, count: int) -> None:
+    """The files of the deleted one are not its records, and their end says nothing of its log."""
+    cluster = Cluster({"jobs": numbered(9), "orders": numbered(100)})
+    made(cluster, store)
+    cluster.ids["orders"], cluster.values["orders"] = 8, numbered(count, "new ")
+    after = made(cluster, store, "orders")
+    assert (after.deleted, records(store, after)) == (["orders"], numbered(count, "new "))
+
+
+@pytest.mark.parametrize("end", [9, 50, 70])
+def test_what_is_written_after_the_ends_were_read_is_left_to_the_next_backup(store: Store, end: int) -> None:
+    """Also in the answer that has the last record before the end, and in later batches of it."""
+    cluster = Cluster({"orders": numbered(end)})
+
+    def grows() -> None:
+        cluster.values["orders"] = numbered(150)
+
+    cluster.before_fetch = grows
+    first = made(cluster, store)
+    assert ([each.end_offset for each in first.topics[0].partitions], records(store, first)) == ([end], numbered(end))
+    assert records(store, made(cluster, store)) == numbered(150)
+
+
+@pytest.mark.parametrize("start", [10, 50, 99, 100, 120])
+def test_a_backup_begins_where_the_log_does_that_was_trimmed_meanwhile(store: Store, start: int) -> None:
+    """A first one, which has no record to compare; trimmed beyond its end, it has none."""
+    cluster = Cluster({"orders": numbered(100)})
+
+    def trims() -> None:
+        cluster.values["orders"] = numbered(130)
+        cluster.starts["orders"] = start
+
+    cluster.before_fetch = trims
+    backup = made(cluster, store)
+    (partition,) = backup.topics[0].partitions
+    assert (partition.first_offset, partition.end_offset) == (min(start, 100), 100)
+    assert records(store, backup) == numbered(100)[start:]
 
 
 def test_the_record_before_need_not_be_there_any_more(store: Store) -> None:

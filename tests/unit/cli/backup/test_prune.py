@@ -46,7 +46,9 @@ def store(tmp_path: Path) -> Store:
     [
         (Keep(1, None), ["1", "2"]),
         (Keep(2, None), ["1"]),
+        (Keep(4, None), []),
         (Keep(9, None), []),
+        (Keep(0, None), ["1", "2"]),
         (Keep(1, 20), ["1"]),
         (Keep(1, 99), ["1", "2"]),  # the newest stays at any age
         (Keep(2, 99), ["1"]),  # either reason is enough

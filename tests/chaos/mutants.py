@@ -32,4 +32,4 @@ def test_the_healthy_server_passes_the_same_run(defect: str, tmp_path: Path) -> 
     if mutant.why_not is not None:
         pytest.skip(mutant.why_not)
     verdict = run(mutant, tmp_path / "healthy", is_broken=False)
-    assert verdict.operations and verdict.violations == {}, verdict
+    assert verdict.code == 0 and verdict.operations and verdict.violations == {}, verdict

@@ -51,11 +51,15 @@ MUTANTS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a run: its exit code, the violations of each checker that found some, operations judged."""
+    """What became of a run: its exit code, the violations of each checker that found some, operations judged, strikes,
+    and failures of the harness.
+    """
 
     code: int
     violations: dict[str, int]
     operations: int
+    strikes: int
+    failures: list[str]
 
 
 def run(mutant: Mutant, folder: Path, *, is_broken: bool) -> Verdict:
@@ -86,4 +90,7 @@ def chaos_run(folder: Path, options: dict[str, Any], stockade: Sequence[str] = S
     assert (folder / "run.json").exists(), done.stdout + done.stderr
     found = json.loads((folder / "run.json").read_bytes())
     violations = {each["checker"]: each["violations"] for each in found["verdicts"] if each["violations"]}
-    return Verdict(done.returncode, violations, found["operations"])
+    failures = [failure for over in found["rounds"] for failure in over["failures"]]
+    with (folder / "history.jsonl").open("rb") as lines:
+        strikes = sum(json.loads(line)["f"] == "strike" for line in lines)
+    return Verdict(done.returncode, violations, found["operations"], strikes, failures)

@@ -17,6 +17,8 @@ RUNS = {
 SECONDS = 12.0
 OPERATIONS_MIN = 100
 """With fewer nothing was shown, also on a slow machine."""
+STRIKES_MIN = 1
+"""Without a fault nothing was shown either."""
 
 
 @pytest.mark.parametrize("setup", RUNS)
@@ -28,4 +30,5 @@ def test_what_is_promised_holds_whatever_strikes(setup: str, tmp_path: Path) -> 
     workloads, faults, seed = RUNS[setup]
     options = {"workload": workloads, "faults": faults, "setup": setup, "seed": seed, "round": SECONDS}
     verdict = chaos_run(tmp_path / "results", options | {"minutes": SECONDS / 60})
-    assert verdict.violations == {} and verdict.operations >= OPERATIONS_MIN, verdict
+    assert verdict.code == 0 and verdict.violations == {}, verdict
+    assert verdict.operations >= OPERATIONS_MIN and verdict.strikes >= STRIKES_MIN, verdict

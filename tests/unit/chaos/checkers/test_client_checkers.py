@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stockade.chaos.checkers import slot_history
 from stockade.chaos.checkers.slot_history import Call, judge_calls
 from stockade.chaos.checkers.verdicts import CHECKERS, judge
 from stockade.chaos.history.evidence import Evidence, ReplicaLog
@@ -134,8 +135,24 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("epoch-uniqueness", "two owners got one fence_epoch", operation(2, epoch=1)),
     ("epoch-uniqueness", "two instances of a name got one identity", operation(10, producer_epoch=0)),
     ("slot-history", "a look shows an epoch that nobody was given", also(done(30, "w", "epoch", {}, epoch=3))),
+    (
+        "slot-history",
+        "an append succeeds in an epoch that ended",
+        also(
+            done(30, "x", "acquire", {}, epoch=1),
+            done(32, "y", "acquire", {}, epoch=2),
+            done(34, "x", "append", {"value": "x@0/0", "count": 1, "epoch": 1}, offset=2),
+        ),
+    ),
     ("stale-read", "a poll does not see what was acknowledged", operation(5, log_end=1)),
-    ("aborted-read", "somebody read what was refused", operation(3, type="fail")),
+    ("aborted-read", "what was refused is stored and was read", operation(3, type="fail")),
+    (
+        "aborted-read",
+        "what was refused is in no log and was read",
+        lambda run: operation(4, records=[("c@0/0", 1)])(
+            also(done(22, "c", "append", {"value": "c@0/0", "count": 1}, "fail"))(run)
+        ),
+    ),
 ]
 
 
@@ -191,6 +208,16 @@ def test_the_same_epoch_cannot_be_granted_twice() -> None:
     assert list(judge_calls([call(0, 10, 1, raises=True), call(5, 20, 1, raises=True)]))
 
 
+@pytest.mark.parametrize(("steps_max", "found"), [(1, 1), (2, 0)])
+def test_calls_that_could_not_be_decided_in_time_are_reported(
+    monkeypatch: pytest.MonkeyPatch, steps_max: int, found: int
+) -> None:
+    """One call takes two steps: to it, and to see that none is left."""
+    monkeypatch.setattr(slot_history, "STEPS_MAX", steps_max)
+    told = list(judge_calls([call(0, 10, 1, raises=True)]))
+    assert (len(told), all("could not be decided in time" in each for each in told)) == (found, True)
+
+
 def test_a_look_may_show_a_grant_whose_answer_was_lost() -> None:
     asked = Event(i=0, t_mono_ns=0, process="x", type="invoke", f="acquire", topic="t", partition=0)
     look = done(5, "w", "epoch", {}, epoch=4)
@@ -213,13 +240,14 @@ def test_ten_thousand_calls_on_one_slot_are_judged_though_something_is_always_un
     assert list(judge_calls(calls)) == []
 
 
-@pytest.mark.parametrize(("answered_s", "recovers"), [(81, True), (139, True), (141, False)])
+@pytest.mark.parametrize(("answered_s", "recovers"), [(81, True), (140, True), (141, False), (None, False)])
 def test_a_partition_recovers_when_it_answers_its_first_request_and_not_before_there_is_one(
-    answered_s: int, recovers: bool
+    answered_s: int | None, recovers: bool
 ) -> None:
     asked = append(80, "b", 2, 1)
     assert asked.end is not None
-    late = Operation(asked.invoke, replace(asked.end, t_mono_ns=answered_s * S))
+    end = None if answered_s is None else replace(asked.end, t_mono_ns=answered_s * S)
+    late = Operation(asked.invoke, end)
     run = Evidence([append(2, "a", 1, 0), late], [], payload, notes=[note("healed", 10)])
     assert (list(CHECKERS["recovery"](run)) == []) == recovers
 
@@ -253,7 +281,9 @@ def test_an_append_under_way_at_the_healing_is_answered_in_time_or_the_partition
     assert (list(CHECKERS["recovery"](run)) == []) == recovers
 
 
-def test_a_round_is_not_judged_by_the_healing_of_another_one() -> None:
-    rounds = [note("healed", 1), note("healed", 10), note("healed", 400)]
-    run = Evidence([append(2, "a", 1, 0), append(12, "b", 2, 1), attempt(90, "poll")], [], payload, notes=rounds)
-    assert list(CHECKERS["recovery"](run)) == []
+@pytest.mark.parametrize(("healed_s", "is_judged"), [(1, False), (2, False), (3, True), (400, False)])
+def test_a_round_is_not_judged_by_the_healing_of_another_one(healed_s: int, is_judged: bool) -> None:
+    """A round begins with new topics, whose first append may wait for leaders."""
+    first = Operation(append(2, "a", 1, 0).invoke, None)
+    run = Evidence([first, attempt(90, "poll")], [], payload, notes=[note("healed", healed_s)])
+    assert bool(list(CHECKERS["recovery"](run))) == is_judged

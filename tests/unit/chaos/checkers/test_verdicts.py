@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stockade.chaos.checkers.verdicts import CHECKERS, VIOLATIONS_SHOWN_MAX, judge
-from stockade.chaos.history.evidence import Evidence, ReplicaLog
+from stockade.chaos.history.evidence import Evidence, ReplicaLog, Stamp
 from stockade.chaos.history.history import Event, Operation, record_name
 
 PID, ZOMBIE_PID = 8, 6
@@ -157,6 +157,7 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
         "a record is there twice",
         on_every_replica(lambda log: rows(log, [0, 1, 1, *range(2, 10)])),
     ),
+    ("duplicate", "a record is there twice, under two stamps", on_every_replica(with_item("names", 1, "old/0"))),
     ("duplicate", "a stamp is there twice", on_every_replica(with_item("stamps", 1, (ZOMBIE_PID, 0, 0)))),
     ("byte-exact", "a flipped byte", on_every_replica(with_item("values", 3, b"line X"))),
     ("byte-exact", "a record nobody sent", on_every_replica(with_item("names", 3, "stranger/3"))),
@@ -165,6 +166,11 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
         "order",
         "two records changed places",
         on_every_replica(lambda log: rows(log, [0, 2, 1, *range(3, 10)])),
+    ),
+    (
+        "order",
+        "a record is there twice in succession",
+        lambda run: replace(on_one_replica(lambda log: rows(log, [0, 1, 1, 2]))(run), expected=None),
     ),
     ("order", "the expected log is not complete", on_every_replica(lambda log: rows(log, list(range(9))))),
     ("order", "the successor left a line out", on_every_replica(lambda log: rows(log, [*range(6), 7, 8, 9]))),
@@ -190,6 +196,13 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("epoch-uniqueness", "the same epoch twice", operation(5, epoch=1)),
     ("outcome-certificate", "absent, but stored", operation(8, outcome=ABSENT)),
     ("outcome-certificate", "committed, but not there", operation(7, outcome=COMMITTED)),
+    (
+        "outcome-certificate",
+        "committed, but only in part",
+        lambda run: operation(8, outcome={"state": "committed", "base_offset": None, "last_offset": None})(
+            on_every_replica(with_item("stamps", 3, None))(run)
+        ),
+    ),
     ("outcome-certificate", "committed elsewhere", operation(8, outcome={**COMMITTED, "base_offset": 4})),
 ]
 
@@ -208,10 +221,35 @@ def test_every_checker_is_tested_with_a_falsified_run() -> None:
     assert {name for name, _, _ in FALSIFIED} | in_test_client_checkers == set(CHECKERS)
 
 
+@pytest.mark.parametrize(
+    ("epochs", "stamps", "said"),
+    [
+        ([1, 2, 1], [None] * 3, " has epoch 1 at 2, after 2"),
+        ([0] * 3, [(7, 0, 0), (7, 1, 0), (7, 0, 1)], " has producer epoch 0 at 2, after 1"),
+        ([0] * 3, [(7, 0, 0), None, (7, 0, 1)], ": old and new both wrote as producer 7, epoch 0"),
+    ],
+)
+def test_a_log_alone_shows_a_zombie(epochs: list[int], stamps: list[Stamp | None], said: str) -> None:
+    """Its append may have had no answer, or be another program's."""
+    names = ["old/0", "new/0", "new/1" if stamps[1] is None else "old/1"]
+    log = ReplicaLog("n1", 0, 0, 3, range(3), names, LINES[:3], stamps, epochs)
+    assert list(CHECKERS["zombie"](Evidence([], [log], payload))) == [f"partition 0 on n1{said}"]
+
+
 def test_an_append_of_unknown_outcome_may_be_stored_or_not() -> None:
     unstored = on_every_replica(lambda log: rows(log, [0, 1, 2, 3]))(honest())
     unread = replace(unstored, operations=honest_operations()[:4], expected=None)
     assert [verdict.checker for verdict in judge(unread) if verdict.violations] == []
+
+
+@pytest.mark.parametrize(("again", "is_aborted"), [({}, False), (FENCED, True)])
+def test_a_record_that_was_sent_twice_is_aborted_when_both_appends_were_refused(
+    again: dict[str, Any], is_aborted: bool
+) -> None:
+    """One that was refused, and one without an answer, which may have stored it."""
+    refused = append(30, "old", 0, 1, pid=ZOMBIE_PID, seq=0, **FENCED)
+    run = Evidence([refused, append(40, "old", 0, 1, pid=ZOMBIE_PID, seq=0, **again)], [honest_log("n1")], payload)
+    assert bool(list(CHECKERS["aborted-read"](run))) == is_aborted
 
 
 def test_writers_may_share_the_open_slot() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from stockade.chaos.checkers.verdicts import Verdict
+from stockade.chaos.checkers.verdicts import VIOLATIONS_SHOWN_MAX, Verdict
 from stockade.chaos.harness.judging import Extent, Judgement, judge_events, judge_files
 from stockade.chaos.history.evidence import ReplicaLog
 from stockade.chaos.history.history import Event, payload
@@ -31,6 +31,19 @@ def acknowledged(i: int, topic: str) -> list[Event]:
 def test_a_round_that_could_not_be_carried_out_takes_no_verdict_away() -> None:
     judged = Judgement([Verdict("lost-write", "none is lost", 0, [], 3)], 2, 1)
     assert judged.plus(Judgement()) == Judgement().plus(judged) == judged
+
+
+def test_the_verdict_of_a_run_adds_up_all_its_rounds() -> None:
+    def of_round(violations: int, number: int) -> Judgement:
+        examples = [f"round {number}"] * min(violations, VIOLATIONS_SHOWN_MAX - 1)
+        return Judgement([Verdict("order", "in order", violations, examples, 10), Verdict("gap", "dense", 0, [])], 2, 1)
+
+    whole = of_round(0, 1).plus(of_round(30, 2)).plus(of_round(2, 3))
+    order, gap = whole.verdicts
+    assert (whole.violations, whole.operations, whole.records) == (32, 6, 3)
+    assert (order.violations, order.checked) == (32, 30)
+    assert order.examples == ["round 2"] * (VIOLATIONS_SHOWN_MAX - 1) + ["round 3"]
+    assert (gap.checker, gap.violations) == ("gap", 0)
 
 
 def test_what_lies_in_files_is_judged_as_it_was_in_memory(tmp_path: Path) -> None:

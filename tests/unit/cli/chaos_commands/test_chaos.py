@@ -12,9 +12,12 @@ import pytest
 from click.testing import CliRunner
 from sources import text
 
-from stockade.chaos.checkers.verdicts import CHECKERS
+from stockade.chaos.checkers.verdicts import CHECKERS, Verdict
 from stockade.chaos.faults import clock
 from stockade.chaos.faults.catalogue import CATALOGUE
+from stockade.chaos.harness.campaign import Options, Outcome
+from stockade.chaos.harness.judging import Judgement
+from stockade.chaos.harness.round import RoundOver
 from stockade.chaos.workloads.catalogue import WORKLOADS
 from stockade.cli.chaos_commands import needs, run, soak
 from stockade.cli.main import main
@@ -110,6 +113,26 @@ def test_a_named_fault_that_cannot_strike_is_refused_before_a_cluster_starts(
     assert done.exit_code == 2
     assert done.stderr.splitlines()[-1] == f"Error: Invalid value for --faults: {said}"
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("violations", "failures", "code"), [(0, [], 0), (1, [], 1), (0, ["n1 did not start"], 2), (1, ["n1"], 1)]
+)
+@pytest.mark.parametrize("words", [["run"], ["replay", "7"]])
+def test_a_run_ends_with_1_for_a_violation_and_with_2_for_a_failure_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], violations: int, failures: list[str], code: int
+) -> None:
+    """Scripts and the soak read nothing else."""
+
+    def ran(console: object, options: Options, *_: object, **__: object) -> tuple[Outcome, Options]:
+        judged = Judgement([Verdict("order", "in order", violations, [])])
+        return Outcome(judged, [RoundOver(7, 1, 0.5, failures)], [], 1.0), options
+
+    monkeypatch.setattr(run, "_run", ran)
+    given = ["chaos", *words, "--workload", "append", "--faults", "none", "--results", str(tmp_path)]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == code, done.output
+    assert all(f"round 7: {failure}" in done.stdout for failure in failures)
 
 
 def test_a_soak_runs_every_workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

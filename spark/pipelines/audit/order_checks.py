@@ -81,9 +81,9 @@ def polls(evidence: Evidence) -> Any:
 
 
 def unseen(evidence: Evidence) -> Any:
-    """unseen: acknowledged records behind all that was ever polled, where consumers polled at all."""
-    polls = evidence.others.where("type = 'ok' and f = 'poll'")
-    ends = polls.groupBy(*PLACE).agg(F.max("answered").alias("end"))
+    """unseen: acknowledged records behind all that was ever polled, where consumers polled at all, answered or not."""
+    polls = evidence.others.where("f = 'poll'")
+    ends = polls.groupBy(*PLACE).agg(F.max(F.expr("if(type = 'ok', answered, 0L)")).alias("end"))
     late = evidence.operations.where("type = 'ok' and f = 'append'").join(F.broadcast(ends), PLACE)
     what = "concat(value, ' was acknowledged at ', answered, ', and consumers came to ', end)"
     return violations(late, "unseen", "answered + count > end", what, "answered")

@@ -242,6 +242,14 @@ def _no_recovery(x: Planted, p: int, n: int) -> dict[str, int]:
     return {"recovery": 1}
 
 
+def _no_poll_answered(x: Planted, p: int, n: int) -> dict[str, int]:
+    alone = PARTITIONS + 1
+    x.append("ok", alone, n, "unread/0", offset=0)
+    x.row(alone, "unread/0", offset=0)
+    x.op("poll", "info", alone, n + 1, end={}, offset=0)
+    return {"unseen": 1}
+
+
 _AT_THE_END: tuple[Callable[[Planted, int], dict[str, int]], ...] = (
     *(_duplicate, _repeated_stamp, _aborted, _gap, _sequence),
     *(_older_epoch, _two_writers, _other_epoch, _unseen, _phantom),
@@ -249,6 +257,7 @@ _AT_THE_END: tuple[Callable[[Planted, int], dict[str, int]], ...] = (
 _INSIDE: tuple[Callable[[Planted, int, int], dict[str, int]], ...] = (
     *(_lost, _vanished, _acked_elsewhere, _read_elsewhere, _went_back, _skipped, _sent_backwards, _late_success),
     *(_granted_twice, _stale, _certified_absent, _certified_elsewhere, _position_back, _fenced_commit, _no_recovery),
+    _no_poll_answered,
 )
 
 

@@ -70,6 +70,7 @@ class Driver:
         content: str | None = None,
         message_id: str | None = None,
         fence_epoch: int | None = None,
+        principal: str = "",
     ) -> Result | StockadeError:
         message = (content or f"batch {len(self.commands)}").encode()
         now = 1000 + len(self.commands)
@@ -87,6 +88,7 @@ class Driver:
                 now_ms=self.now_ms,
                 fence_epoch=fence_epoch,
                 message_id=message_id,
+                principal=principal,
             )
         )
 

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 from disk_calls import recorded
 
-from stockade.partition.commands import Appended, AppendStage, ChangeStages, InstallProducer, PutStage, encode_command
+from stockade.partition.commands import (
+    Appended,
+    AppendStage,
+    ChangeStages,
+    InstallProducer,
+    PutStage,
+    Staged,
+    encode_command,
+)
 from stockade.partition.log.image import ImageDamaged
 
 from ..driver import NAMED
@@ -46,6 +54,18 @@ def test_a_restart_has_every_stage_and_every_note_and_can_append_them(partition:
     assert isinstance(stored, Appended)
     assert (duplicate.base_offset, duplicate.duplicate) == (1, True)
     assert (stored.base_offset, stored.duplicate) == (2, False)
+    again.log.close()
+
+
+def test_a_stage_put_after_a_restart_overwrites_no_file_of_those_before(partition: Partition) -> None:
+    partition.apply(ChangeStages([], ["a"], NAMED, 0))
+    again = partition.restarted(partition.checkpoint(), len(partition.commands))
+    assert again.apply(9, 1, encode_command(put("d", b"4"))) == Staged(True)
+    for name, value in (("c", b"x" * 5000), ("d", b"4")):
+        stored = again.apply(9, 1, encode_command(AppendStage(name, 5)))
+        assert isinstance(stored, Appended), stored
+        (message,) = again.log.read(stored.base_offset or 0, 1).messages()
+        assert message == put(name, value).message
     again.log.close()
 
 

@@ -80,10 +80,9 @@ def test_installs_that_come_late_change_nothing() -> None:
     driver = owned(5)
     driver.apply(InstallReader("g", 5, owned=False))
     before = state(driver.machine)
-    assert driver.apply(InstallReader("g", 5)) == ReaderInstalled(5)
-    assert driver.apply(InstallReader("g", 4)) == ReaderInstalled(5)
-    assert driver.apply(InstallReader("g", 5, owned=False)) == ReaderInstalled(5)
-    assert state(driver.machine) == before
+    for late in (InstallReader("g", 5), InstallReader("g", 4), InstallReader("g", 5, owned=False)):
+        assert driver.apply(late) == ReaderInstalled(5)
+        assert state(driver.machine) == before
 
 
 def test_positions_may_go_back_and_lie_before_the_log_but_not_behind_it() -> None:

@@ -3,7 +3,13 @@
 import pytest
 
 from stockade.partition.commands import InstallProducer, NotEnrolled, ProducerInstalled, Stamp, Token
-from stockade.partition.errors import InvalidProducerEpoch, OffsetMismatch, OutOfOrderSequence, UnknownProducerId
+from stockade.partition.errors import (
+    InvalidProducerEpoch,
+    OffsetMismatch,
+    OutOfOrderSequence,
+    PermissionDenied,
+    UnknownProducerId,
+)
 from stockade.partition.state.producers import judge
 
 from ..driver import ANONYMOUS, NAMED, OTHER_ANONYMOUS, Driver, grant, repeated, state, stored
@@ -30,6 +36,16 @@ def test_060_numbers_follow_one_another() -> None:
     assert driver.send(ANONYMOUS, 0, 5) == OutOfOrderSequence(reason="gap", expected_seq=2, last_seq=1)
     assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
     assert driver.send(ANONYMOUS, 0, 2) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
+
+
+def test_a_producer_of_one_principal_stores_no_batch_of_another_and_what_was_before_its_epoch_is_told_to_both() -> None:
+    driver = Driver(replicas=3)
+    driver.apply(InstallProducer(NAMED, 1, principal="p"))
+    for epoch in (1, 2):
+        refused = driver.append(Stamp(NAMED, epoch, 0), principal="q")
+        assert refused == PermissionDenied(f"the producer id {NAMED} is another principal's")
+    assert driver.append(Stamp(NAMED, 0, 0), principal="q") == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
+    assert stored(driver.append(Stamp(NAMED, 1, 0), principal="p")) == (0, 0)
 
 
 def test_064_an_entry_made_by_a_fence_takes_only_0_of_its_epoch() -> None:

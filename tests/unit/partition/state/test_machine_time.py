@@ -4,7 +4,19 @@ import zlib
 
 import pytest
 
-from stockade.partition.commands import Append, Appended, Configure, NotEnrolled, Retain, Stamp, Token, Trim, Trimmed
+from stockade.partition.commands import (
+    Append,
+    Appended,
+    Configure,
+    ForgetProducers,
+    NotEnrolled,
+    ProducersForgotten,
+    Retain,
+    Stamp,
+    Token,
+    Trim,
+    Trimmed,
+)
 from stockade.partition.config import PartitionConfig
 from stockade.partition.errors import (
     InvalidProducerEpoch,
@@ -153,6 +165,17 @@ def test_an_epoch_that_was_decided_before_the_producer_was_forgotten_is_not_take
     assert driver.send(NAMED, 1, 0) == InvalidProducerEpoch(current_epoch=2, outcome=FORGOTTEN)
 
 
+def test_after_a_partition_said_that_it_knows_a_producer_not_an_epoch_decided_until_then_is_not_taken() -> None:
+    """The controller counts on it: it forgets the producer, whose epochs begin anew with another decision."""
+    driver = Driver(replicas=3)
+    driver.enrol(ANONYMOUS, order=100)
+    assert driver.apply(ForgetProducers([NAMED, ANONYMOUS], order=100)) == ProducersForgotten([NAMED])
+    driver.enrol(NAMED, 1, order=100)
+    assert driver.send(NAMED, 1, 0) == NotEnrolled(NAMED)
+    driver.enrol(NAMED, 0, order=101)
+    assert stored(driver.send(NAMED, 0, 0)) == (0, 0)
+
+
 def test_the_clock_of_a_partition_never_goes_back() -> None:
     driver = used_at_0()
     pass_time(driver, TTL_MS - 1)
@@ -266,6 +289,8 @@ def test_a_window_that_was_shortened_counts_for_new_names_alone() -> None:
     stored(driver.append(message_id="long"))
     driver.apply(Configure(5, PartitionConfig(TOPIC_ID, dedupe_window_ms=10)))
     stored(driver.append(message_id="short"))
-    driver.now_ms = 20
+    driver.now_ms = 9
+    assert repeated(driver.append(message_id="short")) == (1, 1)
+    driver.now_ms = 10  # its window is over, though an older name is remembered still
     assert repeated(driver.append(message_id="long")) == (0, 0)
     assert stored(driver.append(message_id="short")) == (2, 2)

@@ -137,6 +137,15 @@ def test_a_duplicate_uses_up_no_sequence_number(driver: Driver) -> None:
     assert appended(driver.apply(refer("b", seq=0))) == (2, 2, False)
 
 
+def test_a_stage_under_the_numbers_of_a_stored_batch_is_not_taken_for_that_batch(driver: Driver) -> None:
+    """Its records are in no log yet: they can be appended still, under numbers of their own."""
+    driver.send(NAMED, 0, 0)
+    for _ in range(2):
+        assert appended(driver.apply(refer("b", seq=0))) == (0, 0, True)
+    assert appended(driver.apply(refer("b", seq=1))) == (1, 1, False)
+    assert driver.machine.log.read(1, 1 << 20).messages() == [put("b", [b"3"]).message]
+
+
 def test_an_append_by_reference_has_the_verdicts_of_an_append(driver: Driver) -> None:
     gap = driver.apply(refer("a", seq=4))
     assert gap == OutOfOrderSequence(reason="no_state", expected_seq=0, last_seq=-1)

@@ -162,7 +162,10 @@ def test_unencrypted_node_traffic_leaves_the_machine_only_when_asked_for() -> No
 OPEN = {"http": "0.0.0.0:7101"}
 WORDS = {"http_plaintext": True, "open_to_all": True}
 HTTPS = {"http_tls": {"certificate": "n1.crt", "key": "n1.key"}}
-REQUIRED = {"http_tls": HTTPS["http_tls"] | {"client_ca": "ca.crt", "client_certificates": "required"}}
+OPTIONAL, REQUIRED = (
+    {"http_tls": HTTPS["http_tls"] | {"client_ca": "ca.crt", "client_certificates": wanted}}
+    for wanted in ("optional", "required")
+)
 CLEAR, ALL = "http_plaintext = true", "open_to_all = true"
 
 
@@ -180,6 +183,7 @@ def with_plain(settings: dict[str, Any], address: str) -> dict[str, Any]:
         (OPEN | {"principals": [{"name": "p"}]}, [CLEAR]),
         (OPEN | {"tokens": [], "principals": []}, [CLEAR, ALL]),
         (OPEN | HTTPS, [ALL]),
+        (OPEN | OPTIONAL, [ALL]),
         (OPEN | REQUIRED, []),
         (OPEN | HTTPS | {"tokens": [TOKEN]}, []),
         (OPEN | WORDS, []),

@@ -1,5 +1,6 @@
 """A node's TLS files, tried before it starts, and the encryption of one connection without a socket."""
 
+import ssl
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from stockade.raft.messages import Hello
 from stockade.raft.net.codec import encode
 from stockade.raft.net.tls import NotTls, Tls, TlsFault, TlsFiles, looks_like_tls
 
-from .certificates import CLUSTER, Issuer
+from .certificates import CLUSTER, Issuer, trusting_context
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,26 @@ def test_what_arrives_byte_by_byte_is_decrypted_like_what_arrives_at_once(issuer
     assert text[:64] not in sealed
     assert b"".join(acceptor.receive(bytes([byte])) for byte in sealed) == text
     assert dialler.receive(acceptor.seal(text)) == text
+
+
+def test_a_dialler_gets_no_session_to_resume_so_each_connection_verifies_its_certificate_anew(issuer: Issuer) -> None:
+    """Else a node whose certificate has expired since would be let in by what it once had shown."""
+    context, tls = trusting_context(issuer.files("n2")), issuer.tls("n1")
+    resumable: ssl.SSLSession | None = None
+    for _ in range(2):
+        received, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        dialler, acceptor = context.wrap_bio(received, to_send, session=resumable), tls.session(dialled=False)
+        while not acceptor.established:
+            with suppress(ssl.SSLWantReadError):
+                dialler.do_handshake()
+            acceptor.receive(to_send.read())
+            received.write(acceptor.outgoing())
+        received.write(acceptor.seal(b"hello"))
+        assert dialler.read() == b"hello", "what the acceptor sent before, which may be tickets, has been read"
+        assert not dialler.session_reused
+        resumable = dialler.session
+        assert resumable is not None
+        assert not resumable.has_ticket
 
 
 def test_a_changed_byte_is_found(issuer: Issuer) -> None:

@@ -17,6 +17,7 @@ from stockade.cluster.controller.ownership.fence_installs import ReaderFence, Re
 from stockade.cluster.controller.ownership.grants import EndedGrants, Grant, Grants, Ticket, WaitQueue
 from stockade.cluster.controller.ownership.resources import Resource, Resources
 from stockade.cluster.controller.ownership.slots import FenceInstalls, Slots
+from stockade.cluster.controller.topology.catalog import topic_partition
 from stockade.partition.commands import InstallReader, InstallSeats, ReaderInstalled
 from stockade.partition.errors import StockadeError
 from stockade.partition.state.fence import Fence
@@ -100,6 +101,25 @@ def any_report_counts() -> AbstractContextManager[Any]:
 
     original = FenceInstalls.confirmed
     return patch.object(FenceInstalls, "confirmed", confirmed)
+
+
+def an_older_report_ends_later_work() -> AbstractContextManager[Any]:
+    def confirmed(is_news: bool, self: FenceInstalls, group: int, order: int) -> bool:
+        reached = self._reached.get(group, 0)
+        self.forget([group])
+        self._reached[group] = reached
+        return is_news
+
+    return wrap(FenceInstalls, "confirmed", confirmed)
+
+
+def an_older_report_puts_a_later_grant_in_force() -> AbstractContextManager[Any]:
+    def confirmed(is_news: bool, self: FenceInstalls, group: int, order: int) -> bool:
+        for grant in self._grants.on(group):
+            grant.pending.discard(topic_partition(group)[1])
+        return is_news
+
+    return wrap(FenceInstalls, "confirmed", confirmed)
 
 
 def nothing_is_cleared() -> AbstractContextManager[Any]:
@@ -301,6 +321,26 @@ MUTANTS: list[Mutant] = [
 Way = Callable[[Protocol], None]
 
 WAYS: list[tuple[Mutant, list[Way]]] = [
+    (
+        an_older_report_ends_later_work,
+        [
+            lambda it: it.acquire("a", "p", {0}, "Exclusive", None),
+            lambda it: it.send(0),
+            lambda it: it.deliver(0, repeated=False, answer_lost=False),
+            lambda it: it.release(0),
+            lambda it: it.report(0, repeated=False),
+        ],
+    ),
+    (
+        an_older_report_puts_a_later_grant_in_force,
+        [
+            lambda it: it.acquire("a", "p", {0}, "Exclusive", None),
+            lambda it: it.send(0),
+            lambda it: it.deliver(0, repeated=False, answer_lost=False),
+            lambda it: it.acquire("b", "q", {0}, "ExclusiveWithFencing", None),
+            lambda it: it.report(0, repeated=False),
+        ],
+    ),
     (
         seats_that_left_stay,
         [

@@ -14,7 +14,8 @@ resources that are named like a partition, and are none, too; PutPrincipal and D
 queue. CommitPosition without an offset forgets a position. Own.unwritable; owners in a topic's new writer_group lose
 its partitions. PutStage.principal. An acquire of all partitions resumes the epoch of those that had one. A producer's
 name that another principal takes over gets a new epoch in any case. The end of a session waits for partitions where
-more grants ended than are remembered. Retain.all_message_ids. Groups with ids of more than 32 bits: those of topics
+more grants ended than are remembered. Retain.all_message_ids. An operator's fence takes those out of the line who would
+resume an older epoch, also where no grant ends. Groups with ids of more than 32 bits: those of topics
 that are created behind 65,535 entries of the controller's log, for which level 1 has no frames.
 """
 
@@ -27,7 +28,7 @@ OLDEST_LEVEL = 1
 NEWEST_LEVEL = 2
 BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = WIDE_GROUPS = 2
 FORGOTTEN_PARTITIONS = WITHDRAWN_TICKETS = FORGOTTEN_POSITIONS = CHECKED_WRITERS = STAGE_OWNERS = 2
-RESUMED_TOPICS = FENCED_TAKEOVERS = AWAITED_DEPARTURES = FORGOTTEN_MESSAGE_IDS = 2
+RESUMED_TOPICS = FENCED_TAKEOVERS = AWAITED_DEPARTURES = FORGOTTEN_MESSAGE_IDS = FENCED_WAITERS = 2
 """The level from which on a cluster has these features."""
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """What this node runs, as it tells the others."""

@@ -395,7 +395,8 @@ class ControllerMachine(Machine):
         grants = self._grants(topic, partitions)
         if command.if_grants is not None and sorted(command.if_grants) != grants:
             raise PlanChanged(_OTHER_GRANTS, grants=grants)
-        return TopicFenced(topic.topic_id, self.slots.fence(topic, partitions, ends))
+        fenced = self.slots.fence(topic, partitions, ends, self.assignment.feature_level)
+        return TopicFenced(topic.topic_id, fenced)
 
     def _grants(self, topic: Topic, partitions: Iterable[int]) -> list[str]:
         """The ids of those that have one of these partitions, ascending."""

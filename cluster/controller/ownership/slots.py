@@ -41,7 +41,7 @@ from ....partition.api.ledger import ranges, session_handle
 from ....partition.commands import ClearFence, InstallFence, InstallSeats, SharedHolder, SlotState
 from ....partition.errors import NotFound, ProducerFenced
 from ...access.rights import Rights
-from ...features import AWAITED_DEPARTURES
+from ...features import AWAITED_DEPARTURES, FENCED_WAITERS
 from ...model import By
 from ..commands import FencedPartition, FenceInstalled, FenceRef, GrantState, GroupId, TicketState
 from ..ledger import Ledger
@@ -450,8 +450,10 @@ class Slots:
             self._record("grant.grow", grant, partitions, after={"order": order})
         self.queue.grow(topic.topic_id, partitions)
 
-    def fence(self, topic: Topic, partitions: list[int], ends: str) -> list[FencedPartition]:
-        """End every grant that has one of these partitions, and raise their epochs, so that they refuse older ones."""
+    def fence(self, topic: Topic, partitions: list[int], ends: str, level: int) -> list[FencedPartition]:
+        """End every grant that has one of these partitions, and raise their epochs, so that they refuse older ones.
+        Tickets that would resume an older one leave the queue with the next promotion.
+        """
         groups = [group_id(topic.topic_id, partition) for partition in partitions]
         there = [[grant.grant_id for grant in self.grants.on(group)] for group in groups]
         for grant in self.grants.on_any(groups):
@@ -460,6 +462,8 @@ class Slots:
         for partition, group in zip(partitions, groups, strict=True):
             topic.epochs[partition] += 1
             self.fences.record_fence(group, topic.epochs[partition], order, self.now_ms, ends)
+        if level >= FENCED_WAITERS:
+            self._freed[topic.topic_id] = None
         return [
             FencedPartition(partition, topic.epochs[partition], order, grants)
             for partition, grants in zip(partitions, there, strict=True)

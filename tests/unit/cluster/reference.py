@@ -150,10 +150,12 @@ class Reference:
             self.promote()
 
     def fence(self, places: set[int]) -> None:
+        had = any(grant.places & places for grant in self.grants)
         self.grants = [grant for grant in self.grants if not grant.places & places]
         for place in places:
             self.epochs[place] += 1
-        self.promote()
+        if had:  # in any case from feature level 2 on
+            self.promote()
 
     def grow(self) -> None:
         number = len(self.epochs)

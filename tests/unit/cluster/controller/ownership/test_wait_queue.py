@@ -369,3 +369,22 @@ def test_at_level_1_a_principal_keeps_its_place_in_line_as_in_older_software() -
     driver, _ = with_waiter(level=1)
     driver.do(DeletePrincipal(now_ms=driver.now_ms, name="p"))
     assert waiters(driver) == ["p1", "c"]
+
+
+@pytest.mark.parametrize(("level", "left"), [(1, ["b"]), (2, [])])
+def test_who_would_resume_an_epoch_that_an_operator_fenced_leaves_the_line_although_no_grant_ends(
+    level: int, left: list[str]
+) -> None:
+    """Else it waits in vain, and keeps others from what is free."""
+    driver = house()
+    if level == 2:
+        driver.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["n1", "n2", "n3"]))
+    held = driver.granted("a", [0])
+    driver.fence([1])
+    assert driver.epochs() == [1, 1]
+    ticket = driver.waiting("b", [0, 1], resume=1)
+    driver.fence([1])
+    assert waiters(driver) == left
+    assert isinstance(driver.acquire("c", [1]), ProducerBusy if left else GrantState)
+    driver.release("a", held.grant_id)
+    assert fenced(driver, "b", ticket.ticket_id) == "superseded"

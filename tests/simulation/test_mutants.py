@@ -23,8 +23,6 @@ ACCIDENTS = {
     "truncates_what_matches": "stray_tail",
 }
 """What brings them out soon, for those that are caught late otherwise: within ten or twenty seeds on average."""
-
-
 COPIES = "entry [0-9]+ was committed with [0-9]+ copies"
 EARLY_ACK = "acked [0-9]+ before it was on disk"
 IN_NO_ROUND = "round [0-9]+ was answered and not begun"
@@ -74,7 +72,7 @@ VIOLATIONS = {
     "truncates_what_matches": COPIES,
     "votes_before_the_disk": "RequestVote before its term [0-9]+ was on disk",
     "votes_for_shorter_logs": "leader n[0-9] lacks committed entry",
-    "votes_twice": "RequestVote before the vote was on disk",
+    "votes_twice": "voted twice in term",
 }
 """What each mutant breaks. A seed that ends by another violation does not count: it may show another mistake."""
 
@@ -94,4 +92,4 @@ def test_a_broken_engine_is_caught_by_what_it_breaks(mutant: Mutant) -> None:
                 found.append(str(violation))
                 if re.search(shown, found[-1]):
                     return
-    pytest.fail("\n".join(found) or "no violation")
+    pytest.fail(f"{len(found)} other violations, the first: {found[:1]}")

@@ -103,17 +103,15 @@ class Coalescer:
         link = self._links.get(node_id)
         if link is None:
             return self._send(group_id, node_id, message)
-        gathered = link.open
-        if group_id in gathered or len(gathered) >= APPENDS_MAX:
+        if group_id in link.open or len(link.open) >= APPENDS_MAX:
             self._close(node_id, link)
-            gathered = link.open
         if type(message) is not AppendEntries or not _is_usual(message) or len(link.unanswered) >= UNANSWERED_MAX:
             return self._send(group_id, node_id, message)
-        if not gathered:
+        if not link.open:
             if not self._gathering:
                 self._flush_soon()
             self._gathering[node_id] = link
-        gathered[group_id] = message
+        link.open[group_id] = message
         return True
 
     def flush(self) -> None:

@@ -355,8 +355,7 @@ class Group:
         self._is_waking = False
         transfers = len(self._transfers.waiting)
         for queue in self._queues:
-            if now >= queue.next_deadline:
-                queue.expire(now)
+            queue.expire(now)
         if transfers and not self._transfers.waiting:
             self._run(self._keep_leading)
         leading = self._node.leading

@@ -8,6 +8,7 @@ learned in one term counts in another.
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
+from math import inf
 
 from ..log.configuration import AddLearner, Change, Demote, Promote
 from ..log.group_log import GroupLog
@@ -32,9 +33,6 @@ IN_SYNC_ENTRIES_MAX = 1000
 """A follower that lacks more committed entries than this is not in sync."""
 FEW_ENTRIES, FEW_BYTES = 8, 16 << 10
 """Fewer entries, and fewer bytes in flight, get no message of their own while another is not answered."""
-
-
-_NEVER = float("inf")
 
 
 class Progress:
@@ -66,7 +64,7 @@ class Progress:
         """Answers to earlier ones speak of an earlier membership of this node."""
         self.sent_commit = 0
         """The latest commit index that the follower was sent."""
-        self.sent_at: float = float("-inf")
+        self.sent_at: float = -inf
         """When the follower was sent a message last."""
         self.contact = now
         """When the follower answered last."""
@@ -139,7 +137,7 @@ class LeaderState:
         """The round of the latest message. Each ack names its round, so the leader knows that it was sent later."""
         self.heir: str | None = None
         """The voter that the leadership is being transferred to."""
-        self.pushed_at: float = float("-inf")
+        self.pushed_at: float = -inf
         """When the heir was last asked to campaign."""
         self.is_settled: bool = False
         """Whether we and all followers are voters with the configured disks: the leader has no member to change."""
@@ -149,14 +147,14 @@ class LeaderState:
         """Whether the next ``broadcast`` can send something though nothing happens until then."""
         self.beat_at: float = now
         """When the next heartbeat is due."""
-        self.notice_at: float = float("inf")
+        self.notice_at: float = inf
         """When followers that lack the commit index must be sent it."""
         self._log = log
         self._membership = membership
         self._settings = settings
         self._heartbeat_s = settings.heartbeat_ms / 1000
         self._newest_sent = 0  # the newest entry that any follower was sent
-        self._entries_at = float("-inf")  # when one was sent it first
+        self._entries_at = -inf  # when one was sent it first
         self._notice_s = COMMIT_NOTICE_S
         self._send = send
         self.reconfigure(now)
@@ -197,7 +195,7 @@ class LeaderState:
         lacks entries which are gone, the empty message is the offer of a checkpoint.
         """
         followers, last_index, base_index = self._connected, self._log.last_index, self._log.base_index
-        if not (self.beat_is_wanted or self.has_more or self._notice_s < _NEVER or self.notice_at < _NEVER) and all(
+        if not (self.beat_is_wanted or self.has_more or self._notice_s < inf or self.notice_at < inf) and all(
             follower.next_index > last_index for follower in followers
         ):
             return  # in a stream of entries a commit gives it nothing to do
@@ -253,13 +251,13 @@ class LeaderState:
             if follower.sent_commit < commit_index:
                 self.notice_at = min(self.notice_at, now + self._notice_s)
                 return
-        self.notice_at = _NEVER
+        self.notice_at = inf
 
     def _note_stream(self, index: int, now: float) -> None:
         """The entry at ``index`` is about to be sent."""
         if index > self._newest_sent:
             is_stream = now - self._entries_at <= self._heartbeat_s
-            self._notice_s = _NEVER if is_stream else COMMIT_NOTICE_S
+            self._notice_s = inf if is_stream else COMMIT_NOTICE_S
             self._newest_sent, self._entries_at = index, now
 
     def _with_room(self, followers: list[Progress]) -> list[Progress]:
@@ -310,7 +308,7 @@ class LeaderState:
         """Send the commit index to the followers that lack it. One that is being probed learns it
         from its next heartbeat.
         """
-        self.notice_at = float("inf")
+        self.notice_at = inf
         message = Commit(self.term, commit_index)
         for follower in self.followers.values():
             lacks_it = follower.connected and follower.sent_commit < commit_index
@@ -320,7 +318,7 @@ class LeaderState:
     def quiet_at(self, period_s: float) -> float:
         """When a connected follower will have been sent nothing, or will have answered nothing, for ``period_s``."""
         since = [min(each.sent_at, each.contact) for each in self.followers.values() if each.connected]
-        return min(since, default=-_NEVER) + period_s
+        return min(since, default=-inf) + period_s
 
     def _is_little(self, first: int) -> bool:
         """Whether the entries from ``first`` on are few, and small altogether."""
@@ -459,7 +457,7 @@ class LeaderState:
             node_id = furthest.node_id
         if node_id not in others:
             raise ValueError(f"{node_id} is no voter to hand over to" if node_id else "no other voter is connected")
-        self.heir, self.pushed_at = node_id, float("-inf")
+        self.heir, self.pushed_at = node_id, -inf
 
     def push_heir(self, applied_index: int, now: float) -> None:
         """Ask the heir, once it has every entry, to campaign; again after a heartbeat, as messages can be lost. All
@@ -497,7 +495,7 @@ class LeaderState:
             else:
                 return False
         matches: list[float] = [each.match_index for each in self._counting]
-        return self._of_majority(matches, float("inf"), 0) > durable_index
+        return self._of_majority(matches, inf, 0) > durable_index
 
     def committed(self, commit_index: int) -> int:
         """The commit index by what a majority has, at least ``commit_index``.
@@ -509,12 +507,12 @@ class LeaderState:
 
     def majority_round(self) -> float:
         """The latest round that a majority, ourselves counted, has answered."""
-        return self._of_majority([each.round for each in self._counting], float("inf"), 0)
+        return self._of_majority([each.round for each in self._counting], inf, 0)
 
     def majority_contact(self) -> float:
         """When a majority, ourselves counted, was heard last."""
         heard = [each.contact for each in self._voters if each.counts or each.incarnation is None]
-        return self._of_majority(heard, float("inf"), float("-inf"))
+        return self._of_majority(heard, inf, -inf)
 
     def _of_majority(self, values: list[float], ours: float, otherwise: float) -> float:
         """The largest value that a majority of the voters reaches, if one does; ``ours`` counts if we are a voter."""

@@ -214,20 +214,20 @@ class Tail:
     def add(self, kind: int, group_id: int, index: int, term: int, payload: bytes) -> Location:
         """Add a record; returns where its payload will lie."""
         assert len(payload) <= PAYLOAD_BYTES_MAX
-        record_bytes, end = RECORD_HEADER_BYTES + len(payload), self._end
-        if end + record_bytes > self._file_bytes:
+        record_bytes = RECORD_HEADER_BYTES + len(payload)
+        if self._end + record_bytes > self._file_bytes:
             self._begin_file(record_bytes)
-            end = self._end
         elif not self.runs:
-            self.runs.append(Run(self.number, end, self._file_bytes, None, []))
+            self.runs.append(Run(self.number, self._end, self._file_bytes, None, []))
         run = self.runs[-1]
         # The writer syncs the run before this one before it writes this one.
         run.parts += encode_record(self._marker, self._seed, kind, group_id, index, term, run.start, payload)
         run.parts.append(payload)
-        self._end = end + record_bytes
+        location = locate(self.number, self._end, len(payload))
+        self._end += record_bytes
         self.appended_bytes += record_bytes
         self.lsn += 1
-        return locate(self.number, end, len(payload))
+        return location
 
     def forget_files_before(self, number: int) -> None:
         """The files before this one are no longer the log's."""

@@ -23,7 +23,6 @@ SLOW_SYNC_S = 1.0
 LOG_EVERY_S = 10.0
 """At most one line about slow syncs in this time."""
 
-_ZEROS = memoryview(mmap(-1, AHEAD_BYTES))
 _log = logging.getLogger(__name__)
 
 
@@ -94,9 +93,7 @@ class WalWriter:
         """Write every block up to ``end``, durably: AHEAD_BYTES at a time, as far as the file goes."""
         while end > self._written_end:
             size = min(max(end, os.fstat(fd).st_size) - self._written_end, AHEAD_BYTES)
-            self._step(size)
-            write_all_at(fd, _ZEROS[:size], self._written_end)
-            self._sync(fd)
+            self._write_synced(fd, bytes(size), self._written_end)
             self._written_end += size
 
     def _write_synced(self, fd: int, data: bytes, start: int) -> None:
@@ -107,9 +104,6 @@ class WalWriter:
             self._buffer[: len(some)] = some
             write_all_at(fd, self._buffer[: len(some)], start)
             start += len(some)
-        self._sync(fd)
-
-    def _sync(self, fd: int) -> None:
         began = perf_counter()
         os.fdatasync(fd)
         self.syncs.add(perf_counter() - began)

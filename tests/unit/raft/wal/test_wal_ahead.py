@@ -14,7 +14,7 @@ from stockade.raft.wal.file_set import SpareFiles
 from stockade.raft.wal.files import first_unwritten
 from stockade.raft.wal.records import FILE_HEADER_BYTES, PAGE_BYTES, FileHeader, Run
 from stockade.raft.wal.wal import Wal
-from stockade.raft.wal.writer import AHEAD_BYTES, WalWriter
+from stockade.raft.wal.writer import AHEAD_BYTES, BUFFER_BYTES, WalWriter
 
 from .test_wal_release import fail
 
@@ -207,6 +207,37 @@ def test_a_file_system_without_direct_writes_gets_the_log_through_its_cache(
     begin(writer, 1, [b"r" * 100])
     writer.close()
     assert (tmp_path / "0000000001.wal").read_bytes()[FILE_HEADER_BYTES:].rstrip(b"\0") == b"r" * 100
+
+
+def test_an_error_of_the_disk_is_no_lack_of_direct_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same write again might succeed, and what an error has lost would pass for written."""
+    pwrite, errors = os.pwrite, [OSError(errno.EIO, "the disk failed")]
+
+    def written(fd: int, data: memoryview, position: int) -> int:
+        if errors:
+            raise errors.pop()
+        return pwrite(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", written)
+    with pytest.raises(OSError, match="the disk failed"):
+        SpareFiles(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(7, 1, 0))
+
+
+def test_a_run_that_is_longer_than_one_write_lies_in_the_file_in_its_order(tmp_path: Path) -> None:
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
+    record = b"".join(number.to_bytes(4, "big") for number in range((2 * BUFFER_BYTES + 100) // 4))
+    begin(writer, 1, [record])
+    writer.close()
+    assert (tmp_path / "0000000001.wal").read_bytes()[FILE_HEADER_BYTES:].startswith(record)
+
+
+def test_a_page_that_is_written_in_part_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system's blocks may be smaller than a page; what is written ahead begins with one."""
+    path = tmp_path / "file"
+    path.write_bytes(WRITTEN * 3)
+    for hole, expected in [(2 * PAGE_BYTES, 2 * PAGE_BYTES), (PAGE_BYTES + 1024, PAGE_BYTES), (3 * PAGE_BYTES,) * 2]:
+        monkeypatch.setattr(os, "lseek", lambda fd, position, whence, hole=hole: hole)
+        assert unwritten(path) == expected
 
 
 def unwritten(path: Path) -> int:

@@ -24,10 +24,10 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 async def give_back_memory() -> None:
     """Runs until cancelled; ends at once where malloc is not glibc's."""
     libc = ctypes.CDLL(None)
-    trim = getattr(libc, "malloc_trim", None)
-    if trim is not None:
-        libc.mallopt(_M_MMAP_THRESHOLD, BLOCK_BYTES_MAX)
-        libc.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
-    while trim is not None:
+    if not hasattr(libc, "malloc_trim"):
+        return
+    libc.mallopt(_M_MMAP_THRESHOLD, BLOCK_BYTES_MAX)
+    libc.mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES_MAX)
+    while True:
         await asyncio.sleep(PERIOD_S)
-        await asyncio.to_thread(trim, 0)
+        await asyncio.to_thread(libc.malloc_trim, 0)

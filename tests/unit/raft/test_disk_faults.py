@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from child import Child
 
 from .cluster import until
 from .file_machine import single_node
@@ -66,7 +67,7 @@ def pull_out(disk: Path) -> None:
 def written(data: Path, *arguments: str, fault: Callable[[], None] = lambda: None) -> WriterOutput:
     """The output of a process that appends until its node fails. ``fault`` is called after some acks."""
     path = os.pathsep.join(path for path in sys.path if path)
-    with subprocess.Popen(
+    with Child(
         [sys.executable, "-c", "from unit.raft.writing_process import main; main()", str(data), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

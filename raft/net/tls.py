@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
 """TLS begins with a record of the handshake or an alert, and the major version."""
 _READ_BYTES = 1 << 14
+"""The most that a record holds (RFC 8446, 5.1): a read leaves nothing of its record behind."""
 
 
 Mode = Literal["accept", "dial", "require"]
@@ -197,6 +198,8 @@ class TlsSession:
         try:
             while part := self._tls.read(_READ_BYTES):
                 parts.append(part)
+                if not self._received.pending:
+                    break  # the next read would say so too, by an exception that takes as long as all the rest
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass
         return b"".join(parts)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from stockade.raft.messages import Hello
 from stockade.raft.net.codec import encode
-from stockade.raft.net.tls import NotTls, Tls, TlsFault, TlsFiles, looks_like_tls
+from stockade.raft.net.tls import NotTls, Tls, TlsFault, TlsFiles, looks_like_tls, shake_hands
 
 from .certificates import CLUSTER, Issuer, trusting_context
 
@@ -89,6 +89,16 @@ def test_what_arrives_byte_by_byte_is_decrypted_like_what_arrives_at_once(issuer
     assert text[:64] not in sealed
     assert b"".join(acceptor.receive(bytes([byte])) for byte in sealed) == text
     assert dialler.receive(acceptor.seal(text)) == text
+
+
+def test_all_whole_records_of_a_piece_are_decrypted_and_the_rest_with_the_next_piece(issuer: Issuer) -> None:
+    dialler, acceptor = issuer.tls("n2").session(dialled=True), issuer.tls("n1").session(dialled=False)
+    shake_hands(dialler, acceptor)
+    one, other = bytes(40_000), b"x" * 5  # three records, and one
+    sealed = dialler.seal(one) + dialler.seal(other)
+    assert acceptor.receive(sealed[:-3]) == one
+    assert acceptor.receive(sealed[-3:]) == other
+    assert acceptor.receive(dialler.seal(one) + dialler.seal(other)) == one + other
 
 
 def test_a_dialler_gets_no_session_to_resume_so_each_connection_verifies_its_certificate_anew(issuer: Issuer) -> None:

@@ -105,7 +105,7 @@ def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
                 rest = rest[with_space(partial(os.write, descriptor, rest)) :]
 
 
-def write_all_at(descriptor: int, data: bytes, position: int) -> None:
+def write_all_at(descriptor: int, data: bytes | memoryview, position: int) -> None:
     """Write all bytes of ``data`` at ``position`` of the file, in as many calls as that takes."""
     rest = memoryview(data)
     while rest:

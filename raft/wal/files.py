@@ -1,9 +1,16 @@
-"""The write-ahead log's files: lock, creation, reading. The meaning of the records is not this module's."""
+"""The write-ahead log's files: lock, creation, reading. The meaning of the records is not this module's.
 
+Writes bypass the kernel's page cache (O_DIRECT): the log is read only after a start, and for a follower that lags. With
+the cache, the kernel would allocate each page, copy to it and write it back: a third of the processor time of three
+nodes under full load. A file system that has no direct writes gets the same ones through its cache.
+"""
+
+import errno
 import fcntl
 import os
 from collections import OrderedDict
 from functools import partial
+from mmap import mmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,23 +96,41 @@ def prepare(fd: int, file_bytes: int, header: FileHeader) -> int:
     """Take all blocks of a file, so that a full disk shows here, and write its header durably.
 
     The header is written with the rest of its page, so that the old content of that page need not be readable. Returns
-    where the page ends.
+    where the page ends. In a file of whole pages, writes to ``fd`` bypass the cache from now on, where the file system
+    can do that: they must be of whole pages, from memory that begins with a page.
     """
     with_space(partial(os.posix_fallocate, fd, 0, file_bytes))
     end = min(PAGE_BYTES, file_bytes)
-    write_all_at(fd, encode_file_header(header).ljust(end, b"\0"), 0)
+    page = mmap(-1, PAGE_BYTES)
+    page.write(encode_file_header(header))
+    try:
+        if file_bytes % PAGE_BYTES == 0:
+            _bypass_cache(fd, True)
+        write_all_at(fd, memoryview(page)[:end], 0)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        _bypass_cache(fd, False)
+        write_all_at(fd, memoryview(page)[:end], 0)
     os.fsync(fd)
     return end
 
 
+def _bypass_cache(fd: int, wanted: bool) -> None:
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT if wanted else flags & ~os.O_DIRECT)
+
+
 def first_unwritten(fd: int) -> int:
-    """Where the first block lies that was only reserved, or is a hole; the end of the file if there is none.
+    """Where the page begins with the first block that was only reserved, or is a hole; the end of the file if there is
+    none.
 
     The kernel reports every block in its page cache as written. So the file must be synced, and its cached pages are
     dropped here first.
     """
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    return os.lseek(fd, 0, os.SEEK_HOLE)
+    found = os.lseek(fd, 0, os.SEEK_HOLE)
+    return found if found == os.fstat(fd).st_size else found - found % PAGE_BYTES
 
 
 class WalReader:

@@ -38,8 +38,10 @@ from .recovery import recover
 from .writer import FlushThread, WalWriter
 
 FILE_BYTES = 64 << 20
-CACHE_BYTES_MAX = 24 << 20
-"""More than the longest entry, which is applied, and sent, soon after it is durable."""
+CACHE_BYTES_MAX = 64 << 20
+"""What Producers that load a node as far as it goes have durable and not committed yet is less: an entry that is
+applied is read from memory. From the disk, the event loop would wait for it behind the log's own writes.
+"""
 OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""
 STALL_S = 30.0
@@ -54,7 +56,8 @@ hangs.
 class RecentPayloads:
     """The payloads appended last: all that are not durable yet, and at most ``bytes_max`` bytes of durable ones.
 
-    A follower that keeps up needs the last payloads next, so replication reads the disk only for a follower that lags.
+    They are sent, and applied when they are committed, which comes after. So the disk is read only for a follower that
+    lags.
     """
 
     def __init__(self, bytes_max: int) -> None:

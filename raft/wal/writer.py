@@ -5,16 +5,19 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from mmap import mmap
 from threading import Thread
 from time import perf_counter
 
 from ...partition.log.fsutil import write_all_at
 from ..histogram import Histogram
 from .files import OpenFile
-from .records import PAGE_BYTES, FileHeader, Run
+from .records import PAGE_BYTES, FileHeader, Run, encode_file_header
 
 AHEAD_BYTES = 1 << 20
 """Bytes of zeros that the writer writes ahead of the records."""
+BUFFER_BYTES = 1 << 20
+"""Most bytes of one write."""
 SLOW_SYNC_S = 1.0
 """Time after which a sync is logged as slow: elections are near."""
 LOG_EVERY_S = 10.0
@@ -25,6 +28,10 @@ _log = logging.getLogger(__name__)
 
 class WalWriter:
     """Writes runs and makes them durable. Used by one thread at a time.
+
+    Writes bypass the kernel's page cache (files.py), so each is of whole pages, from memory that begins with a page.
+    The records of a last page that is not full are written again, unchanged, with the next ones: so a sector that a
+    power cut leaves old or new holds them either way, as it does when the kernel writes its pages back.
 
     Records are only written over blocks that were written before, and synced. Otherwise an fdatasync has metadata to
     write, too, which is slower; and ext4 then answers success, once, for records that are lost if its journal is
@@ -43,14 +50,16 @@ class WalWriter:
         self._begun = begun
         self._fd: int | None = None
         self._written_end = 0
+        self._page = b""
+        """What the file holds in its last page, if that is not full."""
+        self._buffer = memoryview(mmap(-1, BUFFER_BYTES))
         self._slow = 0
         self._told_at = float("-inf")
 
     def write(self, runs: Sequence[Run]) -> None:
         """Return when every run is on disk. After an OSError nothing may be written any more.
 
-        Each run is filled up with zeros to the end of its page, or of the file; the next one is written over them. The
-        kernel would first read a page that is written in part, when it holds data and is not in memory.
+        Each run is filled up with zeros to the end of its page, or of the file; the next one is written over them.
 
         An fdatasync that failed must not be repeated: the kernel may have dropped the pages that it could not write,
         and the second call would report success.
@@ -59,10 +68,11 @@ class WalWriter:
             if run.header is not None:
                 self._begin_file(run.number, run.file_bytes, run.header)
             assert self._fd is not None, "the first run of a session creates a file"
-            end = run.start + sum(map(len, run.parts))
-            data = b"".join([*run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))])
-            self._write_ahead(self._fd, run.start + len(data))
-            self._write_synced(self._fd, data, run.start)
+            start, end = run.start - len(self._page), run.start + sum(map(len, run.parts))
+            data = b"".join([self._page, *run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))])
+            self._write_ahead(self._fd, start + len(data))
+            self._write_synced(self._fd, data, start)
+            self._page = data[end - end % PAGE_BYTES - start : end - start]
 
     def close(self) -> None:
         """Close the current file."""
@@ -76,18 +86,24 @@ class WalWriter:
         self._step(file_bytes)  # where a file system cannot reserve its blocks, they are written
         self.close()
         self._fd, self._written_end = self._begin(file_bytes, header)
+        self._page = encode_file_header(header)
         self._begun(number, file_bytes)
 
     def _write_ahead(self, fd: int, end: int) -> None:
         """Write every block up to ``end``, durably: AHEAD_BYTES at a time, as far as the file goes."""
-        if end > self._written_end:
-            stop = min(os.fstat(fd).st_size, max(end, self._written_end + AHEAD_BYTES))
-            self._write_synced(fd, bytes(stop - self._written_end), self._written_end)
-            self._written_end = stop
+        while end > self._written_end:
+            size = min(max(end, os.fstat(fd).st_size) - self._written_end, AHEAD_BYTES)
+            self._write_synced(fd, bytes(size), self._written_end)
+            self._written_end += size
 
     def _write_synced(self, fd: int, data: bytes, start: int) -> None:
         self._step(len(data))
-        write_all_at(fd, data, start)
+        rest = memoryview(data)
+        while rest:
+            some, rest = rest[:BUFFER_BYTES], rest[BUFFER_BYTES:]
+            self._buffer[: len(some)] = some
+            write_all_at(fd, self._buffer[: len(some)], start)
+            start += len(some)
         began = perf_counter()
         os.fdatasync(fd)
         self.syncs.add(perf_counter() - began)

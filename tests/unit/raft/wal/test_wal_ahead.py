@@ -1,6 +1,8 @@
 """Records are only written over blocks that were written and synced before: their syncs have no metadata to write."""
 
 import asyncio
+import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Callable
@@ -10,9 +12,9 @@ import pytest
 
 from stockade.raft.wal.file_set import SpareFiles
 from stockade.raft.wal.files import first_unwritten
-from stockade.raft.wal.records import PAGE_BYTES, FileHeader, Run
+from stockade.raft.wal.records import FILE_HEADER_BYTES, PAGE_BYTES, FileHeader, Run
 from stockade.raft.wal.wal import Wal
-from stockade.raft.wal.writer import AHEAD_BYTES, WalWriter
+from stockade.raft.wal.writer import AHEAD_BYTES, BUFFER_BYTES, WalWriter
 
 from .test_wal_release import fail
 
@@ -44,7 +46,7 @@ class Blocks:
 
 
 def begin(writer: WalWriter, number: int, parts: list[bytes]) -> None:
-    writer.write([Run(number, PAGE_BYTES, FILE_BYTES, FileHeader(7, number, 0), parts)])
+    writer.write([Run(number, FILE_HEADER_BYTES, FILE_BYTES, FileHeader(7, number, 0), parts)])
 
 
 def test_no_record_is_written_into_blocks_that_were_only_reserved(
@@ -52,15 +54,18 @@ def test_no_record_is_written_into_blocks_that_were_only_reserved(
 ) -> None:
     writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
     blocks = Blocks(monkeypatch)
-    begin(writer, 1, [b"r" * 100])
+    begin(writer, 1, [b"r" * (PAGE_BYTES - FILE_HEADER_BYTES + 100)])
     assert blocks.synced_end == PAGE_BYTES + AHEAD_BYTES
-    for start, size in [
-        (PAGE_BYTES + 100, AHEAD_BYTES - 100),  # to the very end of what is there
-        (PAGE_BYTES + AHEAD_BYTES, 1),
-        (PAGE_BYTES + AHEAD_BYTES + 1, AHEAD_BYTES + 3 * PAGE_BYTES),  # further than that
-        (FILE_BYTES - 2 * PAGE_BYTES, 2 * PAGE_BYTES),
+    start = PAGE_BYTES + 100
+    for end in [
+        PAGE_BYTES + AHEAD_BYTES,  # the very end of what is there
+        PAGE_BYTES + AHEAD_BYTES + 1,
+        2 * AHEAD_BYTES + 4 * PAGE_BYTES,  # further than that
+        FILE_BYTES - 2 * PAGE_BYTES,
+        FILE_BYTES,
     ]:
-        writer.write([Run(1, start, FILE_BYTES, None, [b"r" * size])])
+        writer.write([Run(1, start, FILE_BYTES, None, [b"r" * (end - start)])])
+        start = end
     assert blocks.bare == []
     assert blocks.synced_end == FILE_BYTES
     writer.close()
@@ -68,7 +73,7 @@ def test_no_record_is_written_into_blocks_that_were_only_reserved(
 
 def test_a_file_is_written_to_its_end_before_the_next_one_begins(tmp_path: Path) -> None:
     writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
-    begin(writer, 1, [b"r" * 100])
+    begin(writer, 1, [b"r" * PAGE_BYTES])
     assert unwritten(tmp_path / "0000000001.wal") == PAGE_BYTES + AHEAD_BYTES
     begin(writer, 2, [b"r" * 100])
     assert unwritten(tmp_path / "0000000001.wal") == FILE_BYTES
@@ -158,6 +163,81 @@ def test_what_was_written_ahead_is_no_record_and_neither_is_what_a_spare_held(tm
         await wal.close()
 
     asyncio.run(scenario())
+
+
+def bypasses_cache(fd: int) -> bool:
+    return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT)
+
+
+@pytest.mark.parametrize("is_spare", [True, False])
+def test_what_is_written_to_the_log_leaves_no_page_in_the_cache_of_the_kernel(tmp_path: Path, is_spare: bool) -> None:
+    if is_spare:
+        (tmp_path / "0000000001.spare").write_bytes(WRITTEN * (FILE_BYTES // PAGE_BYTES))
+    begun = SpareFiles(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(7, 3, 0))
+    assert bypasses_cache(begun.fd)
+    os.close(begun.fd)
+
+
+def test_a_file_that_ends_within_a_page_is_written_through_the_cache(tmp_path: Path) -> None:
+    begun = SpareFiles(tmp_path, 1).begin(PAGE_BYTES + 1, FileHeader(7, 1, 0))
+    assert not bypasses_cache(begun.fd)
+    os.close(begun.fd)
+
+
+@pytest.mark.parametrize("refuses", ["the flag", "the write"])
+def test_a_file_system_without_direct_writes_gets_the_log_through_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: str
+) -> None:
+    """Some refuse the flag, and some the write: a disk with larger blocks."""
+    set_flags, pwrite = fcntl.fcntl, os.pwrite
+
+    def flagged(fd: int, command: int, flags: int = 0) -> int:
+        if refuses == "the flag" and flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "no direct writes here")
+        return set_flags(fd, command, flags)
+
+    def written(fd: int, data: memoryview, position: int) -> int:
+        if refuses == "the write" and bypasses_cache(fd):
+            raise OSError(errno.EINVAL, "no direct writes here")
+        return pwrite(fd, data, position)
+
+    monkeypatch.setattr(fcntl, "fcntl", flagged)
+    monkeypatch.setattr(os, "pwrite", written)
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
+    begin(writer, 1, [b"r" * 100])
+    writer.close()
+    assert (tmp_path / "0000000001.wal").read_bytes()[FILE_HEADER_BYTES:].rstrip(b"\0") == b"r" * 100
+
+
+def test_an_error_of_the_disk_is_no_lack_of_direct_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same write again might succeed, and what an error has lost would pass for written."""
+    pwrite, errors = os.pwrite, [OSError(errno.EIO, "the disk failed")]
+
+    def written(fd: int, data: memoryview, position: int) -> int:
+        if errors:
+            raise errors.pop()
+        return pwrite(fd, data, position)
+
+    monkeypatch.setattr(os, "pwrite", written)
+    with pytest.raises(OSError, match="the disk failed"):
+        SpareFiles(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(7, 1, 0))
+
+
+def test_a_run_that_is_longer_than_one_write_lies_in_the_file_in_its_order(tmp_path: Path) -> None:
+    writer = WalWriter(SpareFiles(tmp_path, FILE_BYTES).begin, lambda number, size: None)
+    record = b"".join(number.to_bytes(4, "big") for number in range((2 * BUFFER_BYTES + 100) // 4))
+    begin(writer, 1, [record])
+    writer.close()
+    assert (tmp_path / "0000000001.wal").read_bytes()[FILE_HEADER_BYTES:].startswith(record)
+
+
+def test_a_page_that_is_written_in_part_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system's blocks may be smaller than a page; what is written ahead begins with one."""
+    path = tmp_path / "file"
+    path.write_bytes(WRITTEN * 3)
+    for hole, expected in [(2 * PAGE_BYTES, 2 * PAGE_BYTES), (PAGE_BYTES + 1024, PAGE_BYTES), (3 * PAGE_BYTES,) * 2]:
+        monkeypatch.setattr(os, "lseek", lambda fd, position, whence, hole=hole: hole)
+        assert unwritten(path) == expected
 
 
 def unwritten(path: Path) -> int:

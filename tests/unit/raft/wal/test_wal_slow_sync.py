@@ -7,7 +7,7 @@ import pytest
 
 from stockade.raft.wal import writer as module
 from stockade.raft.wal.file_set import SpareFiles
-from stockade.raft.wal.records import PAGE_BYTES, FileHeader, Run
+from stockade.raft.wal.records import FILE_HEADER_BYTES, FileHeader, Run
 from stockade.raft.wal.writer import AHEAD_BYTES, LOG_EVERY_S, SLOW_SYNC_S, WalWriter
 
 
@@ -15,7 +15,7 @@ def test_every_sync_is_counted_and_a_slow_one_is_said_at_most_so_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = WalWriter(SpareFiles(tmp_path, AHEAD_BYTES).begin, lambda number, size: None)
-    clock, takes, is_begun = 0.0, 0.0, False
+    clock, takes, is_begun, start = 0.0, 0.0, False, FILE_HEADER_BYTES
 
     def now() -> float:
         """Moves at each second look, when a sync has ended."""
@@ -25,9 +25,10 @@ def test_every_sync_is_counted_and_a_slow_one_is_said_at_most_so_often(
         return clock
 
     def synced(at: float, took: float) -> None:
-        nonlocal clock, takes, is_begun
+        nonlocal clock, takes, is_begun, start
         clock, takes, is_begun = at, took, False
-        writer.write([Run(1, PAGE_BYTES, AHEAD_BYTES, header, [b"r"])])
+        writer.write([Run(1, start, AHEAD_BYTES, header, [b"r"])])
+        start += 1
 
     header: FileHeader | None = FileHeader(7, 1, 0)
     monkeypatch.setattr(module, "perf_counter", now)

@@ -123,17 +123,15 @@ def test_a_log_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("file_bytes", [4 * PAGE_BYTES, 3 * PAGE_BYTES + 50])
 @pytest.mark.parametrize(
-    ("start", "file_bytes", "size", "zeros"),
-    [
-        (PAGE_BYTES - 10, 3 * PAGE_BYTES, 30, PAGE_BYTES - 20),
-        (FILE_HEADER_BYTES, FILE_HEADER_BYTES + 50, 30, 20),
-        (PAGE_BYTES, 3 * PAGE_BYTES, PAGE_BYTES, 0),
-    ],
+    "size", [1, PAGE_BYTES - FILE_HEADER_BYTES, PAGE_BYTES, 2 * PAGE_BYTES - 2 * FILE_HEADER_BYTES]
 )
-def test_a_page_is_written_whole_though_what_follows_its_last_record_is_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: int, file_bytes: int, size: int, zeros: int
+def test_a_page_is_written_whole_with_the_records_it_has_and_zeros_and_again_with_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_bytes: int, size: int
 ) -> None:
+    """The disk takes whole pages where writes bypass the cache."""
+    header = FileHeader(7, 1, 0)
     writes: list[tuple[int, bytes]] = []
     writer = WalWriter(SpareFiles(tmp_path, file_bytes).begin, lambda number, size: None)
     pwrite = os.pwrite
@@ -143,9 +141,15 @@ def test_a_page_is_written_whole_though_what_follows_its_last_record_is_nothing(
         return pwrite(fd, data, position)
 
     monkeypatch.setattr(os, "pwrite", written)
-    writer.write([Run(1, start, file_bytes, FileHeader(7, 1, 0), [b"x" * size])])
+    held = encode_file_header(header)
+    for run_header, part in [(header, b"x" * size), (None, b"y" * 30), (None, b"z" * (PAGE_BYTES - 70))]:
+        page = len(held) - len(held) % PAGE_BYTES
+        writer.write([Run(1, len(held), file_bytes, run_header, [part])])
+        held += part
+        stop = min(len(held) + -len(held) % PAGE_BYTES, file_bytes)
+        assert writes[-1] == (page, held.ljust(stop, b"\0")[page:])
     writer.close()
-    assert writes[-1] == (start, b"x" * size + bytes(zeros))
+    assert (tmp_path / "0000000001.wal").read_bytes() == held.ljust(file_bytes, b"\0")
 
 
 @pytest.mark.parametrize("records", [0, 1])

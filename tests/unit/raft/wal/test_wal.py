@@ -18,7 +18,7 @@ from child import Child
 from stockade.raft.wal.errors import WalCorrupt, WalFailed, WalLocked
 from stockade.raft.wal.files import READ_FILES_MAX
 from stockade.raft.wal.records import FILE_HEADER_BYTES, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES
-from stockade.raft.wal.wal import CACHE_BYTES_MAX, FILE_BYTES, OVERHEAD_BYTES, RecentPayloads, Wal
+from stockade.raft.wal.wal import Wal
 
 
 class Log:
@@ -196,33 +196,6 @@ def test_reading_many_files_keeps_few_of_them_open(tmp_path: Path) -> None:
             before = open_files()
             assert [log.wal.read(location) for location in locations * 2] == [b"x"] * len(locations) * 2
             assert open_files() == before + READ_FILES_MAX
-
-    asyncio.run(scenario())
-
-
-def test_recent_payloads_stay_in_memory_up_to_the_bound_and_those_not_durable_beyond_it() -> None:
-    size = OVERHEAD_BYTES + 10
-    recent = RecentPayloads(bytes_max=2 * size)
-    for lsn in range(1, 6):
-        recent.add(lsn, lsn, bytes(10))
-    recent.settle(0)
-    assert [recent.get(lsn) is not None for lsn in range(1, 6)] == [True] * 5
-    recent.settle(2)
-    assert [recent.get(lsn) is not None for lsn in range(1, 6)] == [False, False, True, True, True]
-    recent.settle(5)
-    assert [recent.get(lsn) is not None for lsn in range(1, 6)] == [False, False, False, True, True]
-
-
-def test_what_a_loaded_node_has_durable_and_not_committed_is_read_from_memory(tmp_path: Path) -> None:
-    entry = bytes(1 << 20)
-
-    async def scenario() -> None:
-        async with opened(tmp_path, FILE_BYTES, CACHE_BYTES_MAX) as log:
-            locations = [log.wal.append(1, index, 1, entry)[1] for index in range(1, 49)]
-            await log.until_durable(48)
-            before = open_files()
-            assert all(log.wal.read(location) is entry for location in locations)
-            assert open_files() == before
 
     asyncio.run(scenario())
 

@@ -25,6 +25,8 @@ STALL_S = 0.02
 """A loop that turns this much later than it was due has stood still."""
 AWAKE_S = 1.0
 """Time after the last request for which the loop is watched."""
+LONG_WAIT_S = 0.5
+"""A loop that waited this long is logged, too: a leader whose loop stands still for longer loses its groups."""
 LOG_EVERY_S = 10.0
 """At most one line is logged in this time; it says how many stalls had none."""
 FRAMES_MAX = 12
@@ -61,7 +63,8 @@ class _Seen(NamedTuple):
 class Stalls:
     """The stalls of one event loop. ``request_of`` says of a frame which request it works on; None: of none.
 
-    ``held`` and ``waited`` count stalls by SECONDS, and those beyond; ``held_s`` and ``waited_s`` are their sums.
+    ``held`` and ``waited`` count stalls by SECONDS, and those beyond; ``held_s`` and ``waited_s`` are their sums. One
+    in which the loop first computed and then waited counts in both.
     """
 
     def __init__(self, request_of: Callable[[FrameType], Asked | None]) -> None:
@@ -124,20 +127,31 @@ class Stalls:
 
     def _note(self, late_s: float, cpu_s: float) -> None:
         held_s = min(late_s, cpu_s)  # a busy machine lets a loop that computes wait, too
-        if held_s < STALL_S:
-            self.waited[bisect_left(SECONDS, late_s)] += 1
-            self.waited_s += late_s
-            return
-        self.held[bisect_left(SECONDS, held_s)] += 1
-        self.held_s += held_s
-        self._keep(held_s)
+        waited_s = late_s - held_s
+        if waited_s >= STALL_S:
+            self.waited[bisect_left(SECONDS, waited_s)] += 1
+            self.waited_s += waited_s
+        if held_s >= STALL_S:
+            self.held[bisect_left(SECONDS, held_s)] += 1
+            self.held_s += held_s
+            self._keep(held_s)
+        if held_s >= STALL_S or waited_s >= LONG_WAIT_S:
+            self._log(held_s, waited_s)
+
+    def _log(self, held_s: float, waited_s: float) -> None:
         now = time.monotonic()
         if now < self._logged_at + LOG_EVERY_S:
             self._unlogged += 1
             return
         more = f"; {self._unlogged} stalls before this one were not logged" if self._unlogged else ""
         seen = self._seen or "what ran was over before its stack was looked at"
-        _log.warning("the event loop stood still for %.0f ms%s: %s", held_s * 1000, more, seen)
+        _log.warning(
+            "the event loop stood still: it computed for %.0f ms and waited %.0f ms for a processor or a disk%s: %s",
+            held_s * 1000,
+            waited_s * 1000,
+            more,
+            seen,
+        )
         self._logged_at, self._unlogged = now, 0
 
     def _keep(self, held_s: float) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+import math
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,7 @@ from types import FrameType
 import pytest
 
 from stockade.http_api.request.call import request_of
-from stockade.http_api.request.stalls import KEPT_MAX, STALL_S, Asked, Stalls, _Seen
+from stockade.http_api.request.stalls import KEPT_MAX, LONG_WAIT_S, STALL_S, Asked, Stalls, _Seen
 
 from ..conversation import Conversation, run
 from ..fake_cluster import FakeService
@@ -88,7 +89,11 @@ def test_a_stack_that_cannot_be_read_ends_neither_the_watch_nor_the_count() -> N
     assert sum(asyncio.run(main()).held) >= 2
 
 
-def test_a_loop_that_only_waits_blames_no_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loop_that_only_waits_blames_no_request(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stockade.http_api.request.stalls.LONG_WAIT_S", math.inf)  # on a busy machine it waits for long
+
     async def scenario(stalls: Stalls) -> None:
         threading.Event().wait(CPU_S)  # as when the machine gives the process no processor
         await until(lambda: sum(stalls.waited))
@@ -135,7 +140,18 @@ def test_a_stall_is_as_long_as_the_loop_computed_and_what_the_machine_added_is_n
     stalls._note(0.9, 0.03)
     assert [each.held_ms for each in stalls.latest(1)] == [30]
     stalls._note(0.9, 0.019)
-    assert (sum(stalls.held), sum(stalls.waited)) == (1, 1)
+    assert (sum(stalls.held), sum(stalls.waited)) == (1, 2)
+    assert (round(stalls.held_s, 3), round(stalls.waited_s, 3)) == (0.03, 1.751)
+
+
+def test_a_wait_that_costs_a_leader_its_groups_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    stalls = Stalls(lambda _: None)
+    with caplog.at_level(logging.WARNING):
+        stalls._note(LONG_WAIT_S - 0.01, 0.0)
+        assert caplog.records == []
+        stalls._note(1.3, 0.01)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "it computed for 10 ms and waited 1290 ms for a processor or a disk" in line
 
 
 def test_the_latest_stalls_are_kept_the_last_one_first() -> None:
@@ -149,7 +165,9 @@ def test_the_latest_stalls_are_kept_the_last_one_first() -> None:
     assert stalls.latest(1)[0].stack == []
 
 
-def test_a_node_tells_what_held_its_loop() -> None:
+def test_a_node_tells_what_held_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stalls, "touch", lambda _: None)  # a busy machine adds no stalls of its own
+
     async def test(node: Conversation) -> None:
         assert (await node.call("GET", "/v1/stalls?n=1")).json == {"node_id": "n1", "stalls": []}
         stalls = node.server.stalls

@@ -1,18 +1,19 @@
 """Processes that tests start."""
 
 import subprocess
-from types import TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import AnyStr
 
 
-class Child(subprocess.Popen[AnyStr]):
-    """A process that is killed when the block that it was started for fails: Popen would wait for its end for ever, and
-    the time limit of a test ends no more than the first wait.
+@contextmanager
+def ended(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr]]:
+    """The process, for a block at whose end it ends, or is killed if the block fails: Popen would wait for it for ever,
+    and the time limit of a test ends no more than the first wait.
     """
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.kill()
-        super().__exit__(kind, value, traceback)
+    with process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from child import Child
+from child import ended
 from simulation.campaign import Tally, campaign, run_task
 from simulation.checker import Checker, Stream, Violation
 from simulation.mutants import votes_twice
@@ -70,7 +70,7 @@ def test_a_failure_is_one_line_that_replays_it() -> None:
 
 def test_workers_end_with_a_parent_that_is_killed() -> None:
     command = [sys.executable, str(Path(__file__).with_name("run.py")), "--seeds", "1000000", "--jobs", "2"]
-    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as parent:
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)) as parent:
         children = _soon(lambda: found if len(found := _workers(parent.pid)) == 2 else None)
         parent.kill()
     _soon(lambda: all(map(_has_ended, children)))

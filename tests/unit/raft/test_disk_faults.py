@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from child import Child
+from child import ended
 
 from .cluster import until
 from .file_machine import single_node
@@ -67,12 +67,14 @@ def pull_out(disk: Path) -> None:
 def written(data: Path, *arguments: str, fault: Callable[[], None] = lambda: None) -> WriterOutput:
     """The output of a process that appends until its node fails. ``fault`` is called after some acks."""
     path = os.pathsep.join(path for path in sys.path if path)
-    with Child(
-        [sys.executable, "-c", "from unit.raft.writing_process import main; main()", str(data), *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
+    with ended(
+        subprocess.Popen(
+            [sys.executable, "-c", "from unit.raft.writing_process import main; main()", str(data), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
     ) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None

@@ -5,7 +5,7 @@ import sys
 
 import msgspec
 import pytest
-from child import Child
+from child import ended
 
 from ...client.fake_cluster import FakeCluster
 from ..conftest import Run
@@ -77,7 +77,7 @@ def test_an_offset_that_is_not_there_is_refused_and_a_word_that_is_none_is_wrong
 def test_a_reader_that_has_had_enough_ends_it_quietly(filled: FakeCluster) -> None:
     command = [sys.executable, "-m", "stockade", "consume", "t", "--url", filled.nodes[0]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as consumer:
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)) as consumer:
         assert consumer.stdout is not None
         assert consumer.stderr is not None
         consumer.stdout.close()
@@ -88,7 +88,7 @@ def test_a_reader_that_has_had_enough_ends_it_quietly(filled: FakeCluster) -> No
 def test_ctrl_c_ends_following_quietly(filled: FakeCluster) -> None:
     command = [sys.executable, "-m", "stockade", "consume", "t", "--follow", "--url", filled.nodes[0]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with Child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as consumer:
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)) as consumer:
         assert consumer.stdout is not None
         assert consumer.stderr is not None
         assert consumer.stdout.readline() == b"first\n"

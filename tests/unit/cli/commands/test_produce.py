@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from child import Child
+from child import ended
 
 from stockade.partition.partitioner import partition_for_key
 
@@ -187,7 +187,7 @@ def test_a_refused_line_comes_before_a_later_one_also_when_everything_was_lost_a
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = subprocess.PIPE
-    with Child(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0) as producer:
+    with ended(subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0)) as producer:
         assert producer.stdin is not None
         assert producer.stderr is not None
         producer.stdin.write(b"one\n")
@@ -323,7 +323,7 @@ def test_ctrl_c_ends_it_with_what_is_stored_also_in_the_middle_of_a_read(cluster
     command = [sys.executable, "-m", "stockade", "produce", "t", "--url", cluster.nodes[0]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = subprocess.PIPE
-    with Child(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as producer:
+    with ended(subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe)) as producer:
         assert producer.stdin is not None
         producer.stdin.write(b"one\n")
         producer.stdin.flush()

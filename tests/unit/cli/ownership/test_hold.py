@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from child import Child
+from child import ended
 from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
@@ -144,7 +144,7 @@ def test_nothing_goes_on_when_the_holder_itself_is_killed(cluster: FakeCluster, 
     cluster.create("jobs")
     orphan = Orphan(tmp_path)
     command = ["--url", cluster.nodes[0], "--", "sh", "-c", f"{orphan.start}; sleep 300"]
-    with Child([sys.executable, "-m", "stockade", "hold", "jobs", *command]) as holder:
+    with ended(subprocess.Popen([sys.executable, "-m", "stockade", "hold", "jobs", *command])) as holder:
         wait_until(orphan.started.exists)
         holder.kill()
     wait_until(lambda: not orphan.is_running())
@@ -170,7 +170,7 @@ def test_ctrl_c_ends_a_holder_that_waits_to_hold_again_and_it_leaves_the_queue(
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "STOCKADE_URL": cluster.nodes[0]}
     command = [sys.executable, "-m", "stockade", *words]
-    with Child(command, env=environment, stderr=subprocess.PIPE) as holder:
+    with ended(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)) as holder:
         take_over_once(running.exists, cluster)
         wait_until(lambda: bool(cluster.line))
         holder.send_signal(signal.SIGINT)

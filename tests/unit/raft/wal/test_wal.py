@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from child import Child
+from child import ended
 
 from stockade.raft.wal.errors import WalCorrupt, WalFailed, WalLocked
 from stockade.raft.wal.files import READ_FILES_MAX
@@ -479,7 +479,7 @@ asyncio.run(main())
 def test_a_killed_process_lets_go_of_the_folder_and_loses_nothing_it_called_durable(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with Child(command, stdout=subprocess.PIPE, text=True, env=environment) as writer:
+    with ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)) as writer:
         assert writer.stdout is not None
         durable = 0
         while durable < 2000:

@@ -56,8 +56,8 @@ hangs.
 class RecentPayloads:
     """The payloads appended last: all that are not durable yet, and at most ``bytes_max`` bytes of durable ones.
 
-    They are sent, and applied when they are committed, which comes after. So the disk is read only for a follower that
-    lags.
+    They are sent, and applied when they are committed, which comes after. So within the bound the disk is read only for
+    a follower that lags.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -6,6 +6,7 @@ each other's connections, so such a use is refused at once.
 
 import asyncio
 import os
+from threading import get_ident
 
 from .errors import OtherEventLoop, UsedAfterFork
 
@@ -24,11 +25,12 @@ os.register_at_fork(after_in_child=_forked)
 class Home:
     """The process in which it was made, and the event loop of the first ``enter``."""
 
-    __slots__ = ("_forks", "_loop")
+    __slots__ = ("_forks", "_loop", "_thread")
 
     def __init__(self) -> None:
         self._forks = _forks
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0  # in which the loop ran at the last look
 
     @property
     def is_elsewhere(self) -> bool:
@@ -44,8 +46,11 @@ class Home:
         """Raises UsedAfterFork in a forked child, OtherEventLoop in another event loop than that of the first call."""
         if self._forks != _forks:
             raise UsedAfterFork
+        home = self._loop
+        # A thread runs one loop at a time. Python 3.11 asks the kernel for the running one: too much for each record.
+        if home is not None and self._thread == get_ident() and home.is_running():
+            return
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            if self._loop is not None:
-                raise OtherEventLoop
-            self._loop = loop
+        if home is not None and loop is not home:
+            raise OtherEventLoop
+        self._loop, self._thread = loop, get_ident()

@@ -21,6 +21,7 @@ from .conditions import UNCONDITIONAL, Conditions
 
 _VERSION = 1
 _FRAME_BYTES = len(STREAM_START) + len(STREAM_END)
+_BETWEEN = STREAM_END + STREAM_START
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(PartAnswer)
 
@@ -40,13 +41,14 @@ class Part(NamedTuple):
     conditions: Conditions = UNCONDITIONAL
 
 
-def parts_body(parts: Sequence[Part]) -> bytes:
-    """The body of the request: a line of JSON that lists the parts, then their Arrow streams."""
+def parts_body(parts: Sequence[Part]) -> tuple[bytes, ...]:
+    """The body of the request, in pieces: a line of JSON that lists the parts, then their Arrow streams."""
     line = _encoder.encode({"version": _VERSION, "parts": [_entry(part) for part in parts]})
-    pieces = [line, b"\n"]
+    pieces = [line + b"\n" + STREAM_START]
     for part in parts:
-        pieces += (STREAM_START, part.message, STREAM_END)
-    return b"".join(pieces)
+        pieces += (part.message, _BETWEEN)
+    pieces[-1] = STREAM_END
+    return tuple(pieces)
 
 
 def _entry(part: Part) -> dict[str, Any]:

@@ -506,13 +506,13 @@ class Producer:
         return self._sender
 
     def _route(self, topic: Topic, partition: int) -> Route:
-        if self._is_closing:
-            raise ClientClosed("the producer is being closed, or was")
+        if self._is_closing or self._sender is None:
+            raise ClientClosed("the producer is being closed, was closed, or was not started")
         if not isinstance(partition, int):
             raise InvalidRequest(f"partition: a number is needed, not {partition!r:.100}")
         if not 0 <= partition < len(topic.partitions):
             raise UnknownTopicOrPartition(topic=topic.name, partition=partition)
-        return self._running.route(topic, partition)
+        return self._sender.route(topic, partition)
 
     async def _described_anew(self, name: str, size: int) -> Topic:
         """The topic, asked again: what it had or took may be less than now. Raises MessageTooLarge for a longer record

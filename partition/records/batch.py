@@ -12,7 +12,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, chain, repeat
-from typing import Literal
+from operator import add
+from typing import Literal, NamedTuple, cast
 
 import msgspec
 import pyarrow as pa
@@ -26,8 +27,6 @@ RECORDS_MAX = 100_000
 """Most records in one batch."""
 HEADERS_MAX = 1000
 """Most headers of one record."""
-PLAIN_RECORDS_MAX = 64
-"""Most records of a batch that FastEncoder encodes: with more, Arrow is faster."""
 FRAMED_BYTES_MAX = 64 * 1024
 """Largest size of key and value together for which the message around one record is remembered."""
 FRAMES_MAX = 1024
@@ -55,7 +54,6 @@ _CONTINUATION = b"\xff\xff\xff\xff"
 _ALIGNMENT = 8
 _PREFIX = struct.Struct("<Ii")  # continuation mark, bytes of metadata
 _INT64 = struct.Struct("<q")
-_NOTHING = (b"", bytes(4), b"")  # a column of binary without rows
 _TIMESTAMP = SCHEMA.get_field_index("timestamp")
 _HEADERS = SCHEMA.get_field_index("headers")
 
@@ -84,11 +82,11 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class FastEncoder:
-    """Encodes a few records without headers as one message of ``schema``, byte for byte as Arrow does, in a fraction of
-    its time. ``schema``: two binary columns, a timestamp, a list of two binary parts.
+    """Encodes records without headers as one message of ``schema``, byte for byte as Arrow does, in a fraction of its
+    time. ``schema``: two binary columns, a timestamp, a list of two binary parts.
 
-    For a batch of one record Arrow makes a dozen objects for each column. The metadata of such messages have one size
-    and layout, so those of a sample are filled in here.
+    For a batch of one record Arrow makes a dozen objects for each column, and it copies each value three times and
+    more. The metadata of such messages have one size and layout, so those of a sample are filled in here.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -126,44 +124,73 @@ class FastEncoder:
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
     ) -> bytes:
         count = len(values)
-        key_nulls, value_nulls = keys.count(None), values.count(None)
-        buffers = (
-            *_binary(keys, key_nulls),
-            *_binary(values, value_nulls),
-            b"",
-            struct.pack(f"<{count}q", *timestamps_ms),
-            bytes((count + 7) // 8),  # all headers are null
-            bytes(4 * (count + 1)),
-            b"",
+        key, value = _binary(keys), _binary(values)
+        buffers: tuple[_Buffer, ...] = (
+            *key.buffers,
+            *value.buffers,
+            _of(b""),
+            _of(struct.pack(f"<{count}q", *timestamps_ms)),
+            _of(bytes((count + 7) // 8)),  # all headers are null
+            _of(bytes(4 * (count + 1))),
+            _of(b""),
             *_NOTHING,
             *_NOTHING,
         )
-        nodes = (count, key_nulls, count, value_nulls, count, 0, count, count)
+        nodes = (count, key.nulls, count, value.nulls, count, 0, count, count)
         return self._fill(count, nodes, buffers)
 
-    def _fill(self, count: int, nodes: Sequence[int], buffers: Sequence[bytes]) -> bytes:
-        padded = [data + bytes(-len(data) % _ALIGNMENT) for data in buffers]
-        offsets = list(accumulate(map(len, padded), initial=0))
-        places = chain.from_iterable(zip(offsets, map(len, buffers), strict=False))
+    def _fill(self, count: int, nodes: Sequence[int], buffers: Sequence["_Buffer"]) -> bytes:
+        sizes = [size for size, _ in buffers]
+        paddings = [-size % _ALIGNMENT for size in sizes]
+        offsets = list(accumulate(map(add, sizes, paddings), initial=0))
         head = bytearray(self._head)
         _INT64.pack_into(head, self._body_length, offsets[-1])
         _INT64.pack_into(head, self._rows, count)
         struct.pack_into(f"<{len(nodes)}q", head, self._nodes, *nodes)
+        places = chain.from_iterable(zip(offsets, sizes, strict=False))
         struct.pack_into(f"<{2 * len(buffers)}q", head, self._buffers, *places)
-        return b"".join((head, *padded))
+        pieces: list[bytes | bytearray] = [head]
+        for (_, items), padding in zip(buffers, paddings, strict=True):
+            pieces += items
+            pieces.append(bytes(padding))
+        return b"".join(pieces)  # the only copy of the values: they are most of a batch
 
 
-def _binary(column: Sequence[bytes | None], nulls: int) -> tuple[bytes, bytes, bytes]:
-    """Buffers of a column: the validity bitmap (empty without nulls), the offsets, and the bytes of all items."""
-    present = _bitmap(column) if nulls else b""
-    sizes = (0 if item is None else len(item) for item in column)
-    offsets = struct.pack(f"<{len(column) + 1}i", *accumulate(sizes, initial=0))
-    return present, offsets, b"".join(item for item in column if item)
+_Buffer = tuple[int, Sequence[bytes]]
+"""A buffer of a message: its bytes, and the pieces that make it up."""
+
+
+class _Column(NamedTuple):
+    """A column of binary: how many nulls it has, and its buffers: the validity bitmap, the offsets, and all items."""
+
+    nulls: int
+    buffers: tuple[_Buffer, _Buffer, _Buffer]
+
+
+def _of(data: bytes) -> _Buffer:
+    return len(data), (data,)
+
+
+_NOTHING = _of(b""), _of(bytes(4)), _of(b"")  # a column of binary without rows
+
+
+def _binary(column: Sequence[bytes | None]) -> _Column:
+    """The bitmap is empty without nulls. Most columns have none, or nothing else."""
+    count = len(column)
+    if column[0] is None and not any(column) and column.count(None) == count:
+        return _Column(count, (_of(bytes((count + 7) // 8)), _of(bytes(4 * (count + 1))), _of(b"")))
+    bitmap, nulls = b"", 0
+    if not all(column) and None in column:
+        bitmap, nulls = _bitmap(column), column.count(None)
+        column = [b"" if item is None else item for item in column]
+    items = cast("Sequence[bytes]", column)
+    ends = list(accumulate(map(len, items), initial=0))
+    return _Column(nulls, (_of(bitmap), _of(struct.pack(f"<{count + 1}i", *ends)), (ends[-1], items)))
 
 
 def _bitmap(column: Sequence[bytes | None]) -> bytes:
-    bits = sum(1 << place for place, item in enumerate(column) if item is not None)
-    return bits.to_bytes((len(column) + 7) // 8, "little")
+    bits = "".join(["0" if item is None else "1" for item in reversed(column)])
+    return int(bits, 2).to_bytes((len(column) + 7) // 8, "little")
 
 
 _plain = FastEncoder(SCHEMA)
@@ -233,7 +260,7 @@ def message_from_columns(
     try:
         if not len(keys) == count == len(filled):
             raise ValueError("their lengths differ")
-        if count <= PLAIN_RECORDS_MAX and (headers is None or not any(row is not None for row in headers)):
+        if headers is None or not any(row is not None for row in headers):
             message = _plain.encode(keys, values, filled)
         else:
             message = _with_headers(keys, values, filled, headers)

@@ -201,16 +201,17 @@ class Batch:
     def add(self, record: Record, size: int) -> int:
         """Append a record; its index. ``size`` is ``record.size``."""
         assert not self.sealed
-        if record.headers is not None or self.headers is not None:
+        key, value, timestamp_ms, headers, metadata = record
+        if headers is not None or self.headers is not None:
             self.headers = self.headers or [None] * self.count
-            self.headers.append(record.headers)
-        if record.metadata is not None or self.metadata is not None:
+            self.headers.append(headers)
+        if metadata is not None or self.metadata is not None:
             self.metadata = self.metadata or [None] * self.count
-            self.metadata.append(record.metadata)
+            self.metadata.append(metadata)
         index = self.count
-        self.keys.append(record.key)
-        self.values.append(record.value)
-        self.timestamps_ms.append(record.timestamp_ms)
+        self.keys.append(key)
+        self.values.append(value)
+        self.timestamps_ms.append(timestamp_ms)
         self.size += size
         self.count = index + 1
         return index

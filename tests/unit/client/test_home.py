@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from stockade import Client, ClientConfig, Consumer, Producer, Session
 from stockade.client.errors import ClientClosed, OtherEventLoop
+from stockade.client.home import Home
 
 from .fake_cluster import FakeCluster, Fault
 
@@ -56,6 +58,23 @@ def elsewhere(use: Callable[[], Awaitable[Any]]) -> None:
             await use()
 
     asyncio.run(run())
+
+
+def test_an_event_loop_that_goes_on_in_another_thread_is_the_same_home() -> None:
+    home, moved = Home(), asyncio.new_event_loop()
+
+    async def enter() -> None:
+        home.enter()
+
+    moved.run_until_complete(enter())
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(moved.run_until_complete, enter()).result()
+        with pytest.raises(OtherEventLoop):
+            asyncio.run(enter())
+        with pytest.raises(OtherEventLoop):
+            thread.submit(asyncio.run, enter()).result()
+    moved.run_until_complete(enter())
+    moved.close()
 
 
 def test_an_object_that_was_made_without_a_loop_takes_the_first_one_that_uses_it(cluster: FakeCluster) -> None:

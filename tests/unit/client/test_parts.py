@@ -101,7 +101,7 @@ def test_lines_for_parts_that_were_answered_or_never_sent_change_nothing() -> No
 
 def test_the_lengths_in_the_list_find_the_streams() -> None:
     parts = [Part("t", 1, number, MESSAGE * (number + 1), Stamp(1, 0, number)) for number in range(3)]
-    line, _, streams = parts_body(parts).partition(b"\n")
+    line, _, streams = b"".join(parts_body(parts)).partition(b"\n")
     for entry, part in zip(msgspec.json.decode(line)["parts"], parts, strict=True):
         assert streams[: entry["bytes"]] == STREAM_START + part.message + STREAM_END
         streams = streams[entry["bytes"] :]

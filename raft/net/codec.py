@@ -70,6 +70,12 @@ class InvalidFrame(Exception):
     """Not a frame of this protocol, or a message that does not fit in one."""
 
 
+_Pieces = list[bytes]
+"""The body of a frame, as pieces that belong one behind the other."""
+_Body = bytes | memoryview
+"""The body of a frame."""
+_SHORT_BYTES = 1024
+"""The body of a frame up to this length is copied before it is decoded: a view of it costs more."""
 _HEADER = struct.Struct("<IBI")
 WIDE = 0x80
 _HIGH = struct.Struct("<I")
@@ -91,7 +97,7 @@ def _columns(count: int) -> struct.Struct:
     return struct.Struct(f"<{count}Q{count}I")
 
 
-def _encode_append(message: AppendEntries) -> bytes:
+def _encode_append(message: AppendEntries) -> _Pieces:
     first, entries = message.prev_index + 1, message.entries
     if len(entries) > ENTRIES_MAX:
         raise InvalidFrame(f"{len(entries)} entries in one message, at most {ENTRIES_MAX} are allowed")
@@ -102,10 +108,10 @@ def _encode_append(message: AppendEntries) -> bytes:
         message.term, message.commit_index, message.prev_index, message.prev_term, message.round, len(entries)
     )
     columns = _columns(len(entries)).pack(*[term for _, term, _ in entries], *map(len, payloads))
-    return b"".join([head, columns, *payloads])
+    return [head, columns, *payloads]
 
 
-def _decode_append(body: bytes) -> AppendEntries:
+def _decode_append(body: _Body) -> AppendEntries:
     term, commit_index, prev_index, prev_term, round_, count = _APPEND.unpack_from(body)
     if count > ENTRIES_MAX:
         raise InvalidFrame(f"{count} entries in one message, at most {ENTRIES_MAX} are allowed")
@@ -116,7 +122,7 @@ def _decode_append(body: bytes) -> AppendEntries:
     ends = list(accumulate(values[count:], initial=_APPEND.size + columns.size))
     if ends[-1] != len(body):
         raise InvalidFrame(f"entries end at byte {ends[-1]} of a message of {len(body)} bytes")
-    payloads = [body[start:end] for start, end in pairwise(ends)]
+    payloads = [bytes(body[start:end]) for start, end in pairwise(ends)]
     entries = list(zip(count_from(prev_index + 1), values, payloads, strict=False))
     return AppendEntries(term, commit_index, prev_index, prev_term, round_, entries)
 
@@ -129,7 +135,7 @@ def _many_columns(count: int) -> struct.Struct:
     return struct.Struct(f"<{6 * count}Q{count}I")
 
 
-def _encode_append_many(message: AppendMany) -> bytes:
+def _encode_append_many(message: AppendMany) -> _Pieces:
     groups = [group_id for group_id, _ in message.appends]
     appends = [append for _, append in message.appends]
     entries = [entry for append in appends for entry in append.entries]
@@ -147,10 +153,10 @@ def _encode_append_many(message: AppendMany) -> bytes:
         *[append.round for append in appends],
         *map(len, payloads),
     )
-    return b"".join([_MANY.pack(message.number, len(appends)), columns, *payloads])
+    return [_MANY.pack(message.number, len(appends)), columns, *payloads]
 
 
-def _decode_append_many(body: bytes) -> AppendMany:
+def _decode_append_many(body: _Body) -> AppendMany:
     number, count = _MANY.unpack_from(body)
     if count > APPENDS_MAX:
         raise InvalidFrame(f"{count} messages in one frame, at most {APPENDS_MAX} are allowed")
@@ -164,88 +170,88 @@ def _decode_append_many(body: bytes) -> AppendMany:
     ends = list(accumulate(lengths, initial=_MANY.size + columns.size))
     if ends[-1] != len(body):
         raise InvalidFrame(f"entries end at byte {ends[-1]} of a message of {len(body)} bytes")
-    payloads = [body[start:end] for start, end in pairwise(ends)]
+    payloads = [bytes(body[start:end]) for start, end in pairwise(ends)]
     entries = [[(prev + 1, term, payload)] for prev, term, payload in zip(prevs, terms, payloads, strict=True)]
     return AppendMany(
         number, list(zip(groups, map(AppendEntries, terms, commits, prevs, prev_terms, rounds, entries), strict=True))
     )
 
 
-def _encode_ack_many(message: AckMany) -> bytes:
+def _encode_ack_many(message: AckMany) -> _Pieces:
     count = len(message.silent)
     if count > APPENDS_MAX:
         raise InvalidFrame(f"{count} positions in one frame, at most {APPENDS_MAX} are allowed")
-    return _MANY.pack(message.number, count) + struct.pack(f"<{count}I", *message.silent)
+    return [_MANY.pack(message.number, count), struct.pack(f"<{count}I", *message.silent)]
 
 
-def _decode_ack_many(body: bytes) -> AckMany:
+def _decode_ack_many(body: _Body) -> AckMany:
     number, count = _MANY.unpack_from(body)
     if count > APPENDS_MAX or len(body) != _MANY.size + 4 * count:
         raise InvalidFrame(f"{count} positions in a message of {len(body)} bytes")
     return AckMany(number, list(struct.unpack_from(f"<{count}I", body, _MANY.size)))
 
 
-def _encode_call(message: Call) -> bytes:
-    return _CALL.pack(message.call_id) + message.payload
+def _encode_call(message: Call) -> _Pieces:
+    return [_CALL.pack(message.call_id), message.payload]
 
 
-def _decode_call(body: bytes) -> Call:
+def _decode_call(body: _Body) -> Call:
     (call_id,) = _CALL.unpack_from(body)
-    return Call(call_id, body[_CALL.size :])
+    return Call(call_id, bytes(body[_CALL.size :]))
 
 
-def _encode_reply(message: Reply) -> bytes:
-    return _REPLY.pack(message.call_id, message.ok) + message.payload
+def _encode_reply(message: Reply) -> _Pieces:
+    return [_REPLY.pack(message.call_id, message.ok), message.payload]
 
 
-def _decode_reply(body: bytes) -> Reply:
+def _decode_reply(body: _Body) -> Reply:
     call_id, ok = _REPLY.unpack_from(body)
     if body[_CALL.size] > 1:
         raise InvalidFrame(f"{body[_CALL.size]} is not a boolean")
-    return Reply(call_id, body[_REPLY.size :], ok)
+    return Reply(call_id, bytes(body[_REPLY.size :]), ok)
 
 
-def _encode_hello(message: Hello) -> bytes:
+def _encode_hello(message: Hello) -> _Pieces:
     cluster_id, node_id = message.cluster_id.encode(), message.node_id.encode()
     numbers = message.incarnation, message.session, message.began
-    frame = _HELLO.pack(message.version, len(cluster_id), len(node_id), *numbers) + cluster_id + node_id
-    if message.version < _SOFTWARE_SINCE:
-        return frame
-    software, version = message.software, message.software.version.encode()
-    return frame + _HELLO_MORE.pack(software.oldest, software.newest, len(version)) + version
+    pieces = [_HELLO.pack(message.version, len(cluster_id), len(node_id), *numbers), cluster_id, node_id]
+    if message.version >= _SOFTWARE_SINCE:
+        software, version = message.software, message.software.version.encode()
+        pieces += (_HELLO_MORE.pack(software.oldest, software.newest, len(version)), version)
+    return pieces
 
 
-def _decode_hello(body: bytes) -> Hello:
+def _decode_hello(body: _Body) -> Hello:
     (version,) = _VERSION.unpack_from(body)
     if not PROTOCOL_OLDEST <= version <= PROTOCOL_VERSION:
         return Hello(version, "", "", 0)
     _, cluster_bytes, node_bytes, incarnation, session, began = _HELLO.unpack_from(body)
     split = _HELLO.size + cluster_bytes
     end, software = split + node_bytes, Software()
-    cluster_id, node_id = body[_HELLO.size : split].decode(), body[split:end].decode()
+    cluster_id, node_id = bytes(body[_HELLO.size : split]).decode(), bytes(body[split:end]).decode()
     if version >= _SOFTWARE_SINCE:
         *levels, version_bytes = _HELLO_MORE.unpack_from(body, end)
         start, end = end + _HELLO_MORE.size, end + _HELLO_MORE.size + version_bytes
-        software = Software(body[start:end].decode(), *levels)
+        software = Software(bytes(body[start:end]).decode(), *levels)
     if end != len(body):
         raise InvalidFrame(f"its texts end at byte {end} of a hello of {len(body)} bytes")
     return Hello(version, cluster_id, node_id, incarnation, session, began, software)
 
 
-def _encode_open_stream(message: OpenStream) -> bytes:
+def _encode_open_stream(message: OpenStream) -> _Pieces:
     return _encode_hello(message.hello)
 
 
-def _decode_open_stream(body: bytes) -> OpenStream:
+def _decode_open_stream(body: _Body) -> OpenStream:
     return OpenStream(_decode_hello(body))
 
 
-def _encode_refusal(message: Refusal) -> bytes:
-    return message.reason.encode()
+def _encode_refusal(message: Refusal) -> _Pieces:
+    return [message.reason.encode()]
 
 
-def _decode_refusal(body: bytes) -> Refusal:
-    return Refusal(body.decode())
+def _decode_refusal(body: _Body) -> Refusal:
+    return Refusal(bytes(body).decode())
 
 
 class _Fixed:
@@ -255,10 +261,10 @@ class _Fixed:
         self._class = message_class
         self._struct = struct.Struct("<" + layout)
 
-    def encode(self, message: Any) -> bytes:
-        return self._struct.pack(*msgspec.structs.astuple(message))
+    def encode(self, message: Any) -> _Pieces:
+        return [self._struct.pack(*msgspec.structs.astuple(message))]
 
-    def decode(self, body: bytes) -> Any:
+    def decode(self, body: _Body) -> Any:
         values = self._struct.unpack(body)
         if self._struct.pack(*values) != body:  # a boolean that is neither 0 nor 1
             raise InvalidFrame(f"not the bytes of any {self._class.__name__}")
@@ -279,7 +285,7 @@ _FIXED = {
     Commit: (16, _Fixed(Commit, "QQ")),
     RolledBack: (18, _Fixed(RolledBack, "Q")),
 }
-_ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
+_ENCODERS: dict[type[Any], tuple[int, Callable[[Any], _Pieces]]] = {
     AppendEntries: (1, _encode_append),
     Call: (8, _encode_call),
     Reply: (9, _encode_reply),
@@ -290,7 +296,7 @@ _ENCODERS: dict[type[Any], tuple[int, Callable[[Any], bytes]]] = {
     AckMany: (20, _encode_ack_many),
     **{message_class: (kind, codec.encode) for message_class, (kind, codec) in _FIXED.items()},
 }
-_DECODERS: dict[int, Callable[[bytes], Message]] = {
+_DECODERS: dict[int, Callable[[_Body], Message]] = {
     1: _decode_append,
     8: _decode_call,
     9: _decode_reply,
@@ -312,18 +318,20 @@ def encode(group_id: int, message: Message) -> bytes:
     """
     kind, encoder = _ENCODERS[type(message)]
     try:
-        body = encoder(message)
+        pieces = encoder(message)
         if group_id > _U32_MAX:
-            kind, body, group_id = kind | WIDE, _HIGH.pack(group_id >> 32) + body, group_id & _U32_MAX
-        header = _HEADER.pack(_HEADER.size - _LENGTH_BYTES + len(body), kind, group_id)
+            kind, group_id, high = kind | WIDE, group_id & _U32_MAX, _HIGH.pack(group_id >> 32)
+            pieces = [high, *pieces]
+        frame_bytes = _HEADER.size + sum(map(len, pieces))
+        header = _HEADER.pack(frame_bytes - _LENGTH_BYTES, kind, group_id)
     except struct.error as error:
         raise InvalidFrame(f"{type(message).__name__} does not fit in a frame: {error}") from error
-    if len(header) + len(body) > FRAME_BYTES_MAX:
-        raise InvalidFrame(f"a frame of {len(header) + len(body)} bytes, at most {FRAME_BYTES_MAX} are allowed")
-    return header + body
+    if frame_bytes > FRAME_BYTES_MAX:
+        raise InvalidFrame(f"a frame of {frame_bytes} bytes, at most {FRAME_BYTES_MAX} are allowed")
+    return b"".join((header, *pieces))
 
 
-def _high(body: bytes) -> int:
+def _high(body: _Body) -> int:
     """The high half of a group id. Raises struct.error, InvalidFrame."""
     (high,) = _HIGH.unpack_from(body)
     if not high:
@@ -332,41 +340,45 @@ def _high(body: bytes) -> int:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into messages; each byte is copied a bounded number of times.
+    """Cuts a stream of bytes into messages. A byte of an entry is copied once, and once more in a frame that comes in
+    several parts.
 
     ``frame_bytes_max`` may be changed between messages: a peer that has not sent its hello may only send short frames.
     """
 
     def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.frame_bytes_max = frame_bytes_max
-        self._partial = bytearray()
+        self._partial: list[bytes] = []
+        self._partial_bytes = 0
         self._needed = _HEADER.size
 
     def feed(self, data: bytes) -> Iterator[tuple[int, Message]]:
         """Yield (group id, message) for each frame that ``data`` completes. It ends with its first InvalidFrame."""
         if self._partial:
-            self._partial += data
-            if len(self._partial) < self._needed:
+            self._partial.append(data)
+            self._partial_bytes += len(data)
+            if self._partial_bytes < self._needed:
                 return
-            data = bytes(self._partial)
+            data = b"".join(self._partial)
             self._partial.clear()
         position = 0
         while (needed := self._frame_bytes(data, position)) <= len(data) - position:
             _, kind, group_id = _HEADER.unpack_from(data, position)
-            start = position + _HEADER.size
+            start, end = position + _HEADER.size, position + needed
             decoder = _DECODERS.get(kind & ~WIDE)
             if decoder is None:
                 raise InvalidFrame(f"unknown kind of frame: {kind}")
             try:
                 if kind & WIDE:
-                    start, group_id = start + _HIGH.size, group_id | _high(data[start : position + needed]) << 32
-                message = decoder(data[start : position + needed])
+                    start, group_id = start + _HIGH.size, group_id | _high(data[start:end]) << 32
+                message = decoder(data[start:end] if needed <= _SHORT_BYTES else memoryview(data)[start:end])
             except (struct.error, UnicodeDecodeError) as error:
                 raise InvalidFrame(f"malformed frame of kind {kind}: {error}") from error
             yield group_id, message
             position += needed
-        self._partial += data[position:]
-        self._needed = needed
+        if position < len(data):
+            self._partial.append(data[position:])
+        self._partial_bytes, self._needed = len(data) - position, needed
 
     def _frame_bytes(self, data: bytes, position: int) -> int:
         """Bytes of the frame at ``position``; those of its header alone while the header is incomplete."""

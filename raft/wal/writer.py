@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from mmap import mmap
 from threading import Thread
@@ -18,6 +18,10 @@ AHEAD_BYTES = 1 << 20
 """Bytes of zeros that the writer writes ahead of the records."""
 BUFFER_BYTES = 1 << 20
 """Most bytes of one write."""
+JOINED_BYTES_MAX = 64 << 10
+"""Most bytes of one write that are joined before they are copied to the buffer: many short parts cost more by
+themselves than a copy.
+"""
 SLOW_SYNC_S = 1.0
 """Time after which a sync is logged as slow: elections are near."""
 LOG_EVERY_S = 10.0
@@ -52,7 +56,8 @@ class WalWriter:
         self._written_end = 0
         self._page = b""
         """What the file holds in its last page, if that is not full."""
-        self._buffer = memoryview(mmap(-1, BUFFER_BYTES))
+        self._buffer = mmap(-1, BUFFER_BYTES)
+        self._whole = memoryview(self._buffer)
         self._slow = 0
         self._told_at = float("-inf")
 
@@ -69,10 +74,11 @@ class WalWriter:
                 self._begin_file(run.number, run.file_bytes, run.header)
             assert self._fd is not None, "the first run of a session creates a file"
             start, end = run.start - len(self._page), run.start + sum(map(len, run.parts))
-            data = b"".join([self._page, *run.parts, bytes(min(-end % PAGE_BYTES, run.file_bytes - end))])
-            self._write_ahead(self._fd, start + len(data))
-            self._write_synced(self._fd, data, start)
-            self._page = data[end - end % PAGE_BYTES - start : end - start]
+            filling = bytes(min(-end % PAGE_BYTES, run.file_bytes - end))
+            self._write_ahead(self._fd, end + len(filling))
+            last = self._write_synced(self._fd, [self._page, *run.parts, filling], start)
+            filled = len(last) - len(filling)
+            self._page = bytes(last[filled - end % PAGE_BYTES : filled])
 
     def close(self) -> None:
         """Close the current file."""
@@ -93,20 +99,35 @@ class WalWriter:
         """Write every block up to ``end``, durably: AHEAD_BYTES at a time, as far as the file goes."""
         while end > self._written_end:
             size = min(max(end, os.fstat(fd).st_size) - self._written_end, AHEAD_BYTES)
-            self._write_synced(fd, bytes(size), self._written_end)
+            self._write_synced(fd, [bytes(size)], self._written_end)
             self._written_end += size
 
-    def _write_synced(self, fd: int, data: bytes, start: int) -> None:
-        self._step(len(data))
-        rest = memoryview(data)
-        while rest:
-            some, rest = rest[:BUFFER_BYTES], rest[BUFFER_BYTES:]
-            self._buffer[: len(some)] = some
-            write_all_at(fd, self._buffer[: len(some)], start)
+    def _write_synced(self, fd: int, parts: Sequence[bytes], start: int) -> memoryview:
+        """Write the parts one behind the other. Returns what the last write wrote, until the next one."""
+        size = sum(map(len, parts))
+        self._step(size)
+        some = memoryview(b"")
+        for some in self._filled([b"".join(parts)] if size <= JOINED_BYTES_MAX else parts):
+            write_all_at(fd, some, start)
             start += len(some)
         began = perf_counter()
         os.fdatasync(fd)
         self.syncs.add(perf_counter() - began)
+        return some
+
+    def _filled(self, parts: Sequence[bytes]) -> Iterator[memoryview]:
+        """The buffer with the parts, each time that it is full, and at the end."""
+        self._buffer.seek(0)
+        room = BUFFER_BYTES
+        for part in parts:
+            rest = memoryview(part)
+            while len(rest) > room:
+                self._buffer.write(rest[:room])
+                yield self._whole
+                self._buffer.seek(0)
+                rest, room = rest[room:], BUFFER_BYTES
+            room -= self._buffer.write(rest)
+        yield self._whole[: BUFFER_BYTES - room]
 
     def _step(self, size: int) -> None:
         self.step = self.step[0] + 1, size

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from ...partition.errors import StockadeError
 from ..errors import BufferFull, with_fields
 from ..home import Home
@@ -19,20 +21,18 @@ TURN_BYTES = 256 << 10
 _log = logging.getLogger(__name__)
 
 
-class Delivery:
+class Delivery(msgspec.Struct, eq=False):
     """The outcome of sent records: awaiting it answers their Receipt, or raises the refusal.
 
     ``error.fields["outcome"]["state"]`` of the refusal says whether these records are committed, absent or unknown.
     Awaiting may be cancelled and repeated, by any number of tasks; the records are sent all the same.
     """
 
-    __slots__ = ("_batch", "_count", "_first", "_home")
-
-    def __init__(self, batch: Batch, first: int, count: int, home: Home) -> None:
-        self._home = home
-        self._batch = batch
-        self._first = first
-        self._count = count
+    # A struct is made in half the time of another object, which counts for each record.
+    _batch: Batch
+    _first: int
+    _count: int
+    _home: Home
 
     def __repr__(self) -> str:
         outcome = self.receipt or self.failure

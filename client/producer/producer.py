@@ -25,7 +25,7 @@ from .delivery import Buffer, Delivery, wait_settled
 from .exclusive import FenceChain, ProducerFences
 from .interceptors import Interceptor, intercepted, intercepted_columns
 from .metrics import ProducerMetrics
-from .queue.batch import Batch, Receipt, Record, frozen_bytes, too_large
+from .queue.batch import Batch, Receipt, Record, frozen_bytes, record_of, too_large
 from .queue.partitioners import Choice, Partitioner, choose, partitioner_of, stays_open
 from .results import Failure, Results, Watcher
 from .seats import Seats
@@ -183,7 +183,7 @@ class Producer:
             key, value = frozen_bytes(key), frozen_bytes(value)
             record = intercepted(self._interceptors, topic, Record(key, value, now_ms, headers, metadata))
         else:
-            record = Record(key, value, now_ms, headers, metadata)  # `checked` makes bytes of it
+            record = record_of((key, value, now_ms, headers, metadata))  # `checked` makes bytes of it
         size = record.plain_size()
         if size is None:
             record = record.checked()

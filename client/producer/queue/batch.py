@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 from ....partition.api.producers import ProducerPair
@@ -73,6 +74,12 @@ class Record(NamedTuple):
         """Bytes that it counts for in a batch; an estimate."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
         return size + _headers_bytes(self.headers) if self.headers else size
+
+
+Row = tuple[Any, Any, int, Sequence[Header] | None, object]
+"""The fields of a Record."""
+record_of: Callable[[Row], Record] = partial(tuple.__new__, Record)
+"""The Record of a row: ``Record(*row)`` in a third of the time, which counts for each record."""
 
 
 @dataclass(frozen=True, slots=True)

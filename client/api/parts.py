@@ -21,7 +21,6 @@ from .conditions import UNCONDITIONAL, Conditions
 
 _VERSION = 1
 _FRAME_BYTES = len(STREAM_START) + len(STREAM_END)
-_BETWEEN = STREAM_END + STREAM_START
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(PartAnswer)
 
@@ -44,10 +43,9 @@ class Part(NamedTuple):
 def parts_body(parts: Sequence[Part]) -> tuple[bytes, ...]:
     """The body of the request, in pieces: a line of JSON that lists the parts, then their Arrow streams."""
     line = _encoder.encode({"version": _VERSION, "parts": [_entry(part) for part in parts]})
-    pieces = [line + b"\n" + STREAM_START]
+    pieces = [line, b"\n"]
     for part in parts:
-        pieces += (part.message, _BETWEEN)
-    pieces[-1] = STREAM_END
+        pieces += (STREAM_START, part.message, STREAM_END)
     return tuple(pieces)
 
 

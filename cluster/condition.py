@@ -1,4 +1,4 @@
-"""Waiting until replicated state has changed, without polling it."""
+"""Waiting without waking in vain: until replicated state has changed; and until a periodic look is due, with others."""
 
 import asyncio
 from collections.abc import Callable
@@ -42,3 +42,16 @@ class Condition:
             return bool(done)
         finally:
             self._waiters.discard(waiter)
+
+
+def aligned_s(period_s: float) -> float:
+    """Seconds from now to a multiple of ``period_s`` on the clock of the running loop: the first one that is more than
+    half a period away. Looks that sleep for it are a period apart, and all those of one period come together.
+
+    A period below 2 ms, as tests have it, is returned as it is.
+    """
+    period = round(period_s * 1000)
+    if period < 2:
+        return period_s
+    now = asyncio.get_running_loop().time() * 1000
+    return (((now + period / 2) // period + 1) * period - now) / 1000

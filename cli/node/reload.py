@@ -11,6 +11,7 @@ from typing import Protocol
 
 from ...cluster.access.issuers import KeysFault
 from ...cluster.access.principals import Access
+from ...cluster.condition import aligned_s
 from ...cluster.config import ConfigError, NodeConfig
 from ...raft.net.tls import TlsFault
 
@@ -74,7 +75,7 @@ class Reloader:
 
     async def _watch_files(self) -> None:
         while self._sections:
-            await asyncio.sleep(RELOAD_CHECK_S)
+            await asyncio.sleep(aligned_s(RELOAD_CHECK_S))
             self.look()
 
     def look(self) -> None:

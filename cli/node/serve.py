@@ -24,6 +24,7 @@ from ...client.config import ClientConfig
 from ...cluster.access.issuers import Issuers, KeyFile
 from ...cluster.access.principals import Access
 from ...cluster.access.store import PrincipalsDamaged
+from ...cluster.condition import aligned_s
 from ...cluster.config import ConfigError, NodeConfig, parse_address
 from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
 from ...cluster.https import HttpTls
@@ -335,6 +336,6 @@ async def _listen(settings: NodeConfig, node: Node, again: Callable[[], NodeConf
 async def _watch_parent(stopping: asyncio.Event) -> None:
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110 (no signal announces it)
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(aligned_s(1.0))
     _log.warning("the process that started this node is gone: stopping")
     stopping.set()

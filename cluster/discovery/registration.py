@@ -5,6 +5,7 @@ import logging
 from collections.abc import Sequence
 
 from ...partition.errors import NotFound, StockadeError
+from ..condition import aligned_s
 from ..controller import commands
 from ..controller.commands import RegisterNode
 from ..controller.topology.catalog import CONTROLLER_GROUP
@@ -64,7 +65,7 @@ class Registration:
                     await asyncio.sleep(PAUSE_REMOVED_S if isinstance(answer, NotFound) else PAUSE_S)
                 else:
                     await self._view.changed.until(lambda: True if self.is_done else None, 1.0)
-            await self._view.changed.until(lambda: None if self.is_done else True, 1.0)
+            await self._view.changed.until(lambda: None if self.is_done else True, aligned_s(1.0))
 
 
 def _place(entry: NodeEntry) -> tuple[str, str, str | None, int | None]:

@@ -18,6 +18,7 @@ from ...partition.api.cluster import BalancePlan, BalanceSettings, PlannedMove, 
 from ..balance.facts import Disk, Facts, NodeFacts, PartitionFacts, Plan, Transfer
 from ..balance.health import Health, Vitals
 from ..balance.plan import make_plan
+from ..condition import aligned_s
 from ..controller.balance import PlacedMove, Rebalance, SetBalance
 from ..controller.commands import Arranged
 from ..controller.topology.catalog import CONTROLLER_GROUP, Topic
@@ -99,14 +100,14 @@ class Balancer:
     async def run(self) -> None:
         """Runs until cancelled."""
         while True:
-            pause_s = ROUND_S
+            rest_s = 0.0
             if self._control.group.is_leader and self._control.features.at_least(BALANCE):
-                pause_s = max(pause_s, REST * await self._round())
+                rest_s = REST * await self._round()
             else:
                 self._health.clear()
                 self._sent.clear()
                 self.figures = Figures()
-            await asyncio.sleep(pause_s)
+            await asyncio.sleep(max(aligned_s(ROUND_S), rest_s))
 
     async def _round(self) -> float:
         """Look, and begin what may begin now; the seconds that the plan took."""

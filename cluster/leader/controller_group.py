@@ -17,7 +17,7 @@ from ...partition.errors import InternalError, RequestTimedOut, StockadeError
 from ...raft.core.group import Group
 from .. import rpc
 from ..access.store import PrincipalStore
-from ..condition import Condition
+from ..condition import Condition, aligned_s
 from ..controller import commands
 from ..controller.commands import (
     Command,
@@ -199,7 +199,7 @@ class ControllerGroup(ServedGroup):
         while True:
             if self.group.is_leader:
                 await quietly(self._keep_leases(self.group.term))
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(aligned_s(TICK_S))
 
     async def _keep_leases(self, term: int) -> None:
         if not self.leases.has_begun(term):

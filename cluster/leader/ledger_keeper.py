@@ -17,6 +17,7 @@ from ...partition.commands import Append, Appended, Result, decode_result, encod
 from ...partition.errors import OffsetMismatch, StockadeError
 from ...partition.internal_names import LEDGER_TOPIC
 from ...partition.records.batch import batch_from_columns
+from ..condition import aligned_s
 from ..config import LedgerSection
 from ..controller.commands import Arranged, Done, Reassign, TopicChanged, TopicCreated
 from ..controller.ledger import KeepLedger, LedgerCopied
@@ -60,8 +61,11 @@ class LedgerKeeper:
                 pause_s = PAUSE_S if await quietly(self.step()) else PERIOD_S
             else:
                 self._leading_since_s = None
-            await control.changed.until(lambda: True if control.machine.ledger.waiting else None, PERIOD_S)
-            await asyncio.sleep(pause_s)
+            is_left = await control.changed.until(self._is_left, aligned_s(PERIOD_S))
+            await asyncio.sleep(pause_s if is_left else 0)
+
+    def _is_left(self) -> bool | None:
+        return True if self._control.machine.ledger.waiting else None
 
     async def step(self) -> None:
         """On the leader: do what is left to do."""

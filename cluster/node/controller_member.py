@@ -11,6 +11,7 @@ from ...partition.errors import StockadeError
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
 from ..access.store import PrincipalStore
+from ..condition import aligned_s
 from ..config import NodeConfig
 from ..controller.commands import Command, decode_result, encode_command
 from ..controller.topology.catalog import CONTROLLER_GROUP
@@ -170,7 +171,7 @@ class ControllerMember:
         def look() -> bool | None:
             return True if self._view.is_controller != held else None
 
-        while await self._view.changed.until(look, 1.0) is None:
+        while await self._view.changed.until(look, aligned_s(1.0)) is None:
             for task in self._tasks:
                 if task.done():
                     task.result()

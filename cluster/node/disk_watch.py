@@ -25,6 +25,7 @@ from ...partition.log.fsutil import make_directory
 from ...partition.log.space import Reserve
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
+from ..condition import aligned_s
 from ..config import LimitsSection
 
 DiskState = Literal["ok", "low", "full"]
@@ -116,7 +117,7 @@ class DiskWatch:
     async def run(self) -> None:
         """Measure until cancelled. Raises OSError."""
         while True:
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(aligned_s(PERIOD_S))
             self._judge(*await asyncio.to_thread(self._measure))
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ...raft.core.group import Group
 from ...raft.log.configuration import Configuration
-from ..condition import Condition
+from ..condition import Condition, aligned_s
 
 PERIOD_S = 1.0
 """Between two looks at the members of the groups that this node leads."""
@@ -49,7 +49,7 @@ class Leaderships:
     async def watch(self, groups: Mapping[int, Group]) -> None:
         """Log when the members of a group that this node leads have changed. Runs until cancelled."""
         while True:
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(aligned_s(PERIOD_S))
             self.look_at_members(groups)
 
     def look_at_members(self, groups: Mapping[int, Group]) -> None:

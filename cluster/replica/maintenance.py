@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable
 
 from ...partition.errors import StockadeError
+from ..condition import aligned_s
 from .replica import Replica
 from .replica_manager import ReplicaManager
 
@@ -40,7 +41,7 @@ class Maintenance:
             await asyncio.gather(*steps)
             await _write_out([replica for replica in held if replica.has_unwritten])
             looks += 1
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(aligned_s(PERIOD_S))
 
 
 async def _write_out(replicas: list[Replica]) -> None:

@@ -18,6 +18,7 @@ from ...partition.errors import InternalError, StockadeError
 from ...partition.log.index import SegmentIndex
 from ...partition.places.place import CannotReach, Place
 from ...partition.state.tier import dead, name_of
+from ..condition import aligned_s
 from ..features import TIERS
 from ..tiered import objects
 from ..tiered.store import EXPECTED, TieredStore
@@ -70,13 +71,13 @@ class Tiering:
     async def _keep_dropping(self) -> None:
         while True:
             self.drop(int(time.time() * 1000))
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(aligned_s(LOOK_S))
 
     async def _keep_looking(self) -> None:
         """Beside the drops, which go on while the store is slow to answer."""
         while True:
             await self.look()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(aligned_s(LOOK_S))
 
     async def _keep_uploading(self) -> None:
         looks = 0
@@ -90,7 +91,7 @@ class Tiering:
                 if self._is_away:
                     break  # the next look begins with another partition
             self._pause_s = LOOK_S if is_fine else min(2 * self._pause_s, PAUSE_MAX_S)
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(aligned_s(self._pause_s))
 
     @property
     def waiting_s(self) -> float:

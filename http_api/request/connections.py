@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from ...cluster.condition import aligned_s
+
 FIRST_BYTE_S = 10.0
 """Time after which a new connection that has sent nothing is closed."""
 HANDSHAKE_S = 10.0
@@ -158,7 +160,7 @@ class Connections:
         """Sweep until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(SWEEP_S)
+            await asyncio.sleep(aligned_s(SWEEP_S))
             self.sweep(loop.time())
 
     def _overdue(self, now_s: float) -> Iterator[tuple[Guest, str]]:

@@ -71,13 +71,14 @@ def certify_the_opposite() -> None:
 
 
 def commit_alone() -> None:
-    """A leader that is a voter commits what is on its own disk."""
+    """A leader that is a voter commits what is on its own disk, as soon as it is."""
     majority_index = LeaderState.majority_index
 
     def own_index(leader: LeaderState) -> int:
         return leader._log.durable_index if leader._is_voter else majority_index(leader)
 
     replace(LeaderState, "majority_index", own_index)
+    replace(LeaderState, "waits_for_disk", lambda _leader: True)
 
 
 def read_alone() -> None:

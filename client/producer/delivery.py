@@ -183,5 +183,5 @@ async def _settled(batch: Batch) -> None:
 def _call(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
     try:
         callback(delivery)
-    except Exception:
+    except (Exception, asyncio.CancelledError):  # of a future that it looks at: no task is cancelled here
         _log.exception("a callback of a delivery failed")

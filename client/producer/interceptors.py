@@ -46,6 +46,10 @@ def intercepted_columns(interceptors: Sequence[Interceptor], topic: str, columns
     return (
         [record.value for record in records],
         [record.key for record in records],
-        [record.headers for record in records],
+        [record.headers for record in records] if any(map(_has_headers, records)) else None,
         [record.timestamp_ms for record in records],
     )
+
+
+def _has_headers(record: Record) -> bool:
+    return record.headers is not None

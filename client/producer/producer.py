@@ -25,7 +25,7 @@ from .delivery import Buffer, Delivery, wait_settled
 from .exclusive import FenceChain, ProducerFences
 from .interceptors import Interceptor, intercepted, intercepted_columns
 from .metrics import ProducerMetrics
-from .queue.batch import Batch, Receipt, Record, frozen_bytes, record_of, too_large
+from .queue.batch import BATCH_OVERHEAD_BYTES, Batch, Receipt, Record, frozen_bytes, record_of, too_large
 from .queue.partitioners import Choice, Partitioner, choose, partitioner_of, stays_open
 from .results import Failure, Results, Watcher
 from .seats import Seats
@@ -188,8 +188,8 @@ class Producer:
         if size is None:
             record = record.checked()
             size = record.size
-        if size > described.config.max_batch_bytes or not _has(described, partition):
-            described = await self._described_anew(topic, size)
+        if size + BATCH_OVERHEAD_BYTES > described.config.max_batch_bytes or not _has(described, partition):
+            described = await self._taking(record, described, partition)
         if not self._buffer.take_now(size):
             await self._buffer.take(size)
         try:
@@ -197,7 +197,7 @@ class Producer:
             if self._seats is not None:
                 self._seats.want(self._running, route)
             batch, index = route.queue.add(record, size, time.monotonic())
-        except StockadeError:
+        except BaseException:
             self._buffer.give_back(size)
             raise
         if index == 0 or batch.is_due:
@@ -254,7 +254,7 @@ class Producer:
                 self._seats.want(self._running, route)
             batch.created_s = time.monotonic()
             batch, first = route.queue.add_batch(batch)
-        except StockadeError:
+        except BaseException:
             self._buffer.give_back(size)
             raise
         self._running.pump(route)
@@ -514,11 +514,13 @@ class Producer:
             raise UnknownTopicOrPartition(topic=topic.name, partition=partition)
         return self._sender.route(topic, partition)
 
-    async def _described_anew(self, name: str, size: int) -> Topic:
-        """The topic, asked again: what it had or took may be less than now. Raises MessageTooLarge for a longer record
-        than it takes.
+    async def _taking(self, record: Record, topic: Topic, partition: int | None) -> Topic:
+        """The topic, asked again if it lacked the partition, or took less than this record alone. Raises InvalidRecord,
+        MessageTooLarge.
         """
-        topic = await self.client.metadata.anew(name)
+        size = record.message_size()
+        if size > topic.config.max_batch_bytes or not _has(topic, partition):
+            topic = await self.client.metadata.anew(topic.name)
         if size > topic.config.max_batch_bytes:
             raise too_large(size, topic.config.max_batch_bytes)
         return topic

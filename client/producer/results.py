@@ -136,7 +136,7 @@ class Results:
         for watcher in self.watchers:
             try:
                 watcher(outcome, time.monotonic() - batch.created_s)
-            except Exception:
+            except (Exception, asyncio.CancelledError):  # of a future that it looks at: no task is cancelled here
                 _log.exception("a watcher of outcomes failed")
         batch.drop_records()
 

@@ -222,10 +222,13 @@ class Sender:
         tasks = [*self._attempts, *filter(None, [self._renewing])]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for route in self.routes:
-            for batch in route.queue.window:
-                self._refused(route, batch, ProducerAborted())  # its attempt was cancelled before its first step
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            for route in self.routes:
+                for batch in route.queue.window:
+                    self._refused(route, batch, ProducerAborted())  # its attempt was cancelled before its first step
+                self._wake_at(route, None)
         if dropped:
             unknown = sum(batch.count for batch in dropped if batch.maybe_stored)
             absent = sum(batch.count for batch in dropped) - unknown

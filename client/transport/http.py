@@ -39,7 +39,7 @@ NODE_PAUSE_S_MAX = 30.0
 SILENT_PAUSE_S = 10.0
 """How long a node that took a request and did not answer is tried last: each new attempt costs a whole timeout."""
 JOINED_BYTES_MAX = 64 << 10
-"""Longest body whose parts are joined and sent at once: beyond it, copying costs more than a system call."""
+"""Parts of a body are joined up to this length: many short ones cost more by themselves, long ones to be copied."""
 KEPT_FREE_MAX = 16
 """Connections, of ``connections_max``, that no request takes which asks a node to wait: a session's renewal must not
 wait behind them. With fewer than 64 connections a quarter, and one at least.
@@ -298,11 +298,9 @@ class _Body(aiohttp.Payload):
     """
 
     def __init__(self, value: bytes | tuple[bytes, ...], on_written: Callable[[], None] | None) -> None:
-        parts = value if isinstance(value, tuple) else (value,)
-        size = sum(map(len, parts))
         super().__init__(None)
-        self._parts = parts if size > JOINED_BYTES_MAX else (b"".join(parts),)
-        self._bytes = size
+        self._parts = _joined(value) if isinstance(value, tuple) else [value]
+        self._bytes = sum(map(len, self._parts))
         self._on_written = on_written
 
     @property
@@ -325,6 +323,20 @@ class _Body(aiohttp.Payload):
             await writer.write(part)
         if self._on_written is not None:
             self._on_written()
+
+
+def _joined(pieces: Iterable[bytes]) -> list[bytes]:
+    """The same bytes in fewer pieces."""
+    parts: list[bytes] = []
+    some: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        if some and size + len(piece) > JOINED_BYTES_MAX:
+            parts.append(b"".join(some))
+            some, size = [], 0
+        some.append(piece)
+        size += len(piece)
+    return [*parts, b"".join(some)]
 
 
 def _why_not(error: OSError) -> str:

@@ -264,9 +264,10 @@ def message_from_columns(
             message = _plain.encode(keys, values, filled)
         else:
             message = _with_headers(keys, values, filled, headers)
+        oldest = min(filled)
     except (pa.ArrowException, ValueError, TypeError, OverflowError, struct.error) as error:
         raise InvalidRecord(f"the columns do not make a batch: {_reason(error)}") from error
-    if min(filled) < 0:
+    if oldest < 0:
         raise InvalidRecord("the timestamp is negative", next(i for i, time in enumerate(filled) if time < 0))
     return message
 

@@ -1,6 +1,6 @@
 """A batch on the client's side: records that are numbered, sent, repeated and settled together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, Self
 from ....partition.api.producers import ProducerPair
 from ....partition.commands import Token
 from ....partition.errors import InvalidRecord, MessageTooLarge, StockadeError
-from ....partition.records.batch import RECORDS_MAX, Header, compressed, decode_batch, message_from_columns
+from ....partition.records.batch import (
+    HEADERS_MAX,
+    RECORDS_MAX,
+    Header,
+    compressed,
+    decode_batch,
+    message_from_columns,
+)
 from ...api.conditions import UNCONDITIONAL, Conditions
 from ...config import Compression
 from ...transport.trace import trace_of
@@ -54,20 +61,22 @@ class Record(NamedTuple):
         return None
 
     def checked(self) -> "Record":
-        """This record, with copies of keys and values that could change.
+        """This record, with copies of what could change.
 
         Raises InvalidRecord now, for this record alone; later the whole batch would fail with it: for a wrong type, a
-        timestamp out of range, or a malformed header.
+        timestamp out of range, or headers that are malformed or more than HEADERS_MAX.
         """
         key, value = frozen_bytes(self.key), frozen_bytes(self.value)
         _check_bytes(key, value)
         if not isinstance(self.timestamp_ms, int) or not 0 <= self.timestamp_ms <= TIMESTAMP_MAX:
             raise InvalidRecord(f"the timestamp must be an integer from 0 to 2**63 - 1, not {self.timestamp_ms!r:.100}")
-        for header in self.headers or ():
-            is_pair = isinstance(header, tuple | list) and len(header) == 2
-            if not (is_pair and isinstance(header[0], str) and isinstance(header[1], bytes)):
-                raise InvalidRecord(f"headers must be pairs of str and bytes, and one is {header!r:.100}")
-        return self._replace(key=key, value=value)
+        headers = None if self.headers is None else _checked_headers(self.headers)
+        return self._replace(key=key, value=value, timestamp_ms=int(self.timestamp_ms), headers=headers)
+
+    def message_size(self) -> int:
+        """Bytes of the message of this record alone, which a topic bounds by max_batch_bytes. For a checked record."""
+        headers = None if self.headers is None else [self.headers]
+        return len(message_from_columns([self.key], [self.value], [self.timestamp_ms], headers))
 
     @property
     def size(self) -> int:
@@ -312,6 +321,28 @@ def _check_bytes(*given: object) -> None:
         if each is not None and not isinstance(each, bytes):
             kind = type(each).__name__
             raise InvalidRecord(f"key and value must be bytes, bytearray, memoryview or None, not {kind}")
+
+
+def _checked_headers(given: object) -> tuple[Header, ...]:
+    if not isinstance(given, Iterable):
+        raise InvalidRecord(f"headers must be pairs of str and bytes, not {given!r:.100}")
+    headers = []
+    for header in given:
+        is_pair = isinstance(header, tuple | list) and len(header) == 2
+        if not (is_pair and isinstance(header[0], str) and isinstance(header[1], bytes)) or not _is_text(header[0]):
+            raise InvalidRecord(f"headers must be pairs of str and bytes, and one is {header!r:.100}")
+        headers.append((str(header[0]), bytes(header[1])))
+    if len(headers) > HEADERS_MAX:
+        raise InvalidRecord(f"a record has at most {HEADERS_MAX} headers, not {len(headers)}")
+    return tuple(headers)
+
+
+def _is_text(name: str) -> bool:
+    """Whether it can be encoded: half of a surrogate pair cannot."""
+    try:
+        return name.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _bytes_column(given: Sequence[BytesLike | None]) -> list[bytes | None]:

@@ -59,11 +59,12 @@ def test_waiting_can_be_given_up_and_taken_up_again() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("error", [ValueError("in a callback"), asyncio.CancelledError()])
 def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_harms_no_other(
-    caplog: pytest.LogCaptureFixture,
+    error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_: Delivery) -> None:
-        raise ValueError("in a callback")
+        raise error
 
     batch = batch_of(2)
     delivery = Delivery(batch, 1, 1, Home())

@@ -10,6 +10,7 @@ from stockade.client.consumer.consumer import Consumer
 from stockade.client.errors import ClientClosed, ClientFault, ProducerAborted
 from stockade.client.producer.producer import Producer
 from stockade.client.producer.queue.batch import Batch, Record
+from stockade.client.producer.queue.partitioners import Choice
 from stockade.client.producer.results import Failure
 from stockade.partition.api.producers import is_throwaway
 from stockade.partition.errors import (
@@ -119,7 +120,7 @@ def test_a_bad_record_is_refused_alone(cluster: FakeCluster) -> None:
 
     async def work(producer: Producer) -> None:
         good = await producer.send("t", b"good")
-        with pytest.raises(MessageTooLarge, match=r"5,024 bytes; the topic takes 4,096 at once \(max_batch_bytes\)"):
+        with pytest.raises(MessageTooLarge, match=r"5,544 bytes; the topic takes 4,096 at once \(max_batch_bytes\)"):
             _ = await producer.send("t", b"x" * 5000)
         with pytest.raises(MessageTooLarge, match="the topic takes 4,096 at once"):
             _ = await producer.send_batch("t", 0, [b"x" * 5000])
@@ -330,6 +331,41 @@ def test_a_producer_that_is_stopped_at_once_leaves_no_delivery_without_an_outcom
     assert cluster.values("t") == []
 
 
+def test_a_producer_whose_stop_is_cancelled_leaves_no_delivery_without_an_outcome(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def run() -> None:
+        producer = await Producer(config(cluster), name="writer").start()
+        await (await producer.send("t", b"0", partition=0))
+        delivery = await producer.send("t", b"1", partition=0)
+        stopping = asyncio.create_task(producer.abort())
+        await asyncio.sleep(0)  # the attempt has not begun
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        assert delivery.failure is not None
+        assert delivery.failure.fields["outcome"]["state"] == "absent"
+
+    asyncio.run(run())
+
+
+def test_a_producer_that_was_stopped_leaves_no_timer_behind(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    async def run() -> None:
+        producer = await Producer(config(cluster)).start()
+        await (await producer.send("t", b"0", partition=0))
+        cluster.faults = [Fault.HOLD]
+        _ = await producer.send("t", b"1", partition=0)
+        (route,) = producer._running.routes
+        producer._running.pump(route)
+        assert route.timer is not None
+        await producer.abort()
+        assert route.timer is None
+
+    asyncio.run(run())
+
+
 def test_a_producer_whose_stop_is_cancelled_has_closed_its_connections(cluster: FakeCluster) -> None:
     cluster.create("t")
 
@@ -468,6 +504,41 @@ def test_a_longer_record_is_taken_once_the_topic_takes_longer_batches(
 
     produce(cluster, work)
     assert len(cluster.values("t")) == 2
+
+
+def test_a_record_whose_message_is_just_too_long_is_refused_when_it_is_sent(cluster: FakeCluster) -> None:
+    """It was taken by the size of its value, and halted the partition when its batch was encoded."""
+    cluster.create("t", batch_bytes_max=4096)
+
+    async def work(producer: Producer) -> None:
+        fits = Record(None, bytes(3000), 0).message_size() - 3000
+        await (await producer.send("t", bytes(4096 - fits), partition=0))
+        with pytest.raises(MessageTooLarge, match="4,104 bytes; the topic takes 4,096 at once"):
+            _ = await producer.send("t", bytes(4097 - fits), partition=0)
+        await (await producer.send("t", b"next", partition=0))
+
+    produce(cluster, work)
+    assert len(cluster.values("t")) == 2
+
+
+def test_a_record_that_a_partitioner_takes_down_leaves_its_room_in_the_buffer(cluster: FakeCluster) -> None:
+    cluster.create("t")
+
+    def cancelled(_: Choice) -> int:
+        raise asyncio.CancelledError
+
+    async def work(producer: Producer) -> None:
+        with pytest.raises(asyncio.CancelledError):
+            _ = await producer.send("t", b"v")
+        with pytest.raises(asyncio.CancelledError):
+            _ = await producer.send_batch("t", None, [b"v"])
+        assert producer.metrics().buffered_bytes == 0
+
+    async def run() -> None:
+        async with Producer(config(cluster), partitioner=cancelled) as producer:
+            await work(producer)
+
+    asyncio.run(run())
 
 
 def test_records_whose_estimate_is_too_long_are_sent_together_if_their_message_is_not(cluster: FakeCluster) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stockade.client.config import ClientConfig
+from stockade.client.producer.interceptors import intercepted_columns
 from stockade.client.producer.producer import Producer
 from stockade.client.producer.queue.batch import Receipt, Record
 from stockade.client.producer.queue.partitioners import Choice
@@ -421,3 +422,10 @@ def test_a_forgotten_name_that_another_instance_has_taken_is_fenced(cluster: Fak
 
     produce(cluster, work)
     assert cluster.values("t") == [b"a"]
+
+
+def test_a_batch_that_interceptors_leave_without_headers_is_joined_with_others() -> None:
+    columns = intercepted_columns([lambda topic, record: record], "t", ([b"v", b"w"], None, None, None), 7)
+    assert columns == ([b"v", b"w"], [None, None], None, [7, 7])
+    columns = intercepted_columns([lambda topic, record: record], "t", ([b"v"], None, [[("h", b"x")]], None), 7)
+    assert columns == ([b"v"], [None], [[("h", b"x")]], [7])

@@ -9,8 +9,8 @@ import pytest
 from stockade.client.config import ClientConfig
 from stockade.client.producer.delivery import Buffer
 from stockade.client.producer.producer import Producer
-from stockade.client.producer.queue.batch import Batch, Record
-from stockade.client.producer.results import FAILURES_KEPT_MAX, ProducerErrors, Results
+from stockade.client.producer.queue.batch import Batch, Receipt, Record
+from stockade.client.producer.results import FAILURES_KEPT_MAX, Failure, ProducerErrors, Results
 from stockade.partition.errors import MessageTooLarge, PermissionDenied, ProducerFenced, RequestTimedOut
 
 from ..fake_cluster import FakeCluster, Fault
@@ -264,3 +264,16 @@ def test_a_failure_that_many_tasks_await_keeps_the_frames_of_none(cluster: FakeC
                 assert delivery.failure.__traceback__ is None
 
     asyncio.run(run())
+
+
+def test_a_watcher_that_looks_at_a_cancelled_future_hides_no_outcome_from_the_next() -> None:
+    told, heard = results(), list[Receipt | Failure]()
+
+    def cancelled(_: Receipt | Failure, seconds: float) -> None:
+        raise asyncio.CancelledError
+
+    told.watchers += [cancelled, lambda outcome, seconds: heard.append(outcome)]
+    batch = Batch.of([b"v"], None, None, None, now_ms=0)
+    batch.settle(Receipt("t", 0, 4, 1, False, 0))
+    told.settled("t", 0, batch)
+    assert heard == [Receipt("t", 0, 4, 1, False, 0)]

@@ -4,11 +4,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stockade.client.api.client import Client
 from stockade.client.blocking.http import PlainHttp
@@ -96,16 +99,31 @@ class _Writer(AbstractStreamWriter):
         raise NotImplementedError
 
 
-@pytest.mark.parametrize(("size", "pieces"), [(JOINED_BYTES_MAX - 5, 1), (JOINED_BYTES_MAX - 4, 3)])
-def test_a_short_body_goes_in_one_piece_and_a_long_one_is_not_copied(size: int, pieces: int) -> None:
-    parts = (b"ab", b"x" * size, b"end")
+def written(parts: tuple[bytes, ...]) -> list[bytes]:
+    """The pieces that a body of these parts is handed to the connection in; it reports that after the last one."""
     told: list[int] = []
     body, writer = _Body(parts, lambda: told.append(len(writer.parts))), _Writer()
     asyncio.run(body.write(writer))
-    assert body.size == size + 5
-    assert (len(writer.parts), told) == (pieces, [pieces])
-    assert b"".join(parts) == b"".join(bytes(part) for part in writer.parts)  # type: ignore[call-overload]
-    assert pieces == 1 or all(written is part for written, part in zip(writer.parts, parts, strict=True))
+    assert told == [len(writer.parts)]
+    assert body.size == sum(map(len, parts))
+    assert b"".join(parts) == b"".join(writer.parts)
+    return writer.parts
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(JOINED_BYTES_MAX - 5, 1), (JOINED_BYTES_MAX - 4, 2)])
+def test_a_short_body_goes_in_one_piece(size: int, pieces: int) -> None:
+    assert len(written((b"ab", b"x" * size, b"end"))) == pieces
+
+
+@given(st.lists(st.sampled_from([0, 1, 500, 20_000, JOINED_BYTES_MAX, 100_000]), max_size=30))
+def test_short_parts_of_a_body_are_joined_and_long_ones_are_not_copied(sizes: list[int]) -> None:
+    """Each part by itself cost a Producer of many partitions up to ten times the processor time."""
+    parts = tuple(map(bytes, sizes))
+    pieces = written(parts)
+    assert all(len(one) + len(other) > JOINED_BYTES_MAX for one, other in pairwise(pieces[:-1]))
+    long = [part for part in parts if len(part) > JOINED_BYTES_MAX]
+    assert [piece for piece in pieces if len(piece) > JOINED_BYTES_MAX] == long
+    assert all(any(piece is part for piece in pieces) for part in long)
 
 
 def test_when_no_node_can_be_reached_nothing_was_sent() -> None:

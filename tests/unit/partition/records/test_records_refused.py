@@ -241,3 +241,12 @@ def test_a_batch_that_counts_its_headers_as_null_is_refused() -> None:
     struct.pack_into("<q", body, node + 8, 1)
     with pytest.raises(CorruptMessage):
         batch_from_stream(bytes(body), now_ms=1, batch_bytes_max=1 << 20)
+
+
+@pytest.mark.parametrize("headers", [None, [[("h", b"v")], None]])
+@pytest.mark.parametrize("stamp", [None, "now"])
+def test_a_time_of_a_wrong_type_is_refused_with_headers_and_without(
+    stamp: Any, headers: list[list[tuple[str, bytes]] | None] | None
+) -> None:
+    with pytest.raises(InvalidRecord):
+        message_from_columns([None, None], [b"v", b"w"], [1, stamp], headers)

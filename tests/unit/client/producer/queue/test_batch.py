@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from stockade.client.producer.queue.batch import BATCH_OVERHEAD_BYTES, Batch, Receipt, Record
 from stockade.partition.errors import InvalidRecord, MessageTooLarge
-from stockade.partition.records.batch import RECORDS_MAX, decode_batch
+from stockade.partition.records.batch import HEADERS_MAX, RECORDS_MAX, decode_batch
 
 BYTES = st.none() | st.binary(max_size=50)
 HEADERS = st.none() | st.lists(st.tuples(st.text(max_size=5), st.binary(max_size=5)), max_size=3)
@@ -14,7 +14,8 @@ RECORDS = st.lists(st.builds(Record, BYTES, BYTES, st.integers(0, 10**12), HEADE
 def batch_of(records: list[Record]) -> Batch:
     batch = Batch(0.0)
     for record in records:
-        assert record.checked() == record
+        headers = None if record.headers is None else tuple(record.headers)
+        assert record.checked() == record._replace(headers=headers)
         assert record.plain_size() in (None, record.size)
         batch.add(record, record.size)
     batch.sealed = True
@@ -85,12 +86,52 @@ def test_columns_must_be_there_and_equally_long() -> None:
         Record(None, b"v", -1),
         Record(None, b"v", 0, [("h", "v")]),  # type: ignore[list-item]
         Record(None, b"v", 0, [(b"h", b"v")]),  # type: ignore[list-item]
+        Record(None, b"v", 0, [("\ud800", b"v")]),
+        Record(None, b"v", 0, {"h": b"v"}),  # type: ignore[arg-type]
+        Record(None, b"v", 0, False),  # type: ignore[arg-type]
+        Record(None, b"v", 0, [("h", b"v")] * (HEADERS_MAX + 1)),
     ],
 )
 def test_a_record_that_would_spoil_its_batch_is_refused_before(record: Record) -> None:
     with pytest.raises(InvalidRecord):
         record.checked()
     assert record.plain_size() is None
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(None, b"v", 0, []),
+        Record(None, b"v", 0, [("h", b"v")] * HEADERS_MAX),
+        Record(None, b"v", 0, [["h", b"v"]]),  # type: ignore[list-item]
+        Record(None, b"v", 0, iter([("h", b"v")])),  # type: ignore[arg-type]
+        Record(None, b"v", True, [("h", b"v")]),
+    ],
+)
+def test_a_record_that_is_taken_spoils_no_batch(record: Record) -> None:
+    """One of a form that Arrow refuses was taken, and failed its whole batch."""
+    batch, checked = Batch(0.0), record.checked()
+    batch.add(Record(b"k", b"v", 0), 26)
+    batch.add(checked, checked.size)
+    batch.encode(1 << 20)
+    assert batch.records()[1].headers == list(checked.headers or ())
+
+
+def test_headers_that_are_changed_later_stay_as_they_were() -> None:
+    headers = [("h", b"v")]
+    record = Record(None, b"v", 0, headers).checked()
+    headers[0] = ("h", b"other")
+    headers.append(("g", b"v"))
+    assert record.headers == (("h", b"v"),)
+
+
+@given(RECORDS)
+def test_the_size_of_a_record_s_message_is_what_it_is_sent_with(records: list[Record]) -> None:
+    for record in records:
+        batch = batch_of([record])
+        batch.encode(1 << 20)
+        assert batch.message is not None
+        assert record.checked().message_size() == len(batch.message)
 
 
 @pytest.mark.parametrize("changing", [bytearray(b"v"), memoryview(bytearray(b"v"))])

@@ -35,7 +35,7 @@ class AppendAck(msgspec.Struct, frozen=True, gc=False):
 
 class AppendMany(msgspec.Struct, frozen=True, gc=False):
     """What a node sends to another one in a turn of its loop, for many groups together: (group, its message), no group
-    twice. Each message has one entry, of its own term. ``number`` counts these frames on their connection.
+    twice. Each message has one entry, of its own term. ``number`` counts such messages of a node.
     """
 
     number: int

@@ -198,12 +198,17 @@ class Group:
     def taken_is_durable(self, node_id: str, message: AppendEntries, now: float) -> bool:
         """What ``take`` took is on disk. Returns whether the caller has to ack it, since this group does not."""
         node = self._node
-        if self._is_stopped or not node.may_ack(node_id, message):
-            self._disk_has_synced()
+        try:
+            may_ack = not self._is_stopped and node.may_ack(node_id, message)
+            must_go_on = may_ack and node.must_go_on(now)
+        except Exception as error:
+            self._fail(error)
             return False
-        if node.must_go_on(now):
+        if must_go_on:
             self._schedule()
-        return True
+        elif not may_ack:
+            self._disk_has_synced()
+        return may_ack
 
     def acked(self, node_id: str, message: AppendEntries, now: float) -> None:
         """Do what ``receive`` does with the ack of this message, which this group sent as a leader."""

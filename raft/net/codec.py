@@ -75,7 +75,9 @@ _Pieces = list[bytes]
 _Body = bytes | memoryview
 """The body of a frame."""
 _SHORT_BYTES = 1024
-"""The body of a frame up to this length is copied before it is decoded: a view of it costs more."""
+"""The body of a frame of at most this length is copied before it is decoded: a view of it costs more."""
+_PART_BYTES = 4096
+"""Parts of a frame are joined up to this length as they come: by itself each takes a hundred bytes more."""
 _HEADER = struct.Struct("<IBI")
 WIDE = 0x80
 _HIGH = struct.Struct("<I")
@@ -141,7 +143,8 @@ def _encode_append_many(message: AppendMany) -> _Pieces:
     entries = [entry for append in appends for entry in append.entries]
     if len(appends) > APPENDS_MAX or len(set(groups)) < len(groups):
         raise InvalidFrame(f"messages to {len(groups)} groups, some perhaps twice; at most {APPENDS_MAX} are allowed")
-    if [entry[:2] for entry in entries] != [(append.prev_index + 1, append.term) for append in appends]:
+    follows = [entry[:2] for entry in entries] == [(append.prev_index + 1, append.term) for append in appends]
+    if not follows or any(len(append.entries) != 1 for append in appends):
         raise InvalidFrame("each message needs one entry, the next one, of its own term")
     payloads = [payload for _, _, payload in entries]
     columns = _many_columns(len(appends)).pack(
@@ -324,7 +327,7 @@ def encode(group_id: int, message: Message) -> bytes:
             pieces = [high, *pieces]
         frame_bytes = _HEADER.size + sum(map(len, pieces))
         header = _HEADER.pack(frame_bytes - _LENGTH_BYTES, kind, group_id)
-    except struct.error as error:
+    except (struct.error, UnicodeEncodeError) as error:
         raise InvalidFrame(f"{type(message).__name__} does not fit in a frame: {error}") from error
     if frame_bytes > FRAME_BYTES_MAX:
         raise InvalidFrame(f"a frame of {frame_bytes} bytes, at most {FRAME_BYTES_MAX} are allowed")
@@ -340,8 +343,8 @@ def _high(body: _Body) -> int:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into messages. A byte of an entry is copied once, and once more in a frame that comes in
-    several parts.
+    """Cuts a stream of bytes into messages. A byte of a long frame's entry is copied once, and once more if the frame
+    comes in several parts.
 
     ``frame_bytes_max`` may be changed between messages: a peer that has not sent its hello may only send short frames.
     """
@@ -355,7 +358,10 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterator[tuple[int, Message]]:
         """Yield (group id, message) for each frame that ``data`` completes. It ends with its first InvalidFrame."""
         if self._partial:
-            self._partial.append(data)
+            if len(self._partial[-1]) + len(data) <= _PART_BYTES:
+                self._partial[-1] += data
+            else:
+                self._partial.append(data)
             self._partial_bytes += len(data)
             if self._partial_bytes < self._needed:
                 return
@@ -364,14 +370,16 @@ class FrameReader:
         position = 0
         while (needed := self._frame_bytes(data, position)) <= len(data) - position:
             _, kind, group_id = _HEADER.unpack_from(data, position)
-            start, end = position + _HEADER.size, position + needed
             decoder = _DECODERS.get(kind & ~WIDE)
             if decoder is None:
                 raise InvalidFrame(f"unknown kind of frame: {kind}")
+            whole = data if needed <= _SHORT_BYTES else memoryview(data)
+            body = whole[position + _HEADER.size : position + needed]
             try:
                 if kind & WIDE:
-                    start, group_id = start + _HIGH.size, group_id | _high(data[start:end]) << 32
-                message = decoder(data[start:end] if needed <= _SHORT_BYTES else memoryview(data)[start:end])
+                    group_id |= _high(body) << 32
+                    body = body[_HIGH.size :]
+                message = decoder(body)
             except (struct.error, UnicodeDecodeError) as error:
                 raise InvalidFrame(f"malformed frame of kind {kind}: {error}") from error
             yield group_id, message
@@ -379,6 +387,11 @@ class FrameReader:
         if position < len(data):
             self._partial.append(data[position:])
         self._partial_bytes, self._needed = len(data) - position, needed
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether a part of a frame came behind the last one."""
+        return bool(self._partial)
 
     def _frame_bytes(self, data: bytes, position: int) -> int:
         """Bytes of the frame at ``position``; those of its header alone while the header is incomplete."""

@@ -195,6 +195,8 @@ class Connection(Dialled):
                 if self.stream is not None:
                     raise InvalidFrame("it sent more before the stream was open")
                 self._owner.received(self, group_id, message)
+            if self.stream is not None and self._reader.has_rest:
+                raise InvalidFrame("it sent more before the stream was open")
         except TlsFault as fault:
             self._refuse(fault)
         except InvalidFrame as error:

@@ -52,7 +52,7 @@ PAYLOAD_BYTES_MAX = 32 << 20
 FILE_BYTES_MAX = 1 << 31
 """Largest size of a file; positions within a file are u32."""
 PAGE_BYTES = 4096
-"""Size of a page of the kernel's cache."""
+"""Writes of the log bypass the kernel's cache: each is of so many bytes or a multiple, at a multiple of them."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):

@@ -39,8 +39,8 @@ from .writer import FlushThread, WalWriter
 
 FILE_BYTES = 64 << 20
 CACHE_BYTES_MAX = 64 << 20
-"""What Producers that load a node as far as it goes have durable and not committed yet is less: an entry that is
-applied is read from memory. From the disk, the event loop would wait for it behind the log's own writes.
+"""More than Producers that load a node to its limit have durable and not committed yet. So entries are applied from
+memory: to read one from the disk, the event loop would wait behind the log's own writes.
 """
 OVERHEAD_BYTES = 256
 """About the memory that a cached payload takes besides its bytes."""

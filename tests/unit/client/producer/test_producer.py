@@ -524,7 +524,7 @@ def test_a_record_whose_message_is_just_too_long_is_refused_when_it_is_sent(clus
 def test_a_record_that_a_partitioner_takes_down_leaves_its_room_in_the_buffer(cluster: FakeCluster) -> None:
     cluster.create("t")
 
-    def cancelled(_: Choice) -> int:
+    def cancelled(choice: Choice) -> int:
         raise asyncio.CancelledError
 
     async def work(producer: Producer) -> None:

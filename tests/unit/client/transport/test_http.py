@@ -78,7 +78,7 @@ class _Writer(AbstractStreamWriter):
     """Keeps what it is given."""
 
     def __init__(self) -> None:
-        self.parts: list[object] = []
+        self.parts: list[bytes] = []
 
     async def write(self, chunk: Any) -> None:
         self.parts.append(chunk)

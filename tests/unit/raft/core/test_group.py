@@ -392,3 +392,18 @@ def test_a_node_that_finds_a_checkpoint_of_a_newer_term_saves_that_before_it_spe
     group = world.group(follower)
     assert (group.term, group._node.log.term, group._node.voted_for) == (7, 7, None)
     assert not group._node.log.state_is_durable
+
+
+def test_a_bug_behind_a_sync_stops_the_node_instead_of_leaving_other_groups_unacked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, leader, followers = started()
+    group, bug, failures = world.group(followers[0]), ZeroDivisionError("a bug"), list[BaseException]()
+
+    def broken(*_: object) -> bool:
+        raise bug
+
+    monkeypatch.setattr(group._node, "may_ack", broken)
+    monkeypatch.setattr(group._ports, "fail", failures.append)
+    assert not group.taken_is_durable(leader, AppendEntries(1, 0, 2, 1, 0, [(3, 1, b"")]), 0.0)
+    assert failures == [bug]

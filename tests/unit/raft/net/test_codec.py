@@ -91,6 +91,9 @@ def read(data: bytes) -> list[tuple[int, Message]]:
     return list(FrameReader().feed(data))
 
 
+EMPTY = AppendEntries(1, 0, 0, 0, 0, [])
+
+
 @given(st.lists(st.tuples(GROUP, MESSAGES), max_size=8), st.data())
 def test_messages_come_back_however_the_stream_is_cut(sent: list[tuple[int, Message]], data: st.DataObject) -> None:
     stream = b"".join(encode(group_id, message) for group_id, message in sent)
@@ -229,6 +232,18 @@ def test_the_longest_frame_passes_and_one_byte_more_is_refused_by_the_sender() -
         encode(1, Call(1, longest.payload + b"x"))
 
 
+def test_a_frame_that_comes_a_byte_at_a_time_is_kept_in_few_parts() -> None:
+    """Each part took a hundred bytes of memory by itself, and one without bytes, as of half a TLS record, too."""
+    frame, reader = encode(7, Call(1, bytes(100_000))), FrameReader()
+    for at in range(len(frame) - 1):
+        assert not list(reader.feed(frame[at : at + 1]))
+        assert not list(reader.feed(b""))
+    assert reader.has_rest
+    assert len(reader._partial) <= len(frame) // codec._PART_BYTES + 1
+    assert list(reader.feed(frame[-1:])) == [(7, Call(1, bytes(100_000)))]
+    assert not reader.has_rest
+
+
 def test_a_reader_takes_its_lower_cap_from_the_moment_it_is_set() -> None:
     frame = encode(1, Call(1, bytes(100)))
     reader = FrameReader(frame_bytes_max=len(frame) - 1)
@@ -258,6 +273,8 @@ def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
         (1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b""), (3, 1, b"")])),
         (1, Hello(1, "c" * 256, "n", 0)),
         (0, AppendMany(1, [(1, AppendEntries(1, 0, 0, 0, 0, []))])),
+        (0, AppendMany(1, [(1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b""), (1, 1, b"")])), (2, EMPTY)])),
+        (1, Refusal("\ud800")),
         (0, AppendMany(1, [(1, AppendEntries(2, 0, 0, 0, 0, [(1, 1, b"")]))])),
         (0, AppendMany(1, [(1, AppendEntries(1, 0, 0, 0, 0, [(2, 1, b"")]))])),
         (0, AppendMany(1, [(1, AppendEntries(1, 0, 0, 0, 0, [(1, 1, b"")]))] * 2)),

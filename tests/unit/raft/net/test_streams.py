@@ -170,14 +170,17 @@ def test_a_plain_stranger_gets_no_stream_from_a_node_with_tls(run: Run, issuer: 
     run(scenario)
 
 
-def test_what_comes_before_the_stream_is_open_is_not_given_to_it(run: Run, issuer: Issuer) -> None:
+@pytest.mark.parametrize("more", [encode(0, OpenStream(hello("n2"))), b"\xff", b"HELLO WO"])
+def test_what_comes_before_the_stream_is_open_is_not_given_to_it(run: Run, issuer: Issuer, more: bytes) -> None:
+    """What is shorter than a frame was lost, and the stream began with a hole."""
+
     async def scenario() -> None:
         async with (
             node_of(issuer, False)("n1", {"n1": UNSET, "n2": UNSET}) as n1,
             await Peer.dial(n1, None) as peer,
         ):
             made = echoing(n1)
-            peer.writer.write(encode(0, OpenStream(hello("n2"))) * 2)
+            peer.writer.write(encode(0, OpenStream(hello("n2"))) + more)
             assert await peer.hear() in (hello("n1"), None)
             assert await peer.hear() is None
             await made[0].lost.wait()

@@ -215,7 +215,7 @@ BY_CODE: dict[str, Text] = {
     ),
     "NOT_ENOUGH_REPLICAS": Text(
         "too few nodes are up; nothing was proposed",
-        "Start the nodes that are missing; `stockade doctor` names them.",
+        "Start the nodes that are missing (`stockade doctor` names them), add nodes, or ask for fewer replicas.",
     ),
     "LEDGER_FULL": Text(
         "the ledger's topic takes nothing, and what waits for it has reached its bound; nothing was changed",

@@ -34,6 +34,7 @@ from ..controller.machine import ControllerMachine
 from ..controller.sessions import RENEWALS_PER_COMMAND_MAX, Leases
 from ..controller.timed import Asked
 from ..controller.topology.catalog import Topic
+from ..controller.topology.placement import Node, within_reach
 from ..features import LEDGER
 from ..groups import ServedGroup
 from ..rpc import Catalog, Placement
@@ -84,6 +85,8 @@ class ControllerGroup(ServedGroup):
             self.changed.notify, self.queue_changed.notify, self.catalog_changed.notify, self._take_principals
         )
         super().__init__(open_group(self.machine), urls, timeout_s, RETRY_AFTER_MS)
+        self.is_present: Callable[[str], bool] = lambda node_id: True
+        """Whether this node is connected with a node, or is it."""
         self.leases: Leases = Leases(lambda: self.machine.sessions)
         self.takeovers: int = 0
         """Slots that were taken from their holders by decisions that this node, as leader, carried out."""
@@ -136,6 +139,13 @@ class ControllerGroup(ServedGroup):
     def _take_principals(self) -> None:
         self._principals.take(self.machine.principals.table())
         self.catalog_changed.notify()
+
+    def nodes_for(self, replication_factor: int | None) -> list[Node]:
+        """The nodes that a new partition with so many replicas (None: as many as are usual) may be placed on. Raises
+        NotEnoughReplicas.
+        """
+        nodes = [(entry.node_id, entry.zone) for entry in self.machine.assignment.nodes.eligible()]
+        return within_reach(nodes, self.is_present, replication_factor)
 
     def placement(self, name: str) -> Placement | None:
         """One topic, if it exists."""

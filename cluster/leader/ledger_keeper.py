@@ -7,7 +7,6 @@ in the replicated state (controller/ledger.py, which argues why each entry is co
 import asyncio
 import logging
 import time
-from functools import partial
 
 import msgspec
 
@@ -80,7 +79,7 @@ class LedgerKeeper:
             topic.config, retention_ms=self._config.retention_ms, retention_bytes=self._config.retention_bytes
         )
         if wanted != topic.config:
-            await control.decide(partial(self._kept, wanted), TopicChanged)
+            await control.decide(lambda now: KeepLedger(now_ms=now, config=wanted, nodes=[]), TopicChanged)
         await self._grow(topic)
         while control.machine.ledger.waiting and control.group.is_leader:
             await self._copy(topic)
@@ -90,16 +89,14 @@ class LedgerKeeper:
         eligible = {entry.node_id for entry in assignment.nodes.eligible()}
         if not eligible or (not eligible.issuperset(assignment.controllers) and leading_s < FOUNDING_S):
             return
-        await self._control.decide(partial(self._kept, self._config), TopicCreated)
-
-    def _kept(self, config: TopicConfig, now_ms: int) -> KeepLedger:
-        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
-        return KeepLedger(now_ms=now_ms, config=config, nodes=nodes)
+        nodes = self._control.nodes_for(None)
+        await self._control.decide(lambda now: KeepLedger(now_ms=now, config=self._config, nodes=nodes), TopicCreated)
 
     async def _grow(self, topic: Topic) -> None:
         """Alone, one replica survives nothing: with three nodes there are three, as of the controller group."""
         assignment, here = self._control.machine.assignment, topic.placements[0]
-        others = [entry.node_id for entry in assignment.nodes.eligible() if entry.node_id not in here]
+        present = filter(self._control.is_present, (entry.node_id for entry in assignment.nodes.eligible()))
+        others = [node_id for node_id in present if node_id not in here]
         lacking = REPLICAS - len(here)
         if lacking <= 0 or len(others) < lacking or group_id(topic.topic_id, 0) in assignment.moves:
             return

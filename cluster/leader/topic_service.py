@@ -200,14 +200,15 @@ class TopicService:
         leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
         """The topic, and whether it is new; answers when every partition has a leader, and the fences of its readers.
-        Raises FeatureLevelTooLow.
+        Raises FeatureLevelTooLow, and NotEnoughReplicas when so many nodes are away that a partition had no leader.
         """
         self._check_level(structs.asdict(config))
         if self._control.machine.applied_index >= NARROW_TOPICS_MAX:
             self._control.features.require(WIDE_GROUPS)
         if leaves_retention:
             config = await self._with_retention(name, config)
-        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
+        is_new = self._control.machine.catalog.topic(name) is None
+        nodes = self._control.nodes_for(replication_factor if is_new else 1)
         created = await self._control.decide(
             lambda now: CreateTopic(
                 now_ms=now,
@@ -251,7 +252,9 @@ class TopicService:
         """
         self._check_level(config)
         config = self._known_to_all(config)
-        nodes = [(entry.node_id, entry.zone) for entry in self._control.machine.assignment.nodes.eligible()]
+        topic = self._control.machine.catalog.topic(name)
+        is_longer = topic is not None and (partitions or 0) > topic.partitions
+        nodes = self._control.nodes_for(topic.replication_factor if topic is not None and is_longer else 1)
         changed = await self._control.decide(
             lambda now: ChangeTopic(
                 now_ms=now,

@@ -127,6 +127,7 @@ class ControllerMember:
         )
         control.group.on_role_change = self._on_role_change
         control.features = Features(self._host)
+        control.is_present = lambda node_id: node_id == self._config.node_id or node_id in self._host.connected
         readers = self._readers
         balancer = Balancer(control, readers.reporter.ask, readers.reporter.send)
         loops = (

@@ -37,7 +37,6 @@ An exclusive grant holds at least one partition alone, so there are never more o
 SHARERS_PER_PARTITION_MAX (ownership/acquire.py).
 """
 REPLICATION_FACTOR_MAX = 7
-REPLICATION_FACTOR_DEFAULT = 3
 RETRY_AFTER_MS = 1000
 """After so long a request that met a bound of the controller may be retried."""
 
@@ -299,7 +298,7 @@ def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:
         return command.replication_factor
     if existing is not None:
         return existing.replication_factor
-    return REPLICATION_FACTOR_DEFAULT if len(command.nodes) >= REPLICATION_FACTOR_DEFAULT else 1
+    return placement.default_factor(command.nodes)
 
 
 def _check_shape(command: CreateTopic, factor: int) -> None:

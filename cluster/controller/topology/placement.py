@@ -11,12 +11,15 @@ two nodes alone, which then lead all of them and copy all of them. Scattered, ne
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 from zlib import crc32
 
 import msgspec
 
+from ....partition.errors import NotEnoughReplicas
+
+REPLICATION_FACTOR_DEFAULT = 3
 Node = tuple[str, str | None]
 """Node id and zone; None: a zone of its own."""
 _Zone = tuple[str, str]
@@ -39,6 +42,29 @@ def measure(placements: Iterable[Sequence[str]]) -> dict[str, Load]:
         for node_id in replicas:
             loads[node_id].replicas += 1
     return dict(loads)
+
+
+def within_reach(
+    nodes: Sequence[Node], is_present: Callable[[str], bool], replication_factor: int | None = None
+) -> list[Node]:
+    """The nodes that new partitions are placed on: those that are present. Where a partition needs more, as many of the
+    others as it lacks: they get its entries when they come back. ``replication_factor`` None: ``default_factor`` of
+    all nodes.
+
+    Raises NotEnoughReplicas when a partition would have no majority of its replicas present.
+    """
+    factor = default_factor(nodes) if replication_factor is None else replication_factor
+    here = [node for node in nodes if is_present(node[0])]
+    away = [node for node in nodes if not is_present(node[0])]
+    if away and 2 * len(here) <= factor <= len(nodes):
+        names = ", ".join(node_id for node_id, _ in away)
+        raise NotEnoughReplicas(f"replication factor {factor}: no majority of replicas is up without {names}")
+    return here + away[: max(0, factor - len(here))]
+
+
+def default_factor(nodes: Sequence[Node]) -> int:
+    """The replicas of a partition whose topic leaves their number to the cluster."""
+    return REPLICATION_FACTOR_DEFAULT if len(nodes) >= REPLICATION_FACTOR_DEFAULT else 1
 
 
 def place(

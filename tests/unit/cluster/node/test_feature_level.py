@@ -100,9 +100,10 @@ def test_a_topic_whose_groups_older_nodes_have_no_frames_for_waits_for_the_level
             reached.append(machine.applied_index)
             raise NotLeaderOrFollower(leader=None, leader_term=None)
 
-        nodes = SimpleNamespace(eligible=list)
-        machine.assignment = SimpleNamespace(nodes=nodes)
-        control = SimpleNamespace(features=Features(level=1), machine=machine, decide=decide)
+        machine.catalog = SimpleNamespace(topic=lambda name: None)
+        control = SimpleNamespace(
+            features=Features(level=1), machine=machine, decide=decide, nodes_for=lambda factor: []
+        )
         topics = TopicService(cast(ControllerGroup, control), cast(GroupStatusReader, None), 0)
         for index, level, refusal in (
             ((1 << 16) - 5_000, 1, NotLeaderOrFollower),

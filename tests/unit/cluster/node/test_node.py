@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stockade.cluster.config import NodeConfig
-from stockade.cluster.controller.commands import decode_command
+from stockade.cluster.controller.commands import RegisterNode, decode_command, encode_command
 from stockade.cluster.controller.ledger import NoteIntent, NoteOutcome
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.discovery import first_level
@@ -406,5 +406,30 @@ def test_a_partition_that_the_topic_does_not_have_is_unknown_however_large_its_n
     async def scenario(service: NodeService, host: FakeHost) -> None:
         with pytest.raises(UnknownTopicOrPartition):
             await service.partition("t", partition, None)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_new_topic_is_placed_on_nodes_that_are_connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        for node_id in ("n2", "n3", "n4", "n5"):
+            url, raft = f"http://{node_id}:1", f"{node_id}:2"
+            command = RegisterNode(
+                now_ms=0, node_id=node_id, url=url, raft=raft, zone=None, incarnation=1, controllers=["n1"]
+            )
+            await host.groups[CONTROLLER_GROUP].propose(encode_command(command), 1.0)
+        host.connected = {"n3", "n4"}
+        control, topics = service.at_controller().control, service.at_controller().topics
+        waiting = asyncio.create_task(topics.create_topic("new", 9, None, TopicConfig()))
+        while (placement := control.placement("new")) is None:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+        assert {node_id for replicas in placement.replicas for node_id in replicas} == {"n1", "n3", "n4"}
+        host.connected = set()
+        with pytest.raises(NotEnoughReplicas, match="no majority of replicas is up without n2, n3, n4, n5"):
+            await topics.create_topic("other", 1, 3, TopicConfig())
+        with pytest.raises(NotEnoughReplicas):
+            await topics.change_topic("new", None, partitions=10, seal=False, config={})
+        assert not (await topics.create_topic("t", 2, None, TopicConfig()))[1]
+        waiting.cancel()
 
     run(tmp_path, monkeypatch, scenario)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.cluster.controller.topology.placement import Load, Node, controllers, measure, place
+from stockade.cluster.controller.topology.placement import Load, Node, controllers, measure, place, within_reach
+from stockade.partition.errors import NotEnoughReplicas
 
 
 def nodes(count: int, zones: int) -> list[Node]:
@@ -147,3 +148,33 @@ def test_no_zone_has_a_majority_of_the_controllers_wherever_there_are_three(
     if len(set(zone_of.values())) >= 3:
         assert len(found) >= 3
         assert 2 * max(held.values()) < len(found)
+
+
+@given(st.sets(st.integers(0, 9)), st.integers(1, 10), st.integers(1, 7))
+def test_new_partitions_have_a_majority_of_their_replicas_on_nodes_that_are_up(
+    up: set[int], count: int, factor: int
+) -> None:
+    """They were placed on nodes that were known to be away, and had no leader until those came back."""
+    members: list[Node] = [(f"n{number}", None) for number in range(count)]
+    present = {f"n{number}" for number in up}
+    here = [node for node in members if node[0] in present]
+    try:
+        found = within_reach(members, present.__contains__, factor)
+    except NotEnoughReplicas:
+        assert 2 * len(here) <= factor <= count
+        return
+    assert [node for node in found if node[0] in present] == here
+    if len(found) > len(here):
+        assert len(found) == min(factor, count)
+    if factor <= len(found):
+        for replicas in place(5, factor, found, {}):
+            assert 2 * sum(node_id in present for node_id in replicas) > factor
+
+
+def test_a_refusal_to_place_a_partition_names_the_nodes_that_are_away() -> None:
+    members: list[Node] = [("n1", None), ("n2", None), ("n3", None)]
+    with pytest.raises(NotEnoughReplicas, match="replication factor 3: no majority of replicas is up without n2, n3"):
+        within_reach(members, {"n1"}.__contains__)
+    assert within_reach(members, {"n1"}.__contains__, 1) == [("n1", None)]
+    assert within_reach(members, {"n1", "n3"}.__contains__) == [("n1", None), ("n3", None), ("n2", None)]
+    assert within_reach(members[:2], {"n1"}.__contains__) == [("n1", None)]

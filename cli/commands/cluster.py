@@ -498,6 +498,12 @@ def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) ->
         console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
 
     local = LocalCluster(data, nodes, port_base, restart=not no_restart, tls=tls, https=tls, tell=tell)
+    if names := local.not_started:
+        more = nodes + len(names)
+        tell(
+            f"{', '.join(names)}: there are data of them in {data}, and they are not started. Partitions that need them"
+            f" have no leader. To start them: --nodes {more} (make: NODES={more})"
+        )
     try:
         with console.status(f"starting {nodes} nodes"):
             local.start()

@@ -113,6 +113,12 @@ class LocalCluster:
         host = self.host(name)
         return LocalNode(name, f"{host}:{http}", f"{host}:{raft}", (self.data / name).absolute())
 
+    @property
+    def not_started(self) -> list[str]:
+        """Further nodes that have run in this folder: the cluster may need them."""
+        names = {node.name for node in self.nodes}
+        return sorted(found for path in self.data.glob("n*/wal") if (found := path.parent.name) not in names)
+
     def start(self) -> None:
         """Write every node's configuration, start the processes and watch them. Raises ClusterFailed."""
         self._claim()
@@ -130,8 +136,12 @@ class LocalCluster:
         """Raise ClusterFailed if another cluster runs in this folder or on these ports: its nodes would answer for
         ours.
         """
-        make_directory(self.data)
-        self._claimed = _opened(self.data / "cluster.lock")
+        try:
+            make_directory(self.data)
+            self._claimed = _opened(self.data / "cluster.lock")
+        except OSError as error:
+            why = f"{error.filename}: {error.strerror}"
+            raise ClusterFailed(f"{why}: choose another folder with --data (make: DATA=...)") from error
         try:
             fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

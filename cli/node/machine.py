@@ -60,7 +60,7 @@ class Machine:
         ``with_parent``: the machine stops when the process that started it is gone.
         """
         nodes = self._config.nodes()
-        if faults := _in_use(nodes):
+        if faults := in_use(nodes):
             return faults
         if names := left_over(self._config):
             _log.warning("not started any more, though they may hold replicas: %s", ", ".join(names))
@@ -126,7 +126,7 @@ def _pass_on(number: signal.Signals, processes: Sequence[NodeProcess]) -> None:
             node.process.send_signal(number)
 
 
-def _in_use(nodes: Sequence[NodeConfig]) -> list[str]:
+def in_use(nodes: Sequence[NodeConfig]) -> list[str]:
     """A sentence for each address of these nodes at which they cannot listen."""
     addresses = [(f"http of {node.node_id}", node.http) for node in nodes]
     addresses += [
@@ -136,6 +136,14 @@ def _in_use(nodes: Sequence[NodeConfig]) -> list[str]:
     ]
     addresses += [(f"raft_listen of {node.node_id}", node.raft_listen) for node in nodes]
     return [f"{what}: {address}: {why}" for what, address in addresses if (why := cannot_listen(address)) is not None]
+
+
+def cannot_write(folder: Path) -> str | None:
+    """Why a process of this user cannot make files in a folder, which may not be there yet; None: it can."""
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    if not there.is_dir():
+        return f"{there} is not a directory"
+    return None if os.access(there, os.W_OK | os.X_OK) else f"{there}: Permission denied"
 
 
 def listed(faults: Sequence[str]) -> str:

@@ -46,7 +46,7 @@ from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
 from .issuer_keys import follow
 from .leaving import end_stalled, leaving
-from .machine import Machine, check_data, listed
+from .machine import Machine, cannot_write, check_data, in_use, listed
 from .reload import Principals, Reloadable, Reloader
 
 ASK_AGAIN_S = 1.0
@@ -168,8 +168,11 @@ def serve(
     if check:
         limit = allowed()
         tiered = settings.tiered
+        faults = [] if (why := cannot_write(Path(settings.data_dir))) is None else [f"data_dir: {why}"]
         if tiered is not None and (fault := probe(tiered.place, settings.cluster_id)) is not None:
-            raise click.ClickException(f"{source} cannot be used:\n{listed([fault])}")
+            faults.append(fault)
+        if faults:
+            raise click.ClickException(f"{source} cannot be used:\n{listed(faults)}")
         click.echo(f"{source} is fine: {_summary(settings)}")
         click.echo(f"A node takes {said(bounds(settings.limits, limit), limit)}")
         if tiered is not None:
@@ -234,6 +237,17 @@ def _run_node(
             sys.exit(uvloop.run(run(settings, with_parent, manager, again)))
         except (ConfigError, ClusterViewDamaged, PrincipalsDamaged, DiskRefused, TlsFault, WalLocked) as error:
             raise click.ClickException(str(error)) from error
+        except CannotStart as error:
+            faults = in_use([settings]) or [str(error)]
+            raise click.ClickException(f"node {settings.node_id} cannot start:\n{listed(faults)}") from error
+
+
+class CannotStart(Exception):
+    """The operating system refused what a node needs to start. The text says what, and why."""
+
+    def __init__(self, error: OSError) -> None:
+        why = error.strerror or str(error)
+        super().__init__(why if error.filename is None else f"{error.filename}: {why}")
 
 
 def make_first_array() -> None:
@@ -266,10 +280,7 @@ async def run(settings: NodeConfig, with_parent: bool, manager: ServiceManager, 
         if isinstance(error, WalStalled):
             end_stalled()
 
-    node = await Node.start(joining.result(), on_failure=failed)
-    gc.freeze()
-    gc.set_threshold(GARBAGE_THRESHOLD)
-    http, reloader = await _listen(settings, node, again)
+    node, http, reloader = await _start(settings, joining.result(), failed, again)
     tasks.append(asyncio.ensure_future(reloader.watch()))
     _serve_manager(manager, reloader, f"node {settings.node_id} serves on {settings.http}")
     await stopped
@@ -284,6 +295,28 @@ async def run(settings: NodeConfig, with_parent: bool, manager: ServiceManager, 
     if node.failure is not None:
         _log.critical("the node stopped because of a failure: %r", node.failure)
     return 1 if node.failure is not None else 0
+
+
+async def _start(
+    settings: NodeConfig,
+    in_cluster: NodeConfig,
+    failed: Callable[[BaseException], None],
+    again: Callable[[], NodeConfig],
+) -> tuple[Node, HttpServer, Reloader]:
+    """The node with the configuration that it has in its cluster, and what listens to its clients. Raises CannotStart,
+    and what Node.start raises.
+    """
+    try:
+        node = await Node.start(in_cluster, on_failure=failed)
+    except OSError as error:
+        raise CannotStart(error) from error
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD)
+    try:
+        return node, *await _listen(settings, node, again)
+    except OSError as error:
+        await node.stop()
+        raise CannotStart(error) from error
 
 
 def _serve_manager(manager: ServiceManager, reloader: Reloader, status: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import ClusterFailed, LocalCluster
 from stockade.cli.node import supervisor
 
 SERVER = """
@@ -65,3 +65,17 @@ def test_the_supervisor_tells_the_exit_code_and_what_the_node_logged_last(starte
     _, told = started("import sys; sys.exit('the disk is full')", restart=False)
     until(lambda: bool(told))
     assert told == ["n1 ended with exit code 1; it stays down; its log ends: the disk is full"]
+
+
+def test_nodes_that_have_run_in_the_folder_and_are_not_started_are_found(tmp_path: Path) -> None:
+    for name in ("n1", "n4", "n2"):
+        (tmp_path / name / "wal").mkdir(parents=True)
+    (tmp_path / "n5").mkdir()
+    assert LocalCluster(tmp_path, 1, port_base=0).not_started == ["n2", "n4"]
+    assert LocalCluster(tmp_path, 4, port_base=0).not_started == []
+
+
+def test_a_folder_that_cannot_be_made_is_a_failure_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ClusterFailed, match="file/data: Not a directory: choose another folder with --data"):
+        LocalCluster(tmp_path / "file" / "data", 1, port_base=0).start()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
-from stockade.cli.node.machine import left_over
+from stockade.cli.node.machine import cannot_write, left_over
 from stockade.cluster.config import load
 from stockade.raft.wal.files import lock_directory
 from stockade.raft.wal.wal import Wal
@@ -119,6 +120,39 @@ def test_a_machine_whose_ports_are_taken_starts_nothing_and_names_all_of_them(tm
         f"  - raft_listen of n1.1: 127.0.0.1:{ports[1]}: Address already in use",
     ]
     assert not (tmp_path / "n1").exists()
+
+
+@pytest.mark.parametrize(("port", "what"), [("17101", "http"), ("17201", "raft_listen")])
+def test_a_node_whose_port_is_taken_says_which_and_has_no_traceback(tmp_path: Path, port: str, what: str) -> None:
+    free = dict(zip(("17101", "17201"), map(str, free_ports(2)), strict=True))
+    text = CONFIG.replace("17101", free["17101"]).replace("17201", free["17201"])
+    with socket.create_server(("127.0.0.1", int(free[port]))):
+        refused = serve(machine(tmp_path, text))
+    assert refused.exit_code == 1
+    assert refused.stderr.splitlines()[-2:] == [
+        "Error: node n1 cannot start:",
+        f"  - {what} of n1: 127.0.0.1:{free[port]}: Address already in use",
+    ]
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_data_folder_that_is_a_file_is_named_by_a_start_and_by_a_check(tmp_path: Path) -> None:
+    (tmp_path / "n1").touch()
+    path = machine(tmp_path, CONFIG.replace("17101", str(free_ports(1)[0])))
+    started = serve(path)
+    assert (started.exit_code, started.stderr.splitlines()[-2]) == (1, "Error: node n1 cannot start:")
+    assert started.stderr.endswith("n1/wal/identity: Not a directory\n")
+    checked = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
+    assert checked.exit_code == 1
+    assert checked.stderr.endswith(f"  - data_dir: {tmp_path / 'n1'} is not a directory\n")
+
+
+def test_a_data_folder_that_cannot_be_written_is_found_by_a_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cannot_write(tmp_path / "new" / "folder") is None
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
+    assert cannot_write(tmp_path / "new" / "folder") == f"{tmp_path}: Permission denied"
 
 
 def test_a_machine_does_not_begin_anew_beside_the_data_of_a_single_node(config: Path) -> None:

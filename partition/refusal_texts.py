@@ -182,7 +182,7 @@ BY_CODE: dict[str, Text] = {
         "Choose an offset from `log_start` to `log_end`.",
         http="GET /v1/topics/TOPIC/partitions/N/offsets answers both.",
         python="`Client.offsets` answers both.",
-        cli="`stockade topics offsets TOPIC` shows both; --from and --to-offset choose.",
+        cli="`stockade topics offsets TOPIC` shows both.",
     ),
     "NOT_LEADER_OR_FOLLOWER": Text(
         "this node does not lead the group; the leader that it knows is {leader}",

@@ -335,10 +335,12 @@ def _size(described: Topic) -> str:
 
 
 async def _row(client: Client, name: str, state: PartitionState) -> tuple[object, ...]:
-    found = await client.contents(name, state.partition, 1)
+    sizes = ("-", "-")
+    if state.leader is not None:  # the others do not answer
+        found = await client.contents(name, state.partition, 1)
+        sizes = f"{found.log_end - found.log_start:,}", f"{found.stored_bytes:,}"
     who = f"{_names(state.holder)}, " if state.holder is not None else ""
     writer = f"{who}{state.slot_mode}, epoch {state.topic_epoch}" if state.slot_mode else "-"
-    sizes = f"{found.log_end - found.log_start:,}", f"{found.stored_bytes:,}"
     return state.partition, state.leader_node or "none", ",".join(state.replicas), *sizes, writer
 
 

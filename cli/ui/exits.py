@@ -71,12 +71,8 @@ def _holding(error: StockadeError) -> str:
 def sentence(error: StockadeError) -> str:
     """What happened, as a sentence, with the code that programs read."""
     detail = error.detail.rstrip(".")
-    is_address = "://" in detail.partition(" ")[0]
-    return f"{detail if is_address else _capital(detail)} ({error.code})."
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    is_word = detail.partition(" ")[0].rstrip(",").isalpha()  # and no address, field or node
+    return f"{detail[:1].upper() + detail[1:] if is_word else detail} ({error.code})."
 
 
 def exit_code(error: StockadeError) -> int:

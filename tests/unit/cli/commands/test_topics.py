@@ -1,3 +1,6 @@
+from typing import Any
+
+import pytest
 from click.testing import CliRunner
 
 from stockade.cli.main import main
@@ -20,6 +23,26 @@ def test_a_topic_is_created_listed_described_and_deleted(cluster: FakeCluster, r
     ]
     assert run("topics", "delete", "orders").stdout == "orders: deleted\n"
     assert cluster.topics == {}
+
+
+def test_a_partition_without_a_leader_is_shown_without_its_size(
+    cluster: FakeCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command waited for it, and ended with LEADER_NOT_AVAILABLE, which named no partition."""
+    run("topics", "create", "t", "--partitions", "2")
+    described = cluster._described
+
+    def without_leader(topic: Any) -> dict[str, Any]:
+        found = described(topic)
+        found["partitions"][1] |= {"leader": None, "leader_node": None}
+        return found
+
+    monkeypatch.setattr(cluster, "_described", without_leader)
+    shown = run("topics", "describe", "t").stdout.splitlines()
+    assert shown[-2:] == [
+        "0          n1      n1        0        0      -",
+        "1          none    n1        -        -      -",
+    ]
 
 
 def test_refusals_say_what_to_do_next_and_end_with_1(run: Run) -> None:

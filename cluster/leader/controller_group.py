@@ -140,12 +140,14 @@ class ControllerGroup(ServedGroup):
         self._principals.take(self.machine.principals.table())
         self.catalog_changed.notify()
 
-    def nodes_for(self, replication_factor: int | None) -> list[Node]:
-        """The nodes that a new partition with so many replicas (None: as many as are usual) may be placed on. Raises
-        NotEnoughReplicas.
-        """
-        nodes = [(entry.node_id, entry.zone) for entry in self.machine.assignment.nodes.eligible()]
-        return within_reach(nodes, self.is_present, replication_factor)
+    @property
+    def eligible(self) -> list[Node]:
+        """The nodes that new replicas may be placed on, those that are away included."""
+        return [(entry.node_id, entry.zone) for entry in self.machine.assignment.nodes.eligible()]
+
+    def nodes_for(self, replication_factor: int) -> list[Node]:
+        """The nodes that new partitions with so many replicas are placed on now. Raises NotEnoughReplicas."""
+        return within_reach(self.eligible, self.is_present, replication_factor)
 
     def placement(self, name: str) -> Placement | None:
         """One topic, if it exists."""

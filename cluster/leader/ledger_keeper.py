@@ -21,6 +21,7 @@ from ..config import LedgerSection
 from ..controller.commands import Arranged, Done, Reassign, TopicChanged, TopicCreated
 from ..controller.ledger import KeepLedger, LedgerCopied
 from ..controller.topology.catalog import Topic, group_id
+from ..controller.topology.placement import default_factor
 from ..groups import Router
 from .controller_group import ControllerGroup, quietly
 
@@ -89,7 +90,7 @@ class LedgerKeeper:
         eligible = {entry.node_id for entry in assignment.nodes.eligible()}
         if not eligible or (not eligible.issuperset(assignment.controllers) and leading_s < FOUNDING_S):
             return
-        nodes = self._control.nodes_for(None)
+        nodes = self._control.nodes_for(default_factor(self._control.eligible))
         await self._control.decide(lambda now: KeepLedger(now_ms=now, config=self._config, nodes=nodes), TopicCreated)
 
     async def _grow(self, topic: Topic) -> None:

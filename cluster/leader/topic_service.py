@@ -23,6 +23,7 @@ from ..controller.commands import (
     TopicDeleted,
 )
 from ..controller.topology.catalog import group_id, topic_partition
+from ..controller.topology.placement import default_factor
 from ..features import TIERS, WIDE_GROUPS
 from ..groups import Router
 from ..model import NO_PRINCIPAL, By
@@ -205,10 +206,13 @@ class TopicService:
         self._check_level(structs.asdict(config))
         if self._control.machine.applied_index >= NARROW_TOPICS_MAX:
             self._control.features.require(WIDE_GROUPS)
+        await self._control.barrier()
         if leaves_retention:
-            config = await self._with_retention(name, config)
-        is_new = self._control.machine.catalog.topic(name) is None
-        nodes = self._control.nodes_for(replication_factor if is_new else 1)
+            config = self._with_retention(name, config)
+        nodes = self._control.eligible
+        if self._control.machine.catalog.topic(name) is None:
+            replication_factor = replication_factor or default_factor(nodes)  # of all nodes, also of those left out
+            nodes = self._control.nodes_for(replication_factor)
         created = await self._control.decide(
             lambda now: CreateTopic(
                 now_ms=now,
@@ -225,11 +229,10 @@ class TopicService:
         await self._until_fenced(created.topic_id)
         return await self._described_with_leaders(name, created.topic_id), created.created
 
-    async def _with_retention(self, name: str, config: TopicConfig) -> TopicConfig:
+    def _with_retention(self, name: str, config: TopicConfig) -> TopicConfig:
         """The configuration with the retention that the existing topic was created with, since the creator left it
         open, or else with the cluster's own. Topics that Stockade made for itself drop only what it tells them to.
         """
-        await self._control.barrier()
         existing = self._control.machine.catalog.topic(name)
         if existing is not None:
             known = existing.definition.config
@@ -252,9 +255,12 @@ class TopicService:
         """
         self._check_level(config)
         config = self._known_to_all(config)
-        topic = self._control.machine.catalog.topic(name)
-        is_longer = topic is not None and (partitions or 0) > topic.partitions
-        nodes = self._control.nodes_for(topic.replication_factor if topic is not None and is_longer else 1)
+        nodes = self._control.eligible
+        if partitions is not None:
+            await self._control.barrier()
+            topic = self._control.machine.catalog.topic(name)
+            if topic is not None and partitions > topic.partitions:
+                nodes = self._control.nodes_for(topic.replication_factor)
         changed = await self._control.decide(
             lambda now: ChangeTopic(
                 now_ms=now,

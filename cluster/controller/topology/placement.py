@@ -44,22 +44,20 @@ def measure(placements: Iterable[Sequence[str]]) -> dict[str, Load]:
     return dict(loads)
 
 
-def within_reach(
-    nodes: Sequence[Node], is_present: Callable[[str], bool], replication_factor: int | None = None
-) -> list[Node]:
+def within_reach(nodes: Sequence[Node], is_present: Callable[[str], bool], replication_factor: int) -> list[Node]:
     """The nodes that new partitions are placed on: those that are present. Where a partition needs more, as many of the
-    others as it lacks: they get its entries when they come back. ``replication_factor`` None: ``default_factor`` of
-    all nodes.
+    others as it lacks: they get its entries when they come back.
 
     Raises NotEnoughReplicas when a partition would have no majority of its replicas present.
     """
-    factor = default_factor(nodes) if replication_factor is None else replication_factor
     here = [node for node in nodes if is_present(node[0])]
     away = [node for node in nodes if not is_present(node[0])]
-    if away and 2 * len(here) <= factor <= len(nodes):
+    if away and 2 * len(here) <= replication_factor <= len(nodes):
         names = ", ".join(node_id for node_id, _ in away)
-        raise NotEnoughReplicas(f"replication factor {factor}: no majority of replicas is up without {names}")
-    return here + away[: max(0, factor - len(here))]
+        raise NotEnoughReplicas(
+            f"replication factor {replication_factor}: no majority of replicas is up without {names}"
+        )
+    return here + away[: max(0, replication_factor - len(here))]
 
 
 def default_factor(nodes: Sequence[Node]) -> int:

@@ -102,7 +102,12 @@ def test_a_topic_whose_groups_older_nodes_have_no_frames_for_waits_for_the_level
 
         machine.catalog = SimpleNamespace(topic=lambda name: None)
         control = SimpleNamespace(
-            features=Features(level=1), machine=machine, decide=decide, nodes_for=lambda factor: []
+            features=Features(level=1),
+            machine=machine,
+            decide=decide,
+            eligible=[],
+            nodes_for=lambda factor: [],
+            barrier=partial(asyncio.sleep, 0),
         )
         topics = TopicService(cast(ControllerGroup, control), cast(GroupStatusReader, None), 0)
         for index, level, refusal in (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stockade.cluster.config import NodeConfig
-from stockade.cluster.controller.commands import RegisterNode, decode_command, encode_command
+from stockade.cluster.controller.commands import CreateTopic, RegisterNode, decode_command, encode_command
 from stockade.cluster.controller.ledger import NoteIntent, NoteOutcome
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.discovery import first_level
@@ -430,6 +430,19 @@ def test_a_new_topic_is_placed_on_nodes_that_are_connected(tmp_path: Path, monke
         with pytest.raises(NotEnoughReplicas):
             await topics.change_topic("new", None, partitions=10, seal=False, config={})
         assert not (await topics.create_topic("t", 2, None, TopicConfig()))[1]
+        await topics.change_topic("new", None, partitions=None, seal=True, config={})
+        host.connected = {"n3", "n4"}
+        proposed: list[CreateTopic] = []
+
+        async def keep(make: Callable[[int], CreateTopic], _: object) -> None:
+            proposed.append(make(0))
+            raise LeaderNotAvailable
+
+        monkeypatch.setattr(control, "decide", keep)
+        with pytest.raises(LeaderNotAvailable):
+            await topics.create_topic("other", 1, None, TopicConfig())
+        # A node that begins to leave before the command is applied takes its place, and not the replicas, with it.
+        assert (proposed[0].replication_factor, len(proposed[0].nodes)) == (3, 3)
         waiting.cancel()
 
     run(tmp_path, monkeypatch, scenario)

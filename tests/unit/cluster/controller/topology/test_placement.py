@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stockade.cluster.controller.topology.placement import Load, Node, controllers, measure, place, within_reach
+from stockade.cluster.controller.topology.placement import (
+    Load,
+    Node,
+    controllers,
+    default_factor,
+    measure,
+    place,
+    within_reach,
+)
 from stockade.partition.errors import NotEnoughReplicas
 
 
@@ -174,7 +182,8 @@ def test_new_partitions_have_a_majority_of_their_replicas_on_nodes_that_are_up(
 def test_a_refusal_to_place_a_partition_names_the_nodes_that_are_away() -> None:
     members: list[Node] = [("n1", None), ("n2", None), ("n3", None)]
     with pytest.raises(NotEnoughReplicas, match="replication factor 3: no majority of replicas is up without n2, n3"):
-        within_reach(members, {"n1"}.__contains__)
+        within_reach(members, {"n1"}.__contains__, 3)
     assert within_reach(members, {"n1"}.__contains__, 1) == [("n1", None)]
-    assert within_reach(members, {"n1", "n3"}.__contains__) == [("n1", None), ("n3", None), ("n2", None)]
-    assert within_reach(members[:2], {"n1"}.__contains__) == [("n1", None)]
+    assert within_reach(members, {"n1", "n3"}.__contains__, 3) == [("n1", None), ("n3", None), ("n2", None)]
+    assert default_factor(members) == 3
+    assert default_factor(members[:2]) == 1

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, cast, overload
 
 import pyarrow as pa
 
@@ -64,6 +64,11 @@ class Delivery(Blocking[deliveries.Delivery]):
 
     def result(self, timeout_s: float | None = None) -> Receipt:
         """Wait for the receipt, ``timeout_s`` at most (None: no limit). Raises the refusal, or TimeoutError."""
+        if self.is_done:  # also where nothing may be waited for: on the background thread, in a callback
+            try:
+                next(self.twin.__await__())
+            except StopIteration as over:
+                return cast(Receipt, over.value)
 
         async def settled() -> Receipt:
             return await self.twin
@@ -278,7 +283,7 @@ class HeldLease(Blocking[L]):
         try:
             self._run(self.twin.lost.wait(), timeout_s)
         except TimeoutError:
-            return False
+            return self.twin.error is not None
         return True
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
@@ -390,7 +395,7 @@ class Session(Blocking[session.Session]):
         try:
             self._run(self.twin.lost.wait(), timeout_s)
         except TimeoutError:
-            return False
+            return self.twin.error is not None
         return True
 
     def acquire(

@@ -31,10 +31,13 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """The result of ``work``. When the caller is interrupted (Ctrl-C, timeout), ``work`` is cancelled.
 
-        Raises UsedAfterFork in a forked child, where the thread does not run.
+        Raises UsedAfterFork in a forked child, where the thread does not run, and RuntimeError on this thread itself,
+        which would wait for itself: in a callback, or where an iterator that was left is collected.
         """
         try:
             self.home.check_process()
+            if threading.current_thread() is self._thread:
+                raise RuntimeError("a callback on the background thread cannot wait for it: use a thread of your own")
             future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._running())
         except BaseException:
             work.close()

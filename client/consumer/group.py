@@ -19,7 +19,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from ...partition.api.ownership import Resource
@@ -108,6 +108,7 @@ class GroupReading:
         self._leaving: list[_Claim] = []
         self._ready: asyncio.Queue[tuple[_Claim | None, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
+        self._taking = asyncio.Lock()  # several tasks may iterate
         self._sharing: asyncio.Task[None] | None = None
 
     @property
@@ -129,8 +130,9 @@ class GroupReading:
     async def pieces(self) -> AsyncIterator[Piece]:
         """Arrow batches of the partitions that this member owns, as they come. Raises when the session ends."""
         while True:
-            claim, piece = await self._next_piece()
-            claim.position = piece.base_offset + piece.batch.num_rows
+            async with self._taking:
+                claim, piece = await self._next_piece()
+                claim.position = piece.next_offset
             yield piece
 
     def __aiter__(self) -> Self:
@@ -138,24 +140,26 @@ class GroupReading:
 
     async def __anext__(self) -> ConsumedRecord:
         while True:
-            if self._at is None:
-                claim, piece = await self._next_piece()
-                self._at = claim, piece, piece.records()
-            claim, _, records = self._at
+            async with self._taking:
+                if self._at is None:
+                    claim, piece = await self._next_piece()
+                    self._at = claim, piece, piece.records()
+                claim, _, records = self._at
             record = None if claim.is_over else next(records, None)  # another member may read the rest by now
             if record is not None:
                 claim.position = record.offset + 1
                 return record
-            self._at = None
+            if self._at is not None and self._at[2] is records:
+                self._at = None
 
     async def _next_piece(self) -> tuple[_Claim, Piece]:
         """The rest of the present piece, or the next piece."""
         self._client.home.enter()
         if self._at is not None:
             (claim, piece, _), self._at = self._at, None
-            done = (claim.position or piece.base_offset) - piece.base_offset
-            if not claim.is_over and done < piece.batch.num_rows:
-                return claim, replace(piece, base_offset=piece.base_offset + done, batch=piece.batch.slice(done))
+            rest = piece.behind(claim.position)
+            if not claim.is_over and rest.batch.num_rows:
+                return claim, rest
         while True:
             owner, ready = await self._ready.get()
             if isinstance(ready, Exception):
@@ -180,17 +184,18 @@ class GroupReading:
         await self._let_go()
 
     async def _commit(self, claim: _Claim) -> None:
-        position = claim.position
-        if position is None or claim.is_committed:
+        if claim.position is None or claim.is_committed:
             return
         try:
-            await self._client.commit_position(
-                self._group, self._topic, claim.partition, position, fence_epoch=claim.fence_epoch
-            )
+            await self._keep(claim, claim.position)
         except NotOwner:
             self._drop(claim)
-        else:
-            claim.committed = position
+
+    async def _keep(self, claim: _Claim, position: int) -> None:
+        await self._client.commit_position(
+            self._group, self._topic, claim.partition, position, fence_epoch=claim.fence_epoch
+        )
+        claim.committed = position
 
     # Sharing out
 
@@ -290,6 +295,9 @@ class GroupReading:
                     guard=(self._group, claim.fence_epoch),
                 )
                 claim.log_end = answer.log_end
+                if position == "latest":
+                    # If this owner gets no record, the next one would begin behind those that come meanwhile.
+                    await self._keep(claim, answer.log_end)
                 for base, batch in answer.after(first_offset(position, answer)):
                     await self._ready.put((claim, Piece(self._topic, claim.partition, base, batch)))
                 position = answer.next_offset

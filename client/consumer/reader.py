@@ -5,7 +5,7 @@ after a failure the same offset is fetched again. The cluster does not store the
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ Start = Literal["earliest", "latest"] | int
 PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions of a read."""
 
-_Ready = tuple["asyncio.Task[None]", Piece | Exception | None]
+_Ready = tuple["asyncio.Task[None] | None", Piece | Exception | None]
 
 
 class Reading:
@@ -37,6 +37,9 @@ class Reading:
         self._follow = follow
         self._ends: dict[int, int] = {}
         self._ready: asyncio.Queue[_Ready] = asyncio.Queue(PIECES_AHEAD_MAX)
+        self._at: tuple[Piece, Iterator[ConsumedRecord]] | None = None  # the piece whose records are given out
+        self._taking = asyncio.Lock()  # several tasks may iterate
+        self._starts: dict[int, Start] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._unfinished: set[int] = set()
         self._left: set[asyncio.Task[None]] = set()
@@ -48,11 +51,15 @@ class Reading:
         return self
 
     def _begin(self, partition: int, start: Start) -> None:
+        self._starts[partition] = start
         self._tasks[partition] = asyncio.create_task(self._partition(partition, start))
         self._unfinished.add(partition)
 
     async def stop(self) -> None:
-        """Stop fetching."""
+        """Stop fetching. An iteration ends."""
+        self._unfinished.clear()
+        if self._ready.empty():
+            self._ready.put_nowait((None, None))  # wakes one that waits
         tasks = [*self._tasks.values(), *self._left]
         for task in tasks:
             task.cancel()
@@ -76,28 +83,38 @@ class Reading:
         self._left.add(left)
         left.add_done_callback(self._left.discard)
         self.positions.pop(partition, None)
+        if self._at is not None and self._at[0].partition == partition:
+            self._at = None
         self._begin(partition, start)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Piece:
-        _, piece = await self._next()
-        self.positions[piece.partition] = piece.next_offset
-        return piece
+        async with self._taking:
+            piece = await self._next()
+            self.positions[piece.partition] = piece.next_offset
+            return piece
 
     async def records(self) -> AsyncIterator[ConsumedRecord]:
-        """Record by record; the position is the offset after the present record."""
+        """Record by record; the position is the offset after the present record. Another iteration goes on there."""
         while True:
             try:
-                task, piece = await self._next()
+                async with self._taking:
+                    if self._at is None:
+                        piece = await self._next()
+                        self._at = piece, piece.records()
+                    at = self._at
             except StopAsyncIteration:
                 return
-            for record in piece.records():
-                if self._tasks[piece.partition] is not task:
-                    break  # the application has sought
-                self.positions[piece.partition] = record.offset + 1
+            partition = at[0].partition
+            for record in at[1]:
+                if self._at is not at:
+                    break  # the application has sought, or another iteration has the rest
+                self.positions[partition] = record.offset + 1
                 yield record
+            if self._at is at:
+                self._at = None
 
     async def to_arrow(self) -> pa.Table:
         """All records up to the read's end as one table, without a copy. Never returns with ``follow``.
@@ -110,17 +127,25 @@ class Reading:
         """The same as a pandas.DataFrame. Raises ImportError where pandas is not installed."""
         return (await self.to_arrow()).to_pandas()
 
-    async def _next(self) -> "tuple[asyncio.Task[None], Piece]":
+    async def _next(self) -> Piece:
+        """The rest of the present piece, or the next piece."""
         self._client.home.enter()
+        if self._at is not None:
+            (piece, _), self._at = self._at, None
+            rest = piece.behind(self.positions.get(piece.partition))
+            if rest.batch.num_rows:
+                return rest
         while self._unfinished:
             task, ready = await self._ready.get()
             if task not in self._tasks.values():
                 continue  # fetched before the application has sought
             if isinstance(ready, Piece):
-                return task, ready
+                return ready
+            (partition,) = (partition for partition, own in self._tasks.items() if own is task)
             if ready is not None:
+                self._begin(partition, self.positions.get(partition, self._starts[partition]))  # for the next iteration
                 raise ready
-            self._unfinished -= {partition for partition, own in self._tasks.items() if own is task}
+            self._unfinished.discard(partition)
         raise StopAsyncIteration
 
     async def _partition(self, partition: int, start: Start) -> None:

@@ -1,7 +1,7 @@
 """What a reader yields: pieces of the log as Arrow batches, and their rows as records."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +33,11 @@ class Piece:
     def next_offset(self) -> int:
         """The offset after its last row."""
         return self.base_offset + int(self.batch.num_rows)
+
+    def behind(self, position: int | None) -> "Piece":
+        """Its rows from this offset on, without a copy; None: all of them."""
+        done = 0 if position is None else max(position - self.base_offset, 0)
+        return replace(self, base_offset=self.base_offset + done, batch=self.batch.slice(done)) if done else self
 
     def to_arrow(self) -> pa.RecordBatch:
         """The rows of the piece, without a copy; columns key, value, timestamp, headers."""

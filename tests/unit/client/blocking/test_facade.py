@@ -5,6 +5,7 @@ from typing import NoReturn
 import pytest
 
 from stockade.client.config import ClientConfig
+from stockade.client.producer.queue.batch import Receipt
 from stockade.partition.errors import MessageTooLarge, ProducerBusy, ProducerFenced, SessionExpired
 from stockade.sync import Client, Consumer, Producer, Session
 
@@ -159,3 +160,37 @@ def test_a_partitioner_that_exits_ends_only_the_call(cluster: FakeCluster, confi
 
 def leave(*_: object) -> NoReturn:
     sys.exit("done")
+
+
+def test_what_has_happened_already_is_told_without_waiting(cluster: FakeCluster, config: ClientConfig) -> None:
+    """With a time of 0 the answer was always that it had not happened: a loop until a loss went on after it."""
+    cluster.create("t")
+    with Producer(config) as producer:
+        delivery = producer.send("t", b"v")
+        heard: list[Receipt] = []
+        delivery.add_done_callback(lambda done: heard.append(done.result()))  # on the thread that it must not wait for
+        receipt = delivery.result(10)
+        assert delivery.result(0) == receipt
+        assert heard == [receipt]
+        with pytest.raises(ProducerFenced), producer.exclusive("t", cancel_on_loss=False) as fence:
+            assert not fence.wait_lost(0)
+            cluster.take_over("t")
+            producer.send("t", b"late")
+            assert fence.wait_lost(10)
+            assert fence.wait_lost(0)
+    with Client(config) as client:
+        with Session(client, "s") as session:
+            assert not session.wait_lost(0)
+        assert session.wait_lost(0)
+
+
+def test_a_callback_that_waits_for_its_own_thread_is_told_so_and_holds_up_no_one(
+    cluster: FakeCluster, config: ClientConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.create("t")
+    with Producer(config) as producer:
+        delivery = producer.send("t", b"v")
+        delivery.add_done_callback(lambda _: producer.flush())
+        delivery.result(10)
+        producer.send("t", b"w").result(10)
+    assert "a callback on the background thread cannot wait for it" in caplog.text

@@ -2,17 +2,25 @@
 
 import asyncio
 import os
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stockade.client.api.client import Client
+from stockade.client.api.fetched import Fetched
+from stockade.client.config import ClientConfig
 from stockade.client.consumer import group as group_module
 from stockade.client.consumer.group import MEMBERS, GroupReading, _Claim, free_member, plan, reading_as_member
+from stockade.client.consumer.reader import Start
+from stockade.client.consumer.records import Piece
+from stockade.client.home import Home
 from stockade.client.session.session import Session
 from stockade.partition.api.ownership import Resource
+from stockade.partition.records.batch import decode_batch, message_from_columns
 
 WANTED = [f"t/{partition}" for partition in range(7)]
 
@@ -148,3 +156,88 @@ def test_a_partition_that_was_given_up_and_claimed_anew_stays_when_the_old_claim
     reading._claims["t/0"] = new
     reading._drop(old)
     assert (reading.partitions, new.is_over) == ([0], False)
+
+
+class Committing:
+    """What a member asks the cluster; a partition of it has ``end`` records."""
+
+    def __init__(self) -> None:
+        self.home, self.config = Home(), ClientConfig(bootstrap=("http://n1:1",))
+        self.committed: dict[int, int] = {}
+        self.end = 100
+
+    async def commit_position(self, group: str, topic: str, partition: int, offset: int, *, fence_epoch: int) -> None:
+        self.committed[partition] = offset
+
+    async def position(self, group: str, topic: str, partition: int) -> Any:
+        return SimpleNamespace(offset=self.committed.get(partition))
+
+    async def fetch(self, client: Any, topic: str, partition: int, position: Any, **_: Any) -> Fetched:
+        """In place of ``fetch_again``."""
+        if isinstance(position, int) and position >= self.end:
+            await asyncio.Event().wait()
+        start = self.end if position == "latest" else position
+        rows = [batch_of(self.end - start)] if start < self.end else []
+        return Fetched(start, rows, self.end, 0, self.end, stale=False)
+
+
+def batch_of(rows: int) -> pa.RecordBatch:
+    return decode_batch(message_from_columns([None] * rows, [b"v"] * rows, [1] * rows, None))
+
+
+def reading_of(cluster: Committing, start: Start = "earliest") -> tuple[GroupReading, _Claim]:
+    reading = GroupReading(cluster, cast(Session, None), "g", "t", 1, start)  # type: ignore[arg-type]
+    claim = reading._claims["t/0"] = _Claim("t/0", 0, 1)
+    return reading, claim
+
+
+def test_tasks_that_iterate_over_one_group_reading_share_its_records() -> None:
+    """The rest of a piece was lost when another task took the next one, and committed."""
+
+    async def run() -> None:
+        cluster = Committing()
+        reading, claim = reading_of(cluster)
+        got: list[int] = []
+
+        async def work() -> None:
+            async for record in reading:
+                got.append(record.offset)
+                await asyncio.sleep(0)
+
+        workers = [asyncio.create_task(work()) for _ in range(2)]
+        await asyncio.sleep(0)  # both wait
+        for base in (0, 10, 20):
+            await reading._ready.put((claim, Piece("t", 0, base, batch_of(10))))
+        async with asyncio.timeout(10):
+            while len(got) < 30:  # noqa: ASYNC110 (nothing else tells)
+                await asyncio.sleep(0)
+        assert sorted(got) == list(range(30))
+        for worker in workers:
+            worker.cancel()
+        await reading.commit()
+        assert cluster.committed == {0: 30}
+
+    asyncio.run(run())
+
+
+def test_a_group_that_begins_at_the_latest_record_skips_none_when_a_partition_changes_hands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> None:
+        cluster = Committing()
+        monkeypatch.setattr(group_module, "fetch_again", cluster.fetch)
+        before, claim = reading_of(cluster, "latest")
+        task = asyncio.create_task(before._read(claim))
+        async with asyncio.timeout(10):
+            while not cluster.committed:  # noqa: ASYNC110 (nothing else tells)
+                await asyncio.sleep(0)
+        task.cancel()
+        assert (before.positions, cluster.committed) == ({}, {0: 100})
+        cluster.end = 105
+        after, claim = reading_of(cluster, "latest")
+        task = asyncio.create_task(after._read(claim))
+        async with asyncio.timeout(10):
+            assert (await anext(after)).offset == 100
+        task.cancel()
+
+    asyncio.run(run())

@@ -127,3 +127,64 @@ def test_the_blocking_reader_moves_and_measures_too(filled: FakeCluster) -> None
         assert [piece.base_offset for piece in reading] == [9]
         reading.seek(0, 0)
         assert isinstance(reading.to_arrow(), pa.Table)
+
+
+def test_an_iteration_that_was_left_goes_on_behind_its_last_record(filled: FakeCluster) -> None:
+    """The rest of its batch was lost, though the positions said otherwise."""
+
+    async def work(reading: Reading) -> None:
+        async for _ in reading.records():
+            break
+        async for record in reading.records():
+            assert record.offset == 1
+            break
+        async for record in reading.records():
+            assert record.offset == 2
+            break
+        assert (await anext(reading)).base_offset == 3
+        assert (await anext(reading.records())).offset == 4
+        assert (await reading.to_arrow()).num_rows == 5
+        assert reading.positions == {0: 10}
+
+    read(filled, work)
+
+
+def test_several_iterations_share_the_records_and_all_of_them_end(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        async def offsets() -> list[int]:
+            found = []
+            async for record in reading.records():
+                found.append(record.offset)
+                await asyncio.sleep(0)
+            return found
+
+        async with asyncio.timeout(10):
+            some, others = await asyncio.gather(offsets(), offsets())
+        assert sorted(some + others) == list(range(10))
+
+    read(filled, work)
+
+
+def test_a_read_that_has_failed_fetches_the_same_offset_again(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        async with asyncio.timeout(10):
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRange):
+                    await anext(reading)
+        reading.seek(0, 9)
+        assert (await anext(reading.records())).offset == 9
+
+    read(filled, work, start=11)
+
+
+def test_an_iteration_ends_with_its_read(filled: FakeCluster) -> None:
+    async def work(reading: Reading) -> None:
+        records = reading.records()
+        waiting = asyncio.ensure_future(anext(records, None))
+        await asyncio.sleep(0)
+        await reading.stop()
+        async with asyncio.timeout(10):
+            assert await waiting is None
+            assert [piece async for piece in reading] == []
+
+    read(filled, work, start=10, follow=True)

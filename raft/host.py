@@ -32,7 +32,7 @@ from .wal.errors import DiskRefused, NewerDisk
 from .wal.file_set import level_of
 from .wal.wal import Wal
 
-__all__ = ["RaftHost", "RaftSettings", "Software", "Tls", "TlsFault", "TlsFiles", "check_level"]
+__all__ = ["NO_ROOM", "RaftHost", "RaftSettings", "Software", "Tls", "TlsFault", "TlsFiles", "check_level"]
 
 FOR_CLUSTER = b"\0"
 """The kind of the calls that ``serve`` names the handler of."""

@@ -14,7 +14,7 @@ from functools import partial
 
 from ...partition.errors import NotFound, StockadeError
 from ...raft.core.group import Committed, Group, NotLeader
-from ...raft.host import RaftHost
+from ...raft.host import NO_ROOM, RaftHost
 from ...raft.log.configuration import AddLearner, ChangeRefused, RemoveMember
 from ..controller import commands
 from ..controller.commands import CheckMove, MoveDone
@@ -57,15 +57,16 @@ class Mover:
                 task.cancel()
 
     def _can_go_on(self, move: Move) -> bool:
-        """Whether this node leads the group, and does not wait for nodes that are away: that may take for ever, copies
-        nothing, and so shall hold up no other move.
+        """Whether this node leads the group, and does not wait for nodes that are away or have no room on their disks:
+        that may take for ever, copies nothing, and so shall hold up no other move.
         """
         group = self._host.groups.get(move.group_id)
         if group is None or not group.is_leader:
             return False
         match self._next(group, move):
             case Wait(node_ids) if node_ids:
-                return not self._host.connected.isdisjoint(node_ids)
+                full = {node_id for node_id, room in self._host.disks.items() if room == NO_ROOM}
+                return not (self._host.connected - full).isdisjoint(node_ids)
             case _:
                 return True
 

@@ -61,6 +61,9 @@ def next_step(now: Configuration, leader: str, target: Sequence[str], reached: C
     missing = [node_id for node_id in target if node_id not in now.voters]
     if missing and len(now.voters) <= len(target):
         here = [node_id for node_id in missing if node_id in reached]
+        if len(now.voters) == 1 and len(target) > 1 and len(here) == 1:
+            # Two voters stop when either is lost: worse than one, so the third has to be there, too.
+            return Wait(tuple(node_id for node_id in missing if node_id not in reached))
         return Add(here[0]) if here else Wait(tuple(missing))
     return _leave(now, leader, target, reached)
 

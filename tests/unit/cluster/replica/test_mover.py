@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from stockade.cluster.condition import Condition
 from stockade.cluster.controller.commands import Reassign, RegisterNode, encode_result
 from stockade.cluster.controller.topology.catalog import group_id
@@ -12,6 +14,7 @@ from stockade.cluster.replica.mover import Mover
 from stockade.partition.api.cluster import BalanceSettings
 from stockade.partition.errors import LeaderNotAvailable
 from stockade.raft.core.group import Committed, Group, NotLeader
+from stockade.raft.host import NO_ROOM
 from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
 from ..driver import Driver
@@ -83,6 +86,7 @@ class Here:
         self.node_id = node_id
         self.groups = {GROUP: self}
         self.connected = set(NODES) - {node_id}
+        self.disks: dict[str, int] = {}
         self.incarnations = {other: int(other[1:]) for other in self.connected}
 
     @property
@@ -259,7 +263,8 @@ def test_moves_that_wait_for_a_node_that_is_away_hold_up_no_other() -> None:
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_a_move_gives_its_turn_up_when_the_node_that_it_copies_to_goes_away() -> None:
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_move_gives_its_turn_up_when_the_node_that_it_copies_to_goes_away_or_is_full(is_full: bool) -> None:
     async def scenario() -> None:
         world, other = World(), World()
         other.configuration = Configuration({"n1": 1, "n2": 2, "n3": 3}, {"n4": 4})
@@ -273,7 +278,10 @@ def test_a_move_gives_its_turn_up_when_the_node_that_it_copies_to_goes_away() ->
         task = asyncio.create_task(mover.run())
         await until(lambda: len(mover.looks) >= 4)
         assert mover.moving == [first.group_id]
-        here.connected.remove("n4")
+        if is_full:
+            here.disks["n4"] = NO_ROOM
+        else:
+            here.connected.remove("n4")
         await until(lambda: mover.moving == [second.group_id])
         task.cancel()
 

@@ -106,6 +106,7 @@ class Here:
         self.changed = Condition()
         self.balance = BalanceSettings()
         self.connected = set(NODES) - {node_id}
+        self.disks: dict[str, int] = {}
         self.incarnations = dict.fromkeys(self.connected, 1)
 
     @property

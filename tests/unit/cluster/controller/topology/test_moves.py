@@ -56,7 +56,7 @@ def test_a_learner_that_is_not_wanted_goes_first() -> None:
 
 def test_nodes_that_are_away_are_waited_for_and_let_go_first() -> None:
     assert next_step(of("n1"), "n1", ["n2"], ["n1"]) == Wait(("n2",))
-    assert next_step(of("n1"), "n1", ["n2", "n3", "n1"], ["n1", "n3"]) == Add("n3")
+    assert next_step(of("n1", "n2"), "n1", ["n2", "n3", "n1"], ["n1", "n3"]) == Add("n3")
     assert next_step(of("n1", "n2", "n3", "n4", "n5"), "n1", ["n1"], ["n1", "n2", "n4", "n5"]) == Remove("n3")
 
 
@@ -72,3 +72,11 @@ def test_a_leader_that_must_go_hands_over_to_one_that_stays_and_is_there() -> No
     assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1", "n3", "n4"]) == TransferLeadership("n3")
     assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1"]) == Wait(("n2", "n3", "n4"))
     assert next_step(now, "n2", ["n2", "n3", "n4"], NODES) == Remove("n1")
+
+
+def test_a_group_of_one_takes_a_second_voter_when_a_third_one_is_there() -> None:
+    """Two voters stop when either of them is lost: the group was worse off than before, for as long as n2 was away."""
+    assert next_step(of("n1"), "n1", ["n1", "n2", "n3"], ["n1", "n3"]) == Wait(("n2",))
+    assert next_step(of("n1"), "n1", ["n1", "n2", "n3"], ["n1", "n2", "n3"]) == Add("n2")
+    assert next_step(of("n1"), "n1", ["n1", "n2", "n3"], ["n1"]) == Wait(("n2", "n3"))
+    assert next_step(of("n1"), "n1", ["n2"], ["n1", "n2"]) == Add("n2")

@@ -283,7 +283,7 @@ class HeldLease(Blocking[L]):
         try:
             self._run(self.twin.lost.wait(), timeout_s)
         except TimeoutError:
-            return self.twin.error is not None
+            return self.is_lost
         return True
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
@@ -395,7 +395,7 @@ class Session(Blocking[session.Session]):
         try:
             self._run(self.twin.lost.wait(), timeout_s)
         except TimeoutError:
-            return self.twin.error is not None
+            return self.is_lost
         return True
 
     def acquire(

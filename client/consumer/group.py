@@ -140,17 +140,17 @@ class GroupReading:
 
     async def __anext__(self) -> ConsumedRecord:
         while True:
-            async with self._taking:
-                if self._at is None:
-                    claim, piece = await self._next_piece()
-                    self._at = claim, piece, piece.records()
-                claim, _, records = self._at
+            if self._at is None:
+                async with self._taking:
+                    if self._at is None:
+                        claim, piece = await self._next_piece()
+                        self._at = claim, piece, piece.records()
+            claim, _, records = self._at
             record = None if claim.is_over else next(records, None)  # another member may read the rest by now
             if record is not None:
                 claim.position = record.offset + 1
                 return record
-            if self._at is not None and self._at[2] is records:
-                self._at = None
+            self._at = None
 
     async def _next_piece(self) -> tuple[_Claim, Piece]:
         """The rest of the present piece, or the next piece."""

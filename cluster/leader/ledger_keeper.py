@@ -86,18 +86,18 @@ class LedgerKeeper:
             await self._copy(topic)
 
     async def _place(self, leading_s: float) -> None:
-        assignment = self._control.machine.assignment
-        eligible = {entry.node_id for entry in assignment.nodes.eligible()}
-        if not eligible or (not eligible.issuperset(assignment.controllers) and leading_s < FOUNDING_S):
+        eligible, controllers = self._control.eligible, self._control.machine.assignment.controllers
+        are_all_here = {node_id for node_id, _ in eligible}.issuperset(controllers)
+        if not eligible or (not are_all_here and leading_s < FOUNDING_S):
             return
-        nodes = self._control.nodes_for(default_factor(self._control.eligible))
+        nodes = self._control.nodes_for(default_factor(eligible))
         await self._control.decide(lambda now: KeepLedger(now_ms=now, config=self._config, nodes=nodes), TopicCreated)
 
     async def _grow(self, topic: Topic) -> None:
         """Alone, one replica survives nothing: with three nodes there are three, as of the controller group."""
         assignment, here = self._control.machine.assignment, topic.placements[0]
-        present = filter(self._control.is_present, (entry.node_id for entry in assignment.nodes.eligible()))
-        others = [node_id for node_id in present if node_id not in here]
+        others = [node_id for node_id, _ in self._control.eligible if node_id not in here]
+        others = list(filter(self._control.is_present, others))
         lacking = REPLICAS - len(here)
         if lacking <= 0 or len(others) < lacking or group_id(topic.topic_id, 0) in assignment.moves:
             return

@@ -31,6 +31,8 @@ class ClusterUnreachable(LeaderNotAvailable, code="CLUSTER_UNREACHABLE", title="
     """The client could connect to no node; nothing was sent."""
 
 
+OF_A_WRITE = "; the outcome is unknown"
+"""What the detail of a request other than a read ends with if its answer did not come or cannot be read."""
 BEGINNING_CHARACTERS_MAX = 80
 """How much of an answer that cannot be read is shown."""
 
@@ -60,7 +62,7 @@ class UnreadableAnswer(RequestTimedOut, code="UNREADABLE_ANSWER", title="The ans
     def __init__(self, source: Source, body: bytes, why: str) -> None:
         """``why``: why it cannot be read."""
         is_read = source.method == "GET"
-        detail = f"{source.seen(body)} ({why})" + ("" if is_read else "; the outcome is unknown")
+        detail = f"{source.seen(body)} ({why})" + ("" if is_read else OF_A_WRITE)
         fields = {"node": source.node, "answer_status": source.status, "content_type": source.content_type}
         StockadeError.__init__(self, detail, **fields)
         self.no_side_effects = is_read
@@ -122,6 +124,18 @@ class ProducerAborted(
 
     The outcome of records whose request was in flight is unknown, see ``fields["outcome"]``.
     """
+
+
+def unanswered(method: str, what: str) -> RequestTimedOut:
+    """No answer came to a request of this ``method``. A read changed nothing; of any other one the outcome is unknown.
+
+    ``what`` happened, with the address that was asked.
+    """
+    if method != "GET":
+        return RequestTimedOut(f"{what}{OF_A_WRITE}")
+    error = RequestTimedOut(what)
+    error.no_side_effects = True
+    return error
 
 
 def refusal_of(source: Source, body: bytes) -> StockadeError:

@@ -155,7 +155,7 @@ def _silence(error: StockadeError) -> tuple[str, str]:
 
 
 def _message(error: StockadeError) -> str:
-    return error.detail.removeprefix("no node answers: ").removesuffix("; the outcome is unknown")
+    return error.detail.removeprefix("no node answers: ")
 
 
 def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:

@@ -22,7 +22,7 @@ from ..ui.connection import with_client, with_config
 from ..ui.exits import CHANGED, PLANNED, WRITER
 from ..ui.manual import Manual
 from ..ui.output import confirm, count, output_option, record_object, show_json, show_result, show_table, yes_option
-from ..ui.parameters import SETTINGS_HELP, MomentType, SettingType, WholeNumber, all_option
+from ..ui.parameters import SETTINGS_HELP, MomentType, WholeNumber, all_option, topic_settings
 
 VALUE_CHARACTERS_MAX = 40
 """Characters of a value that a table shows; JSON has the whole value."""
@@ -155,7 +155,7 @@ async def _trim(
 
 
 _settings = click.option(
-    "--config", "settings", multiple=True, type=SettingType(), metavar="NAME=VALUE", help=SETTINGS_HELP
+    "--config", "settings", multiple=True, callback=topic_settings, metavar="NAME=VALUE", help=SETTINGS_HELP
 )
 
 
@@ -198,13 +198,13 @@ async def create(
     name: str,
     partitions: int,
     replicas: int | None,
-    settings: tuple[tuple[str, Any], ...],
+    settings: dict[str, Any],
     output: str,
     *,
     require_fence: bool,
 ) -> None:
     """Create the topic NAME. Creating it again with the same definition changes nothing."""
-    wanted = {"require_fence": require_fence} | dict(settings)
+    wanted = {"require_fence": require_fence} | settings
     created = await client.create_topic(name, partitions=partitions, replication_factor=replicas, config=wanted)
     show_result(created, f"{created.name}: {_size(created)}", output)
 
@@ -278,7 +278,7 @@ async def alter(
     config: ClientConfig,
     name: str,
     partitions: int | None,
-    settings: tuple[tuple[str, Any], ...],
+    settings: dict[str, Any],
     output: str,
 ) -> None:
     """Change settings of the topic NAME, or add partitions. Other settings stay as they are."""
@@ -286,8 +286,8 @@ async def alter(
         raise click.UsageError("give --partitions or --config NAME=VALUE")
     async with Client(config) as client:
         await client.connect()
-        changed = await client.change_topic(name, partitions=partitions, config=dict(settings))
-    said = "".join(f", {field}={value}" for field, value in settings)
+        changed = await client.change_topic(name, partitions=partitions, config=settings)
+    said = "".join(f", {field}={value}" for field, value in settings.items())
     show_result(changed, f"{name}: {_size(changed)}{said}", output)
 
 

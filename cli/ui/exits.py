@@ -14,6 +14,7 @@ from ...partition.errors import (
     InvalidProducerEpoch,
     PlanChanged,
     ProducerFenced,
+    RequestTimedOut,
     SessionExpired,
     StockadeError,
     UnknownSession,
@@ -28,7 +29,7 @@ MEANINGS = {
     REFUSED: "Refused; the cluster changed nothing. Or a check found something wrong.",
     USAGE: "Wrong usage: options, arguments or configuration. Nothing was sent.",
     UNKNOWN_OUTCOME: "The outcome is unknown: it may have been done. Check before you repeat it.",
-    UNREACHABLE: "No node could be reached. Nothing was sent.",
+    UNREACHABLE: "No node could be reached, or none answered a question. Nothing was changed.",
     FENCED: "Fenced: another writer took over, or the session ended. Later writes were refused.",
     CHANGED: "The state has changed since the plan was shown. Nothing was done; the new plan is shown.",
     NOT_RUN: "COMMAND could not be run.",
@@ -77,7 +78,8 @@ def sentence(error: StockadeError) -> str:
 
 def exit_code(error: StockadeError) -> int:
     """The exit code that says what is known of the outcome."""
-    if isinstance(error, ClusterUnreachable) and error.no_side_effects:  # no earlier attempt was sent either
+    # Nor can an earlier attempt have had effects, then.
+    if isinstance(error, ClusterUnreachable | RequestTimedOut) and error.no_side_effects:
         return UNREACHABLE
     if isinstance(error, ProducerFenced | InvalidProducerEpoch | SessionExpired | UnknownSession):
         return FENCED

@@ -151,19 +151,22 @@ SETTINGS_HELP = (
 )
 
 
-class SettingType(click.ParamType[tuple[str, Any]]):
-    """One setting, checked against the fields of TopicConfig."""
-
-    name = "name=value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
-        name, found, text = str(value).partition("=")
+def topic_settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
+    """NAME=VALUE as settings by name, checked against the fields of TopicConfig. Raises BadParameter: all faults."""
+    settings, faults = {}, []
+    for setting in given:
+        name, found, text = setting.partition("=")
         field = FIELDS.get(name)
         if not found or field is None:
-            self.fail(f"{value!r} is not NAME=VALUE with one of {', '.join(FIELDS)}", param, ctx)
-        wanted = None if text == "none" and field.default is None else text
+            faults.append(f"{setting!r} is not NAME=VALUE with one of {', '.join(FIELDS)}")
+            continue
+        if name in settings:
+            faults.append(f"{name} is given twice")
         try:
-            return name, msgspec.convert(wanted, field.type, strict=False)
+            wanted = None if text == "none" and field.default is None else text
+            settings[name] = msgspec.convert(wanted, field.type, strict=False)
         except msgspec.ValidationError:
-            kind = "true or false" if field.type is bool else "a whole number"
-            self.fail(f"{name}: {text!r} is not {kind}", param, ctx)
+            faults.append(f"{name}: {text!r} is not {'true or false' if field.type is bool else 'a whole number'}")
+    if faults:
+        raise click.BadParameter("; ".join(faults))
+    return settings

@@ -38,7 +38,7 @@ from ...partition.commands import Stamp, Token
 from ...partition.errors import RequestTimedOut, StockadeError
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..config import Bootstrap, ClientConfig
-from ..errors import UnreadableAnswer
+from ..errors import UnreadableAnswer, unanswered
 from ..home import Home
 from ..transport.calls import Calls, decode, present, quoted
 from ..transport.http import Answer, Request
@@ -532,7 +532,7 @@ class Client(Administration):
         except StockadeError as error:
             if isinstance(error, UnreadableAnswer):
                 self.calls.avoid(error.fields["node"])
-            if error.metadata_stale or isinstance(error, UnreadableAnswer) or not error.no_side_effects:
+            if error.metadata_stale or isinstance(error, RequestTimedOut) or not error.no_side_effects:
                 self.metadata.doubt(topic, partition, request.node)
             raise
         self.metadata.heard(topic, partition, answer.leader)
@@ -548,7 +548,7 @@ class Client(Administration):
                     return await self.calls.once(request)
         except TimeoutError as error:
             leader = self.metadata.leader(topic, partition)
-            raise RequestTimedOut(f"{request.node} stands still, and {leader} leads; the outcome is unknown") from error
+            raise unanswered(request.method, f"{request.node} stands still, and {leader} leads") from error
 
     async def _ask_others(self, topic: str, node: str) -> Topic:
         """The topic as the first of the other nodes describes it that answers."""

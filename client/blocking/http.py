@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from ...partition.errors import RequestTimedOut
 from ..config import Credentials, is_downgrade
-from ..errors import ClusterUnreachable, PlaintextRefused, Source, UnreadableAnswer, refusal_of
+from ..errors import ClusterUnreachable, PlaintextRefused, Source, UnreadableAnswer, refusal_of, unanswered
 from ..home import Home
 
 
@@ -58,8 +57,8 @@ class PlainHttp:
     ) -> PlainAnswer:
         """A single attempt.
 
-        Raises the refusal; ClusterUnreachable and PlaintextRefused when nothing was sent; RequestTimedOut when the
-        outcome is unknown.
+        Raises the refusal; ClusterUnreachable and PlaintextRefused when nothing was sent; RequestTimedOut when no
+        answer came.
         """
         if is_downgrade(node, self._bootstrap):
             raise PlaintextRefused(node)
@@ -72,7 +71,7 @@ class PlainHttp:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise RequestTimedOut(f"{node}: {error!r}; the outcome is unknown") from error
+            raise unanswered(method, f"{node}: {error!r}") from error
         source = Source(method, node, response.status, response.headers.get("Content-Type"))
         if response.status >= 300:
             raise refusal_of(source, content)

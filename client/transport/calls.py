@@ -52,7 +52,7 @@ class Calls:
         await self._nodes.close()
 
     async def once(self, request: Request) -> Answer:
-        """The 2xx answer to a single attempt. Raises the refusal; RequestTimedOut when the outcome is unknown."""
+        """The 2xx answer to a single attempt. Raises the refusal; RequestTimedOut when no answer came."""
         answer = await self._transport.request(request)
         self._nodes.if_due()
         return answer

@@ -23,7 +23,15 @@ from aiohttp.abc import AbstractStreamWriter
 
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from ..config import ClientConfig, is_downgrade
-from ..errors import ClientClosed, ClusterUnreachable, PlaintextRefused, Source, UnreadableAnswer, refusal_of
+from ..errors import (
+    ClientClosed,
+    ClusterUnreachable,
+    PlaintextRefused,
+    Source,
+    UnreadableAnswer,
+    refusal_of,
+    unanswered,
+)
 from ..home import Home
 from .outage import asked, met
 from .trace import trace_headers
@@ -161,7 +169,7 @@ class Transport:
             await self._session.close()
 
     async def request(self, request: Request) -> Answer:
-        """The 2xx answer to ``request``. Raises the refusal; RequestTimedOut when the outcome is unknown."""
+        """The 2xx answer to ``request``. Raises the refusal; RequestTimedOut when no answer came, see `unanswered`."""
         self.home.enter()
         node = request.node
         for hints in range(LEADER_HINTS_MAX + 1):
@@ -232,7 +240,7 @@ class Transport:
             self.avoid(node)
             reason = f"no answer within {timeout_ms} ms" if isinstance(error, TimeoutError) else f"{error!r}"
             met(node, reason)
-            raise RequestTimedOut(f"{node}: {reason}; the outcome is unknown") from error
+            raise unanswered(request.method, f"{node}: {reason}") from error
         self._reached(node)
         if not is_success:
             source = Source(request.method, node, response.status, response.headers.get("Content-Type"))
@@ -359,7 +367,8 @@ def _knows_no_leader(refusal: StockadeError) -> bool:
 async def _read(response: aiohttp.ClientResponse, on_piece: Callable[[bytes], None] | None) -> bytes:
     if (response.content_length or 0) > ANSWER_BYTES_MAX:
         response.close()
-        raise RequestTimedOut(f"{response.url.origin()}: the answer is longer than {ANSWER_BYTES_MAX} bytes")
+        node = response.url.origin()
+        raise unanswered(response.method, f"{node}: the answer is longer than {ANSWER_BYTES_MAX} bytes")
     if on_piece is None:
         return await response.read()
     async for piece in response.content.iter_any():

@@ -182,15 +182,23 @@ ConfigChanges: type[msgspec.Struct] = msgspec.defstruct(
 )
 """A topic's configuration as requests give it: any of the fields of TopicConfig, each in its range."""
 
+CONFIG_FAULTS_MAX = 20
+"""Faults of one configuration that its refusal names."""
+
 
 def read_config(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of TopicConfig that ``config`` gives, by name. Raises InvalidRequest."""
-    try:
-        changes = msgspec.convert(given, ConfigChanges)
-    except msgspec.ValidationError as error:
-        place, problem = explain(error)
-        raise InvalidRequest(f"{f'config.{place}' if place else 'config'}: {problem}") from error
-    return {name: value for name, value in structs.asdict(changes).items() if value is not UNSET}
+    """The fields of TopicConfig that ``config`` gives, by name. Raises InvalidRequest, which names all faults."""
+    config, faults = {}, []
+    for name, value in given.items():
+        try:
+            config[name] = getattr(msgspec.convert({name: value}, ConfigChanges), name)
+        except msgspec.ValidationError as error:
+            place, problem = explain(error)
+            faults.append(f"{f'config.{place}' if place else 'config'}: {problem}")
+    if faults:
+        more = len(faults) - CONFIG_FAULTS_MAX
+        raise InvalidRequest("; ".join(faults[:CONFIG_FAULTS_MAX]) + (f"; and {more} more" if more > 0 else ""))
+    return config
 
 
 class NewTopic(msgspec.Struct, forbid_unknown_fields=True):

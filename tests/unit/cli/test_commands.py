@@ -56,6 +56,10 @@ def test_a_setting_that_is_none_is_wrong_usage_and_says_which_there_are(at: Oper
         assert done.exit_code == 2, setting
     assert "retention_ms" in at.call("topics", "create", "never", "--config", "colour=red").stderr
     assert at.call("topics", "alter", "never").exit_code == 2
+    wrong = ("retention_ms=long", "colour=red", "quota_bytes=1", "quota_bytes=2")
+    all_said = at.call("topics", "create", "never", *(word for each in wrong for word in ("--config", each))).stderr
+    for fault in ("retention_ms: 'long' is not", "'colour=red' is not", "quota_bytes is given twice"):
+        assert fault in " ".join(all_said.split())
 
 
 def test_offsets_tail_and_trim_tell_where_a_partition_stands(at: Operator) -> None:

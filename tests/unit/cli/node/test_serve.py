@@ -138,7 +138,8 @@ def test_a_node_whose_port_is_taken_says_which_and_has_no_traceback(tmp_path: Pa
 
 def test_a_data_folder_that_is_a_file_is_named_by_a_start_and_by_a_check(tmp_path: Path) -> None:
     (tmp_path / "n1").touch()
-    path = machine(tmp_path, CONFIG.replace("17101", str(free_ports(1)[0])))
+    http, raft = map(str, free_ports(2))
+    path = machine(tmp_path, CONFIG.replace("17101", http).replace("17201", raft))
     started = serve(path)
     assert (started.exit_code, started.stderr.splitlines()[-2]) == (1, "Error: node n1 cannot start:")
     assert started.stderr.endswith("n1/wal/identity: Not a directory\n")

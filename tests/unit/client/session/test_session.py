@@ -221,7 +221,7 @@ def test_a_look_without_an_answer_delays_neither_a_renewal_nor_the_loss(
             fence, _ = await session.acquire("t"), await session.own("g", "r")
             await cluster.seen("PUT", 3)
             monkeypatch.setattr(client, "renew_session", refused_with(LeaderNotAvailable))
-            await asyncio.wait_for(fence.lost.wait(), 2)
+            await asyncio.wait_for(fence.lost.wait(), 10)
             assert isinstance(session.error, SessionExpired)
 
     use(cluster, work)

@@ -13,8 +13,11 @@ from aiohttp.abc import AbstractStreamWriter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stockade.cli.ui.exits import UNKNOWN_OUTCOME, UNREACHABLE, exit_code
 from stockade.client.api.client import Client
 from stockade.client.blocking.http import PlainHttp
+from stockade.client.blocking.reader import BlockingClient
+from stockade.client.blocking.writer import BlockingWriter
 from stockade.client.config import ClientConfig, is_downgrade
 from stockade.client.errors import ClientClosed, ClusterUnreachable, PlaintextRefused
 from stockade.client.transport.http import (
@@ -250,11 +253,30 @@ def test_a_wrong_port_among_the_addresses_is_passed_over(cluster: FakeCluster) -
         assert cluster.paths("POST") == [PATH]
 
 
-def test_no_answer_in_time_is_an_unknown_outcome(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_no_answer_in_time_leaves_the_outcome_unknown_of_all_but_a_read(cluster: FakeCluster, method: str) -> None:
+    """A command that only reads ended with "it may have been done", and exit code 3."""
     cluster.create("t")
-    cluster.read_faults = [Fault.HOLD]
-    with pytest.raises(RequestTimedOut, match="no answer within 100 ms"):
-        ask(READ, *cluster.nodes, request_timeout_ms=100)
+    cluster.read_faults, cluster.faults = [Fault.HOLD], [Fault.HOLD]
+    with pytest.raises(RequestTimedOut, match="no answer within 100 ms") as raised:
+        ask(Request(method=method, path=PATH, params=READ.params), *cluster.nodes, request_timeout_ms=100)
+    is_read = method == "GET"
+    assert (raised.value.no_side_effects, "outcome is unknown" in raised.value.detail) == (is_read, not is_read)
+    assert exit_code(raised.value) == (UNREACHABLE if is_read else UNKNOWN_OUTCOME)
+
+
+def test_the_blocking_clients_say_the_same_of_a_lost_answer() -> None:
+    with other_port(b"") as (url, _):
+        config = ClientConfig(bootstrap=url, delivery_timeout_ms=200, request_timeout_ms=100, linger_ms=0)
+        reader, writer = BlockingClient(config), BlockingWriter(config)
+        with pytest.raises(RequestTimedOut) as raised:
+            reader.topics()
+        assert (raised.value.no_side_effects, "unknown" in raised.value.detail) == (True, False)
+        with pytest.raises(RequestTimedOut, match="the outcome is unknown") as raised:
+            writer.trim("t", 0, 0)
+        assert not raised.value.no_side_effects
+        reader.close()
+        writer.close()
 
 
 def test_the_time_that_a_node_may_wait_comes_on_top(cluster: FakeCluster) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from stockade.http_api.codec import json_codec, media
 from stockade.http_api.codec.parameters import integer
+from stockade.http_api.codec.schemas import CONFIG_FAULTS_MAX, read_config
 from stockade.partition.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
 
 VALUES = st.recursive(
@@ -126,3 +127,17 @@ def test_other_body_types_are_refused_with_those_that_are_taken(content_type: st
     with pytest.raises(UnsupportedMediaType) as refused:
         media.body_type(content_type, encoding, (media.JSON,))
     assert refused.value.fields == {"accepted": [media.JSON]}
+
+
+def test_a_configuration_with_many_faults_names_them_all_up_to_a_bound() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        read_config({"retention_ms": -2, "colour": 1, "max_producers": 5, "max_batch_bytes": 1})
+    assert [fault.partition(":")[0] for fault in refused.value.detail.split("; ")] == [
+        "config.retention_ms",
+        "config",
+        "config.max_batch_bytes",
+    ]
+    with pytest.raises(InvalidRequest) as refused:
+        read_config({f"x{number}": 1 for number in range(CONFIG_FAULTS_MAX + 2)})
+    assert refused.value.detail.count("`x") == CONFIG_FAULTS_MAX
+    assert refused.value.detail.endswith("; and 2 more")

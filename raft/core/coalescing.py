@@ -12,7 +12,7 @@ follower is in the message's term, under the same leader, when the entry is on i
 of the messages of a group is kept.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -50,7 +50,14 @@ class Link:
         self.open: dict[int, AppendEntries] = {}
         """What is gathered, by group, in its order."""
         self.unanswered: dict[int, list[tuple[int, AppendEntries]]] = {}
-        """The messages of each AppendMany that was sent, by its number."""
+        """The messages of each AppendMany that was sent, by its number, in their order."""
+
+    def answered(self, number: int) -> Sequence[tuple[int, AppendEntries]]:
+        """What an AckMany answers. What is older by UNANSWERED_MAX numbers gets no answer any more: that was lost."""
+        unanswered = self.unanswered
+        while unanswered and (oldest := next(iter(unanswered))) <= number - UNANSWERED_MAX:
+            del unanswered[oldest]
+        return unanswered.pop(number, ())
 
 
 class Coalescer:
@@ -175,7 +182,7 @@ class Coalescer:
     def acked(self, node_id: str, ack: AckMany) -> None:
         """A follower has answered. An answer of which this node knows no question is ignored."""
         link = self._links.get(node_id)
-        appends = () if link is None else link.unanswered.pop(ack.number, ())
+        appends = () if link is None else link.answered(ack.number)
         now, silent, groups = self._node.time(), set(ack.silent), self._groups
         for position, (group_id, message) in enumerate(appends):
             group = groups.get(group_id)

@@ -179,6 +179,17 @@ def test_beyond_the_bound_of_unanswered_frames_messages_go_alone() -> None:
     assert side.sent[-2:] == [(1, append(5 + UNANSWERED_MAX)), (2, append(9 + UNANSWERED_MAX))]
 
 
+def test_acks_that_are_lost_now_and_then_never_end_the_gathering_on_a_connection() -> None:
+    """Each of them took a place for as long as the connection lasted."""
+    side = Side({1: FakeGroup(), 2: FakeGroup()})
+    for turn in range(2 * UNANSWERED_MAX + 2):
+        side.post((1, append(5 + turn)), (2, append(9 + turn)))
+        side.coalescer.flush()
+        if turn % 2:
+            side.coalescer.acked(PEER, AckMany(turn + 1, []))
+    assert all(isinstance(each, AppendMany) for _, each in side.sent)
+
+
 def test_a_frame_is_acked_once_and_after_the_disk() -> None:
     groups = {1: FakeGroup(), 2: FakeGroup()}
     side = Side(groups)

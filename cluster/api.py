@@ -579,8 +579,8 @@ class Service(Protocol):
         """Have the connections that other nodes open to this front served by these protocols, made of the node's id."""
         ...
 
-    async def get_topic(self, name: str) -> Topic:
-        """Definition and leaders."""
+    async def get_topic(self, name: str, topic_id: int | None = None) -> Topic:
+        """Definition and leaders; as the controller knows it, if this node knows it by another id than ``topic_id``."""
         ...
 
     async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:

@@ -156,6 +156,8 @@ Offset = int
 
 PRODUCER_EPOCH_MAX = 32766
 """Highest producer epoch given to a client; 32767 is kept for the server."""
+TOKEN_CHARACTERS_MAX = 249
+"""Longest id of a grant or a session in a fencing token."""
 MESSAGE_ID_CHARACTERS_MAX = 128
 """Longest message id of an append."""
 SEQUENCE_MODULUS = 1 << 31

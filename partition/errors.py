@@ -293,7 +293,7 @@ class StageAlreadyExists(
 
 
 class TopicSealed(StockadeError, code="TOPIC_SEALED", http_status=409, title="The topic is sealed"):
-    """Fields: log_end."""
+    """Fields: log_end; of an append with a sequence number, outcome (as ProducerFenced)."""
 
 
 class OutOfOrderSequence(

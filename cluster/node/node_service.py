@@ -259,17 +259,20 @@ class NodeService:
         alive = [node_id for node_id in replicas if node_id in self._host.connected]
         return NotLeaderOrFollower(self._view.urls.get(likely or next(iter(alive), None)), None)
 
-    async def get_topic(self, name: str) -> Topic:
-        """Definition and leaders."""
-        return await self._group_statuses.describe(await self._placement(name))
+    async def get_topic(self, name: str, topic_id: int | None = None) -> Topic:
+        """Definition and leaders; as the controller knows it, if this node knows it by another id than ``topic_id``."""
+        return await self._group_statuses.describe(await self._placement(name, topic_id))
 
     async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:
         """Definition, and some partitions. Raises UnknownTopicOrPartition."""
         return await self._group_statuses.page(await self._placement(name), first, most, find)
 
-    async def _placement(self, name: str) -> Placement:
+    async def _placement(self, name: str, topic_id: int | None = None) -> Placement:
+        """As this node knows it; it may lag behind the controller, whose leader knows which topics there are."""
         known = self._replicas.topics.get(name)
-        return await self.at_controller().topics.find(name) if known is None else known
+        if known is None or topic_id not in (None, known.topic_id):
+            return await self.at_controller().topics.find(name)
+        return known
 
     async def transfer_leader(
         self, topic: str | None, partition: int | None, node_id: str | None, by: By = NO_PRINCIPAL

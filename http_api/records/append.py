@@ -14,6 +14,7 @@ from ...partition.commands import (
     MESSAGE_ID_CHARACTERS_MAX,
     PRODUCER_EPOCH_MAX,
     SEQUENCE_MODULUS,
+    TOKEN_CHARACTERS_MAX,
     Appended,
     Stamp,
     Token,
@@ -96,6 +97,9 @@ def read_token(parameters: Parameters) -> Token | None:
     if not parameters.trio(*_FENCE):
         return None
     grant, epoch, session = _FENCE
+    for name in (grant, session):
+        if len(parameters.text(name)) > TOKEN_CHARACTERS_MAX:
+            raise InvalidRequest(f"{name}: longer than {TOKEN_CHARACTERS_MAX} characters")
     return Token(parameters.text(grant), parameters.number(epoch, UINT64_MAX), parameters.text(session))
 
 

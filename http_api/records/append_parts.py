@@ -109,9 +109,14 @@ class Verdicts:
 
     def _propose(self, number: int, part: Part) -> None:
         self._call.caller.require("produce", "topic", part.topic)
-        found = self._call.service.held(part.topic, part.partition)
-        is_ready = found is not None and found.is_leading and WATCH.get() is None
-        if found is None or not is_ready or not is_light_arrow(part.stream, found.config.max_batch_bytes):
+        found, topic_id = self._call.service.held(part.topic, part.partition), part.conditions.topic_id
+        if (
+            found is None
+            or not found.is_leading
+            or topic_id not in (None, found.topic_id)  # perhaps this node lags: see Service.partition
+            or WATCH.get() is not None
+            or not is_light_arrow(part.stream, found.config.max_batch_bytes)
+        ):
             self._decide_slowly(number)
             return
         check_message_id(found, part.conditions)

@@ -177,7 +177,7 @@ class AppendByKey:
         """As this node knows it, or the leader that it names. A small body is judged first."""
         try:
             layout = await retry_at_leader(
-                call, lambda: _known_layout(call, topic), lambda moved: _ask_layout(call, topic, moved)
+                call, lambda: _known_layout(call, topic, topic_id), lambda moved: _ask_layout(call, topic, moved)
             )
             if topic_id not in (None, layout.topic_id):
                 raise InconsistentTopicId(topic_id=layout.topic_id)
@@ -223,8 +223,8 @@ def _answer(call: Call, topic: str, split: list[SplitPart], parts: Sequence[Part
     return problems.answer(problem | {"instance": call.id, "results": results})
 
 
-async def _known_layout(call: Call, topic: str) -> Layout:
-    info = await call.service.get_topic(topic)
+async def _known_layout(call: Call, topic: str, topic_id: int | None) -> Layout:
+    info = await call.service.get_topic(topic, topic_id)
     return Layout(info.topic_id, len(info.partitions), info.config.max_batch_bytes)
 
 

@@ -17,7 +17,14 @@ from msgspec import UNSET, Meta, UnsetType
 from ...cluster.model import Conditions
 from ...partition.api.records import PARTS_MAX
 from ...partition.api.topics import BATCH_BYTES_MAX
-from ...partition.commands import MESSAGE_ID_CHARACTERS_MAX, PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Stamp, Token
+from ...partition.commands import (
+    MESSAGE_ID_CHARACTERS_MAX,
+    PRODUCER_EPOCH_MAX,
+    SEQUENCE_MODULUS,
+    TOKEN_CHARACTERS_MAX,
+    Stamp,
+    Token,
+)
 from ...partition.errors import InvalidRequest, MessageTooLarge
 from ..codec.json_codec import or_none
 from ..codec.parameters import INT64_MAX
@@ -33,6 +40,9 @@ _Natural = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 _Unsigned = Annotated[int, Meta(ge=0)]  # json_codec.parse lets no integer beyond 64 bits through
 
 
+_TokenText = Annotated[str, Meta(max_length=TOKEN_CHARACTERS_MAX)]
+
+
 class PartProducer(msgspec.Struct, forbid_unknown_fields=True):
     """The stamp of a part: Stockade-Producer-Id, -Epoch and -Seq of the route of one partition."""
 
@@ -44,9 +54,9 @@ class PartProducer(msgspec.Struct, forbid_unknown_fields=True):
 class PartFence(msgspec.Struct, forbid_unknown_fields=True):
     """The fencing token of a part: Stockade-Fence-Grant, Stockade-Fence-Epoch and Stockade-Session."""
 
-    grant: str
+    grant: _TokenText
     epoch: _Unsigned
-    session: str
+    session: _TokenText
 
 
 class PartEntry(msgspec.Struct, forbid_unknown_fields=True):

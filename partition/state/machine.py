@@ -46,6 +46,7 @@ from ..commands import (
 from ..config import PartitionConfig
 from ..errors import (
     InconsistentTopicId,
+    InvalidProducerEpoch,
     InvalidRequest,
     NotFound,
     NotOwner,
@@ -60,7 +61,7 @@ from ..errors import (
 from ..log.interface import Log
 from .fence import Fence, Tenure, is_of_other_topic
 from .message_ids import MESSAGE_IDS_MAX, MessageIds, StoredMessageId
-from .producers import NO_BATCH, Entry, Producers, Repeated
+from .producers import NO_BATCH, Entry, Outcome, Producers, Repeated
 from .readers import Readers
 from .stages import MemoryStageFiles, Stages
 from .tier import Tier
@@ -169,12 +170,37 @@ class PartitionMachine:
             if config.writer_group is None:
                 return None
             refusal = self.readers.judge(config.writer_group, command.fence_epoch, command.principal)
-        if command.stamp is None or not isinstance(refusal, ProducerFenced | NotOwner):
+        if not isinstance(refusal, ProducerFenced | NotOwner | TopicSealed):
             return refusal
         if isinstance(refusal, NotOwner) and (command.fence_epoch or 0) > refusal.fields["fence_epoch"]:
             return refusal  # an owner that was not installed here yet: an earlier attempt may still be stored
-        outcome = self.producers.outcome(command.stamp, count) if count else NO_BATCH.fields()
-        return type(refusal)(**refusal.fields, outcome=outcome)
+        return self._certified(refusal, command, count)
+
+    def _certified(self, refusal: StockadeError, command: Append | AppendStage, count: int) -> StockadeError:
+        """``refusal``, if the write has a stamp with the outcome of earlier attempts: where its name, that of a stage
+        or a message id, proves that the batch is stored, or else what its stamp proves.
+        """
+        stamp, stored = command.stamp, self._stored_by_name(command)
+        if stamp is None:
+            return refusal
+        if stored is not None:
+            outcome = Outcome("committed", stored.base_offset, stored.last_offset).fields()
+        else:
+            outcome = self.producers.outcome(stamp, count) if count else NO_BATCH.fields()
+        return type(refusal)(**{**refusal.fields, "outcome": outcome})
+
+    def _stored_by_name(self, command: Append | AppendStage) -> Appended | None:
+        """The answer for a batch that is known to be stored by the name of its stage, or by its message id."""
+        if isinstance(command, AppendStage):
+            stage = self.stages.stages.get(command.name)
+            if stage is None or stage.base_offset is None:
+                return None
+            last_offset = stage.base_offset + stage.count - 1
+            return Appended(stage.base_offset, last_offset, True, self.log_start, stage.timestamp_ms)
+        named = self.message_ids.find(command.message_id, self.clock_ms) if command.message_id is not None else None
+        if named is None:
+            return None
+        return Appended(named.base_offset, named.last_offset, True, self.log_start, named.timestamp_ms)
 
     def may_store(self, command: Append | PutStage) -> bool:
         """Whether the batch, or the stage, may be stored when the command is applied: not if it is refused for its
@@ -214,8 +240,10 @@ class PartitionMachine:
                     return Appended(None, None, True, log_start, None)
                 return Appended(known.base_offset, known.last_offset, True, log_start, known.timestamp_ms)
             if verdict is not None:
+                if isinstance(verdict, InvalidProducerEpoch):
+                    verdict = self._certified(verdict, command, command.count)
                 return verdict
-        if message_id is not None and (named := self._judge_message_id(message_id)) is not None:
+        if message_id is not None and (named := self._judge_message_id(command)) is not None:
             return named
         if command.if_log_end is not None and command.if_log_end != self.log.log_end:
             return OffsetMismatch(log_end=self.log.log_end)
@@ -229,12 +257,11 @@ class PartitionMachine:
             self._expect(deadline_ms)
         return Appended(base_offset, last_offset, False, log_start, received_ms)
 
-    def _judge_message_id(self, message_id: str) -> Appended | StockadeError | None:
+    def _judge_message_id(self, command: Append) -> Appended | StockadeError | None:
         if not self.config.dedupe_window_ms:
             return InvalidRequest("message_id: the topic has no dedupe_window_ms")
-        named = self.message_ids.find(message_id, self.clock_ms)
-        if named is not None:
-            return Appended(named.base_offset, named.last_offset, True, self.log_start, named.timestamp_ms)
+        if (stored := self._stored_by_name(command)) is not None:
+            return stored
         wait_ms = self.message_ids.wait_ms(self.clock_ms)
         if wait_ms is not None:
             text = f"the partition remembers {MESSAGE_IDS_MAX} message ids already"
@@ -263,9 +290,8 @@ class PartitionMachine:
             return refusal
         if stage is None:
             return NotFound(f"there is no stage {command.name}", what="stage")
-        if stage.base_offset is not None:
-            last_offset = stage.base_offset + stage.count - 1
-            return Appended(stage.base_offset, last_offset, True, self.log_start, stage.timestamp_ms)
+        if (stored := self._stored_by_name(command)) is not None:
+            return stored
         result = self._store(self.stages.append_of(stage, command), stage.answered_ms)
         if isinstance(result, Appended) and not result.duplicate:
             self.stages.appended(stage, result, self.clock_ms)

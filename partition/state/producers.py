@@ -256,7 +256,7 @@ class Producers:
     ) -> Repeated | NotEnrolled | StockadeError | None:
         """Verdict (SEMANTICS 5.8, A6 to A9) about a batch; None accepts it. Changes nothing.
 
-        UnknownProducerId carries where the log begins and ends.
+        UnknownProducerId carries where the log begins and ends; an InvalidProducerEpoch has no outcome yet.
         """
         entry = self.entries.get(stamp.pid)
         if entry is None:
@@ -273,8 +273,6 @@ class Producers:
         verdict = judge(entry, stamp, count, strict)
         if verdict is None:
             return None
-        if isinstance(verdict, InvalidProducerEpoch):
-            return InvalidProducerEpoch(**verdict.fields, outcome=self.outcome(stamp, count))
         if isinstance(verdict, OutOfOrderSequence) and entry.is_bare and self._was_dropped(stamp):
             return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
         return verdict

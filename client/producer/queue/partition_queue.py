@@ -170,8 +170,9 @@ def halted(error: StockadeError) -> StockadeError:
 def verdict(batch: Batch, error: StockadeError) -> StockadeError:
     """A copy of ``error`` for this batch, with the outcome certificate of this batch."""
     answered = batch.last_error.fields.get("outcome") if batch.last_error is not None else None
-    own = {"state": "unknown" if batch.maybe_stored else "absent", "base_offset": None, "last_offset": None}
-    return with_fields(error, outcome=answered or own)
+    if not batch.maybe_stored and (answered is None or answered["state"] == "unknown"):
+        answered = {"state": "absent", "base_offset": None, "last_offset": None}  # no attempt can have stored it
+    return with_fields(error, outcome=answered or {"state": "unknown", "base_offset": None, "last_offset": None})
 
 
 class UnsentBatches:

@@ -404,7 +404,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
             for topic in found
         ]
 
-    async def get_topic(self, name: str) -> Topic:
+    async def get_topic(self, name: str, topic_id: int | None = None) -> Topic:
         self._check_controlling()
         topic = self._topic(name)
         leaders = [self.shared.leader(node_id) for node_id in topic.leaders]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.commands import CreateTopic, RegisterNode, decode_command, encode_command
@@ -251,6 +252,21 @@ def test_a_deleted_topic_is_gone_with_its_files_and_its_grants(tmp_path: Path, m
         await service.at_controller().topics.create_topic("t", 1, None, TopicConfig())
         with pytest.raises(StockadeError, match="INCONSISTENT_TOPIC_ID"):
             await append(service, b"zombie of a deleted topic", token=token)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_node_that_lags_asks_the_controller_for_a_topic_id_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It told an append by key that the topic's former id is the one "now"."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        known = service._replicas.topics
+        new = known["t"].topic_id
+        monkeypatch.setitem(known, "t", structs.replace(known["t"], topic_id=new - 1))
+        asked = [(await service.get_topic("t", topic_id)).topic_id for topic_id in (None, new - 1, new)]
+        assert asked == [new - 1, new - 1, new]
 
     run(tmp_path, monkeypatch, scenario)
 

@@ -18,6 +18,7 @@ SESSION = {"Stockade-Session": "s-1"}
 GRANT = {"partitions": [0], "mode": "Exclusive", "producer_name": "p"}
 RECORD = {"records": [{"value": "x"}]}
 TRIO = {"Stockade-Producer-Id": "2", "Stockade-Producer-Epoch": "0", "Stockade-Producer-Seq": "0"}
+FENCE = {"Stockade-Fence-Grant": "g-1-1", "Stockade-Fence-Epoch": "1", "Stockade-Session": "s-1"}
 BIG = str(1 << 63)
 
 
@@ -124,6 +125,9 @@ HEADERS = [
     Bad("POST", KEYED, RECORD, TRIO, names="Stockade-Producer-Id"),
     Bad("POST", KEYED, RECORD, {"Stockade-If-Log-End": "0"}, names="Stockade-If-Log-End"),
     Bad("POST", KEYED, RECORD, {"Stockade-Message-Id": "m"}, names="Stockade-Message-Id"),
+    Bad("POST", RECORDS, RECORD, FENCE | {"Stockade-Fence-Grant": "g" * 250}, names="Stockade-Fence-Grant"),
+    Bad("POST", RECORDS, RECORD, FENCE | {"Stockade-Session": "s" * 250}, names="Stockade-Session"),
+    Bad("POST", RECORDS, RECORD, FENCE | {"Stockade-Fence-Grant": "g" * 249}, 400, "INVALID_FENCING_TOKEN"),
     Bad("POST", KEYED + "?fence_epoch=1", RECORD, names="fence_epoch"),
     Bad("POST", GRANTS, GRANT, names="Stockade-Session"),
     Bad("POST", GRANTS, GRANT, {"Stockade-Session": ""}, 404, "UNKNOWN_SESSION"),

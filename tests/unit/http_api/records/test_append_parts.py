@@ -12,9 +12,11 @@ from stockade.cluster.front import front
 from stockade.http_api.reading.reader import BodyReader
 from stockade.http_api.records import parts as limits
 from stockade.partition.api.records import PARTS_MAX
+from stockade.partition.errors import NotLeaderOrFollower
 from stockade.partition.records.batch import STREAM_END, Batch
 
 from ..conversation import Answer, Conversation, _validator, nodes, run
+from ..fake_cluster import FakePartition
 from ..samples import PARTS_FORM, parts_body
 from .test_append import arrow_stream
 
@@ -119,6 +121,29 @@ def test_a_part_for_another_leader_names_it_and_is_not_forwarded() -> None:
     asyncio.run(main())
 
 
+def test_a_part_with_a_newer_topic_id_than_this_node_knows_is_not_judged_by_the_former_topic() -> None:
+    """Of a topic that was deleted and created again, and that a node had not heard of, it was refused for good."""
+
+    async def main() -> None:
+        async with nodes(2) as (node, other):
+            topic_id = (await node.topic())["topic_id"]
+            former = node.service.held("orders", 0)
+            assert former is not None
+            former.topic_id = topic_id - 1
+            node.service.held = lambda *_: former  # type: ignore[method-assign]
+
+            async def elsewhere(*_: object) -> FakePartition:
+                raise NotLeaderOrFollower(other.url, 1)
+
+            node.service.partition = elsewhere  # type: ignore[assignment, method-assign]
+            answer = await append(node, ({"topic_id": topic_id, "message_id": "m"}, ONE))
+            assert codes(answer) == ["NOT_LEADER_OR_FOLLOWER"]
+            assert lines(answer)[0]["leader"] == other.url
+
+    asyncio.run(main())
+
+
+LONG = {"grant": "g" * 250, "epoch": 1, "session": "s" * 250}
 TWICE: list[tuple[dict[str, Any], bytes]] = [({}, ONE), ({}, ONE)]
 WRONG: dict[str, tuple[bytes, int, str]] = {
     "empty": (b"", 400, "INVALID_REQUEST"),
@@ -140,6 +165,8 @@ WRONG: dict[str, tuple[bytes, int, str]] = {
     ),
     "a name twice": (b'{"version":1,"version":1,"parts":[]}\n', 400, "INVALID_REQUEST"),
     "a long message id": (parts_body(({"message_id": "m" * 129}, ONE)), 400, "INVALID_REQUEST"),
+    "a long grant": (parts_body(({"fence": LONG | {"session": "s"}}, ONE)), 400, "INVALID_REQUEST"),
+    "a long session": (parts_body(({"fence": LONG | {"grant": "g"}}, ONE)), 400, "INVALID_REQUEST"),
     "deep": (b'{"version":1,"parts":' + b"[" * 100 + b"]" * 100 + b"}\n", 400, "INVALID_REQUEST"),
     "not JSON": (b"\xff\xfe\n" + ONE, 400, "INVALID_REQUEST"),
 }

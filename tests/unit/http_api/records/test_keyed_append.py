@@ -4,7 +4,9 @@ import asyncio
 import json
 
 import pytest
+from msgspec import structs
 
+from stockade.partition.api.topics import Topic
 from stockade.partition.partitioner import partition_for_key
 
 from ..conversation import ARROW, NDJSON, TEXT, Conversation, nodes
@@ -16,6 +18,26 @@ KEYED = "/v1/topics/orders/records"
 
 def partition(number: int) -> str:
     return f"/v1/topics/orders/partitions/{number}/records"
+
+
+def test_a_topic_id_that_this_node_does_not_know_is_not_refused_before_the_controller_was_asked() -> None:
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            new = (await node.topic(partitions=2))["topic_id"]
+            described = node.service.get_topic
+
+            async def lagging(name: str, topic_id: int | None = None) -> Topic:
+                found = await described(name)
+                return found if topic_id == new else structs.replace(found, topic_id=new - 1)
+
+            node.service.get_topic = lagging  # type: ignore[method-assign]
+            answers = [
+                await node.call("POST", f"{KEYED}?topic_id={wanted}", {"records": [{"value": "x"}]})
+                for wanted in (new, new + 1)
+            ]
+            assert [answer.status for answer in answers] == [200, 409]
+
+    asyncio.run(main())
 
 
 def test_a_record_with_a_key_goes_where_kafka_would_put_it() -> None:

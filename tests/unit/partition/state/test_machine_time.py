@@ -23,6 +23,8 @@ from stockade.partition.errors import (
     InvalidRequest,
     OffsetMismatch,
     ProducerBusy,
+    ProducerFenced,
+    StockadeError,
     ThrottlingQuotaExceeded,
     UnknownProducerId,
 )
@@ -244,6 +246,24 @@ def test_sequences_are_looked_at_before_names() -> None:
 
 def test_a_name_is_refused_where_the_topic_has_no_window() -> None:
     assert isinstance(Driver().append(message_id="m"), InvalidRequest)
+
+
+def test_a_certificate_knows_a_message_id_that_was_stored_with_another_stamp() -> None:
+    """It said "absent": a writer that believed it stored the batch twice."""
+    driver = Driver(dedupe_window_ms=10_000)
+    driver.seat(1, 1)
+    driver.enrol(NAMED)
+    stored(driver.append(Stamp(NAMED, 0, 0), token=Token(grant(1), 1, "s1"), message_id="m"))
+    driver.enrol(NAMED, 1)
+    driver.seat(2, 2)
+    late = [
+        driver.append(Stamp(NAMED, epoch, 0), token=Token(grant(number), number, "s1"), message_id=name)
+        for name in ("m", "n")
+        for epoch, number in ((1, 1), (0, 2))
+    ]
+    assert [type(each) for each in late] == [ProducerFenced, InvalidProducerEpoch] * 2
+    states = [each.fields["outcome"]["state"] for each in late if isinstance(each, StockadeError)]
+    assert states == ["committed", "committed", "absent", "committed"], "the last one by its stamp"
 
 
 def test_a_name_too_many_is_refused_until_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from stockade.partition.errors import (
     ProducerFenced,
     TopicSealed,
 )
+from stockade.partition.state.producers import Outcome
 
 from ..driver import NAMED, TOPIC_ID, Driver, grant, repeated, state, stored
 
@@ -101,7 +102,9 @@ def test_a_sealed_topic_takes_nothing_and_keeps_what_it_has() -> None:
     driver.enrol(NAMED)
     stored(driver.send(NAMED, 0, 0))
     assert driver.apply(Configure(900, PartitionConfig(TOPIC_ID, sealed=True))) == Configured(900)
-    assert driver.append() == driver.append(Stamp(NAMED, 0, 0)) == TopicSealed(log_end=11)
+    assert driver.append() == TopicSealed(log_end=11)
+    for sequence, outcome in ((0, Outcome("committed", 10, 10)), (1, Outcome("absent"))):
+        assert driver.append(Stamp(NAMED, 0, sequence)) == TopicSealed(log_end=11, outcome=outcome.fields())
     assert driver.append(token=Token(grant(1), 9, "s")) == TopicSealed(log_end=11)
     assert isinstance(driver.append(topic_id=3), InconsistentTopicId)
     assert driver.apply(Trim(4)) == Trimmed(4, 11)

@@ -39,7 +39,7 @@ from stockade.partition.errors import (
     TopicSealed,
 )
 from stockade.partition.records.batch import batch_from_columns, decode_batch
-from stockade.partition.state.producers import NO_BATCH
+from stockade.partition.state.producers import NO_BATCH, Outcome
 from stockade.partition.state.stages import MemoryStageFiles, Stages
 
 from ..driver import NAMED, TOPIC_ID, Driver, grant
@@ -170,6 +170,19 @@ def test_a_slot_refuses_who_does_not_hold_it_with_an_outcome_certificate(driver:
     unknown = driver.apply(AppendStage("zz", 5, token=holder, stamp=Stamp(NAMED, 0, 0)))
     assert isinstance(unknown, ProducerFenced)
     assert unknown.fields["outcome"] == NO_BATCH.fields()
+
+
+def test_a_certificate_knows_a_stage_that_was_appended_with_another_stamp(driver: Driver) -> None:
+    """It said "absent": a writer that believed it stored the batch twice."""
+    driver.apply(InstallFence(grant(1), 1, "s1", "loader", "Exclusive", 1))
+    former = Token(grant(1), 1, "s1")
+    assert appended(driver.apply(AppendStage("a", 5, token=former, stamp=Stamp(NAMED, 0, 0)))) == (0, 1, False)
+    driver.apply(InstallProducer(NAMED, 1))
+    driver.apply(InstallFence(grant(2), 2, "s2", "loader", "Exclusive", 2))
+    for name, outcome in (("a", Outcome("committed", 0, 1)), ("b", Outcome("absent"))):
+        late = driver.apply(AppendStage(name, 5, token=former, stamp=Stamp(NAMED, 1, 0)))
+        assert isinstance(late, ProducerFenced)
+        assert late.fields["outcome"] == outcome.fields()
 
 
 def test_an_old_producer_can_neither_append_nor_keep_nor_delete(driver: Driver) -> None:

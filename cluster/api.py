@@ -180,8 +180,8 @@ class Partition(Protocol):
         """Who holds the slot and who held it, the latest first; bounded. Linearizable."""
         ...
 
-    async def contents(self, most: int) -> PartitionContents:
-        """The log's ends and bytes, and the ``most`` lowest positions of groups, the lowest first; linearizable."""
+    async def contents(self, most: int, tells: Callable[[str], bool]) -> PartitionContents:
+        """The log's ends and bytes, and the ``most`` lowest positions of groups of which it ``tells``; linearizable."""
         ...
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:

@@ -29,7 +29,13 @@ from ..api import Service
 from .writes import Writes
 
 REQUESTS_MAX = 10_000
-"""Requests that a node works on at one time, long polls included; beyond it they are THROTTLING_QUOTA_EXCEEDED."""
+"""Requests that a node works on at one time, long polls included; beyond it they are THROTTLING_QUOTA_EXCEEDED. What a
+stranger may ask (whether the node is alive, its metrics, pages) is not counted: as many as there are connections.
+"""
+KEEPING_MAX = 1_000
+"""Requests beyond REQUESTS_MAX that keep alive, or give up, what their callers have: a node full of long polls lets no
+session expire.
+"""
 ARRIVING_MAX = 5_000
 """Requests among REQUESTS_MAX whose body is still on its way; beyond it they are THROTTLING_QUOTA_EXCEEDED, too. Slow
 bodies leave the other half to requests that came whole.
@@ -38,8 +44,8 @@ BODY_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of all bodies that a node holds at one time; likewise."""
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of the batches that a node renders as text at one time; likewise. Arrow answers are not held in memory."""
-FOLLOWERS_MAX = 10_000
-"""Followed streams of a node at one time; likewise."""
+FOLLOWERS_MAX = 9_000
+"""Followed streams of a node at one time; likewise. They leave a thousand requests to others."""
 UNACKED_MAX = 1000
 """Appends with acks=0 that a node works on at one time; likewise."""
 
@@ -73,6 +79,12 @@ class Budget:
         self.what: str = what
         self.retry_after_ms: int = retry_after_ms
 
+    def check(self, count: int, spare: int = 0) -> None:
+        """Raises ThrottlingQuotaExceeded if there is no room for ``count`` more, with ``spare`` beyond the limit."""
+        if self.used + count > self.limit + spare:
+            text = f"the node has too many {self.what} already"
+            raise ThrottlingQuotaExceeded(text, retry_after_ms=self.retry_after_ms)
+
 
 class InFlight:
     """What the requests in flight hold. Each ``take`` is followed by a ``give_back`` of the same counts."""
@@ -85,15 +97,19 @@ class InFlight:
         self.arriving: Budget = Budget(ARRIVING_MAX, "bodies on their way")
         self._budgets = (self.requests, self.body_bytes, self.answer_bytes, self.followers, self.arriving)
 
+    def take_spare(self) -> None:
+        """Count a request as held that keeps alive, or gives up, what its caller has. Raises ThrottlingQuotaExceeded."""
+        self.requests.check(1, KEEPING_MAX)
+        self.requests.used += 1
+
     def take(
         self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0, arriving: int = 0
     ) -> None:
         """Count these as held: all of them or none. Raises ThrottlingQuotaExceeded."""
         counts = (requests, body_bytes, answer_bytes, followers, arriving)
         for budget, count in zip(self._budgets, counts, strict=True):
-            if count and budget.used + count > budget.limit:
-                text = f"the node has too many {budget.what} already"
-                raise ThrottlingQuotaExceeded(text, retry_after_ms=budget.retry_after_ms)
+            if count:
+                budget.check(count)
         for budget, count in zip(self._budgets, counts, strict=True):
             budget.used += count
 

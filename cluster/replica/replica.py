@@ -437,11 +437,13 @@ class Replica(ServedGroup):
         await self.barrier()
         return self.machine.tenures()
 
-    async def contents(self, most: int) -> PartitionContents:
-        """The log's ends, its bytes on this node's disk, and the lowest positions of groups; linearizable."""
+    async def contents(self, most: int, tells: Callable[[str], bool]) -> PartitionContents:
+        """The log's ends, its bytes on this node's disk, and the lowest positions of groups of which it ``tells``;
+        linearizable.
+        """
         await self.barrier()
         found, ends = self.machine.readers.positions, (self.machine.log_start, self.machine.log_end)
-        lowest = nsmallest(most, ((position.offset, group) for group, position in found.items()))
+        lowest = nsmallest(most, ((position.offset, group) for group, position in found.items() if tells(group)))
         positions = [GroupPosition(group, offset) for offset, group in lowest]
         tiers, size = (self.log.local_start, self.machine.tier.size), self.log.stored_bytes
         return PartitionContents(self.topic, self.partition, *ends, size, len(found), positions, *tiers)

@@ -95,8 +95,12 @@ async def _handle(call: Call) -> web.StreamResponse:
     then the handler.
     """
     request, route = call.request, call.route
-    call.front.in_flight.take(requests=1)
-    call.held_requests = 1
+    if route.needs is not None:
+        if route.is_metered:
+            call.front.in_flight.take(requests=1)
+        else:
+            call.front.in_flight.take_spare()
+        call.held_requests = 1
     raw_headers = request.raw_headers
     if raw_headers and sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
         raise HeadersTooLarge(limit=HEADER_BYTES_MAX)

@@ -52,7 +52,7 @@ class FastRenewals:
 
     async def _renew(self, request: FastRequest, session: str) -> FastResponse:
         front = self._front
-        front.in_flight.take(requests=1)
+        front.in_flight.take_spare()
         try:
             caller = front.access.caller(request.fields.get("authorization"), request.certificate)
             renewed = await front.service.at_controller().sessions.renew_session(session, By(caller.principal))

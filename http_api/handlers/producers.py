@@ -3,7 +3,7 @@
 from aiohttp import web
 from msgspec import structs
 
-from ...partition.errors import InvalidRequest
+from ...partition.errors import InvalidRequest, PermissionDenied
 from ..codec import schemas
 from ..codec.json_codec import or_none
 from ..codec.parameters import INT64_MAX, NAME_CHARACTERS_MAX, integer
@@ -31,8 +31,13 @@ async def get_producer(call: Call) -> web.StreamResponse:
     name.
     """
     key = _key(call.parameters.path("producer"))
-    call.caller.require_sight("producer", str(key))
+    if isinstance(key, str):
+        call.caller.require_sight("producer", key)
     found = await call.service.at_controller().producers.get_producer(key)
+    if not call.caller.may_see(
+        "producer", found.name or str(key)
+    ):  # rights are on names: the digits of an id have none
+        raise PermissionDenied(f"{call.caller.name} lacks any right on the name of producer {key}")
     seen = [each for each in found.partitions if call.caller.may_see("topic", each.topic)]
     return json_answer(structs.replace(found, partitions=seen))
 

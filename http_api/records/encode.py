@@ -5,11 +5,12 @@ all memory nor the loop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ...partition.api.records import text_or_base64
 from ...partition.commands import SEQUENCE_MODULUS, Offset
+from ...partition.errors import ThrottlingQuotaExceeded
 from ...partition.log.segments import Slice, StoredBatch
 from ...partition.records.batch import RECORDS_MAX, decode_batch
 from ..codec import json_codec
@@ -23,7 +24,7 @@ READ_BYTES = 1024 * 1024
 
 
 class Row(NamedTuple):
-    """One rendered record. ``size`` is the bytes of its key and value."""
+    """One rendered record. ``size`` is the bytes of its key, its value, and the keys and values of its headers."""
 
     record: dict[str, Any]
     size: int
@@ -44,20 +45,35 @@ async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator
                 await asyncio.sleep(0)
 
 
-async def take(found: Slice, start: Offset, max_bytes: int, *, with_meta: bool) -> list[bytes]:
-    """Records from ``start``, each as a JSON text: the first always, more while they all fit ``max_bytes`` and are at
-    most RECORDS_MAX. Raises FileNotFoundError as ``rows`` does.
+async def take(
+    found: Slice, start: Offset, max_bytes: int, hold: Callable[[int], None], *, with_meta: bool
+) -> list[bytes]:
+    """Records from ``start``, each as a JSON text: the first always, more while they all fit ``max_bytes``, are at
+    most RECORDS_MAX, and ``hold`` makes room for this many bytes of text in all. Raises FileNotFoundError as ``rows``
+    does, and ThrottlingQuotaExceeded as ``hold`` does for the first piece.
 
-    Texts, since a hundred thousand objects would have the garbage collector hold the loop again and again.
+    Texts, since a hundred thousand objects would have the garbage collector hold the loop again and again. What they
+    take in memory is known only here: batches may be compressed.
     """
     taken: list[bytes] = []
-    room = max_bytes
+    room, size = max_bytes, 0
     async for piece in rows(found, start, with_meta=with_meta):
+        texts = []
         for row in piece:
             room -= row.size
-            if taken and (room < 0 or len(taken) == RECORDS_MAX):
+            if (taken or texts) and (room < 0 or len(taken) + len(texts) == RECORDS_MAX):
+                break
+            texts.append(json_codec.dump(row.record))
+        size += sum(map(len, texts))
+        try:
+            hold(size)
+        except ThrottlingQuotaExceeded:
+            if taken:
                 return taken
-            taken.append(json_codec.dump(row.record))
+            raise
+        taken += texts
+        if len(texts) < len(piece):
+            break
     return taken
 
 
@@ -94,7 +110,8 @@ def _rendered(batch: StoredBatch, first: int, columns: Any, with_meta: bool) -> 
         record["headers"] = [{"key": h["key"]} | text_or_base64("value", h["value"]) for h in own or ()]
         if with_meta:
             record |= _meta(batch, row)
-        yield Row(record, len(key or b"") + len(value or b""))
+        size = len(key or b"") + len(value or b"") + sum(len(h["key"].encode()) + len(h["value"]) for h in own or ())
+        yield Row(record, size)
 
 
 def _meta(batch: StoredBatch, row: int) -> dict[str, Any]:

@@ -151,7 +151,7 @@ async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> 
         return await _arrow(call, found, wanted)
     call.hold_answer(found.size)
     start = first_offset(found, wanted.offset)
-    records = await take(found, start, wanted.max_bytes, with_meta=wanted.meta)
+    records = await take(found, start, wanted.max_bytes, call.hold_answer, with_meta=wanted.meta)
     next_offset = start + len(records)
     headers = slice_headers(found, start, wanted) | {"Stockade-Next-Offset": str(next_offset)}
     if wanted.form == media.NDJSON:

@@ -4,7 +4,6 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, cast
 
 from aiohttp import web
-from msgspec import structs
 
 from ...cluster.api import Partition
 from ...partition.api.ownership import Fences, FenceTenure
@@ -145,9 +144,8 @@ async def list_fences(call: Call) -> web.StreamResponse:
 async def get_contents(call: Call) -> web.StreamResponse:
     """What the partition holds, and which groups continue where."""
     count = call.parameters.query_integer("n", 1, POSITIONS_MAX, 100)
-    found = await (await _partition(call)).contents(count)
-    seen = [each for each in found.positions if call.caller.may_see("group", each.group)]
-    return json_answer(structs.replace(found, positions=seen))
+    found = await (await _partition(call)).contents(count, lambda group: call.caller.may_see("group", group))
+    return json_answer(found)
 
 
 async def list_producers(call: Call) -> web.StreamResponse:

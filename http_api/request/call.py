@@ -349,9 +349,10 @@ class Call:
             self.held_for.spend_requests(count - 1)
 
     def hold_answer(self, count: int) -> None:
-        """Make room for an answer of about ``count`` bytes. Raises ThrottlingQuotaExceeded."""
-        self.front.in_flight.take(answer_bytes=count)
-        self.held_answer_bytes += count
+        """Make room for an answer of about ``count`` bytes in all. Raises ThrottlingQuotaExceeded."""
+        more = max(0, count - self.held_answer_bytes)
+        self.front.in_flight.take(answer_bytes=more)
+        self.held_answer_bytes += more
 
     def spend_bytes(self, count: int) -> None:
         """Count bytes of the body, or of records that are sent, for the caller."""

@@ -21,7 +21,7 @@ class Pulse:
 
     def __init__(self) -> None:
         self._number = 0
-        self._read_at = -EVERY_S
+        self._read_at = self._known_at = -EVERY_S
         self._latest: ClusterState | None = None
         self._turn = asyncio.Lock()
         self._streams = 0
@@ -39,12 +39,13 @@ class Pulse:
             self._streams -= 1
 
     async def after(self, seen: int, read: Callable[[], Awaitable[ClusterState]]) -> tuple[int, ClusterState]:
-        """The reading that follows the one with the number ``seen``, and its number."""
+        """A reading after the one with the number ``seen`` that is at most EVERY_S old, and its number."""
         async with self._turn:  # one of the followers reads, with its own credentials; the others get what it has read
-            if self._latest is None or self._number <= seen:
-                loop = asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
+            if self._latest is None or self._number <= seen or loop.time() > self._known_at + EVERY_S:
                 await asyncio.sleep(max(0.0, self._read_at + EVERY_S - loop.time()))
                 self._read_at = loop.time()
                 self._latest = await read()
+                self._known_at = loop.time()
                 self._number += 1
             return self._number, self._latest

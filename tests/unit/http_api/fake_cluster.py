@@ -267,10 +267,10 @@ class FakePartition(FakeSubmitting, FakeStaging):
         self._check_leading()
         return self.machine.tenures()
 
-    async def contents(self, most: int) -> PartitionContents:
+    async def contents(self, most: int, tells: Callable[[str], bool]) -> PartitionContents:
         self._check_leading()
         found = self.machine.readers.positions
-        positions = [GroupPosition(group, position.offset) for group, position in found.items()]
+        positions = [GroupPosition(group, position.offset) for group, position in found.items() if tells(group)]
         ends = self.machine.log_start, self.machine.log_end
         return PartitionContents(self.topic, self.partition, *ends, 7, len(found), positions[:most], 0, 0)
 

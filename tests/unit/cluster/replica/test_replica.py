@@ -275,7 +275,7 @@ async def test_no_linearizable_read_answers_before_it_is_proved_that_this_node_l
         one.find_offset(None),
         one.position("g"),
         one.fences(),
-        one.contents(1),
+        one.contents(1, lambda _: True),
         one.latest_producers(1),
         one.producer(1001),
         one.stages(""),

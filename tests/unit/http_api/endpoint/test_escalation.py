@@ -14,7 +14,7 @@ from ..conversation import Answer, Conversation, nodes
 from ..records.test_append import arrow_stream
 from ..samples import PARTS_FORM, parts_body
 
-ROOT, CLIENT = new_token(), new_token()
+ROOT, CLIENT, NUMBERED = new_token(), new_token(), new_token()
 RIGHTS = ["read topic:log-*", "produce topic:log-*", "acquire topic:log-1", "own group:g", "own resource:h/mine*"]
 RIGHTS += ["read group:g", "produce producer:mirror"]
 MANY = {"records": [{"value": "x"}]}
@@ -26,10 +26,13 @@ def bearer(token: str) -> dict[str, str]:
 
 
 def run(test: Callable[[Conversation], Awaitable[None]]) -> None:
-    """A node with the topics log-1 and secret, and a principal that may write and read the first."""
+    """A node with the topics log-1 and secret, a principal that may write and read the first, and one with rights on
+    producers whose names begin with a digit.
+    """
     principals = [
         Principal("root", ["all"], [PrincipalToken(ROOT.hash)], ["CN:root"]),
         Principal("client", RIGHTS, [PrincipalToken(CLIENT.hash)]),
+        Principal("numbered", [f"produce producer:{digit}*" for digit in range(10)], [PrincipalToken(NUMBERED.hash)]),
     ]
 
     async def main() -> None:
@@ -138,6 +141,32 @@ def test_a_producer_is_told_of_on_the_topics_that_its_reader_has_a_right_on() ->
         for token, topics in ((ROOT, ["log-1", "secret"]), (CLIENT, ["log-1"])):
             found = await node.call("GET", "/v1/producers/mirror", None, bearer(token.token))
             assert [each["topic"] for each in found.json["partitions"]] == topics
+
+    run(test)
+
+
+def test_the_digits_of_a_producers_id_are_no_name_on_which_there_is_a_right() -> None:
+    """Rights on ``1*`` to ``9*`` told of every producer, and its owner was refused its own id."""
+
+    async def test(node: Conversation) -> None:
+        root = bearer(ROOT.token)
+        pair = (await node.call("POST", "/v1/producers", {"name": "mirror"}, root)).json
+        path = f"/v1/producers/{pair['producer_id']}"
+        refused = await node.call("GET", path, None, bearer(NUMBERED.token))
+        assert (refused.status, "mirror" in str(refused.json)) == (403, False)
+        assert (await node.call("GET", path, None, bearer(CLIENT.token))).json["name"] == "mirror"
+
+    run(test)
+
+
+def test_the_positions_that_a_caller_may_see_are_chosen_before_they_are_counted() -> None:
+    async def test(node: Conversation) -> None:
+        for group, offset in (("a", 0), ("g", 1)):
+            path = f"/v1/groups/{group}/positions/log-1/0"
+            await node.call("POST", "/v1/topics/log-1/partitions/0/records", MANY, bearer(ROOT.token))
+            assert (await node.call("PUT", path, {"offset": offset}, bearer(ROOT.token))).status == 200
+        found = await node.call("GET", "/v1/topics/log-1/partitions/0/contents?n=1", None, bearer(CLIENT.token))
+        assert [each["group"] for each in found.json["positions"]] == ["g"]
 
     run(test)
 

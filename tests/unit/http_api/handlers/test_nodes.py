@@ -161,6 +161,19 @@ def test_followers_share_a_reading() -> None:
     asyncio.run(main())
 
 
+def test_the_first_event_of_a_follower_is_no_reading_from_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It got the last reading that any follower had, perhaps of the day before."""
+
+    async def test(node: Conversation) -> None:
+        first = await node.call("GET", f"{EVENTS}?n=1")
+        assert (await node.call("GET", f"{EVENTS}?n=1")).body == first.body
+        monkeypatch.setattr(pulse, "EVERY_S", -1.0)  # every reading is too old
+        await node.topic("later")
+        assert (await node.call("GET", f"{EVENTS}?n=1")).body != first.body
+
+    run(test)
+
+
 def test_events_end_with_a_problem_when_the_node_stops() -> None:
     async def test(node: Conversation) -> None:
         async with node.session.get(node.url + EVENTS) as stream:

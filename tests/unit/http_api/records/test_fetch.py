@@ -66,6 +66,19 @@ def test_max_bytes_counts_the_bytes_of_keys_and_values_and_the_first_record_alwa
     run(test)
 
 
+def test_max_bytes_counts_the_bytes_of_headers() -> None:
+    """Compressed headers of a megabyte a record came by the hundred in an answer of "1 MiB"."""
+
+    async def test(node: Conversation) -> None:
+        records = [{"value": "v", "headers": [{"key": "ä", "value": "v" * 7}]}] * 3
+        await node.call("POST", RECORDS, {"records": records})
+        for max_bytes, count in ((19, 1), (20, 2), (29, 2), (30, 3)):
+            answer = await node.call("GET", f"{RECORDS}?max_bytes={max_bytes}")
+            assert len(answer.json["records"]) == count, max_bytes
+
+    run(test)
+
+
 def test_arrow_sends_whole_batches_and_says_where_they_begin() -> None:
     async def test(node: Conversation) -> None:
         await fill(node, b"a\nb\nc\n", b"d\ne\n")

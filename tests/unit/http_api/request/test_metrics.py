@@ -57,6 +57,7 @@ def test_each_series_has_its_line_of_help_before_anything_is_counted() -> None:
 def test_each_number_of_a_node_stands_at_its_own_series() -> None:
     async def test(node: Conversation) -> None:
         node.service.missing = [Unready("control", "no_controller", "none is known")]
+        node.server.front.in_flight.requests.used = 30
         found = values((await node.call("GET", "/metrics")).body.decode())
         wanted = {
             ("stockade_node_info", "c-1 n1 a 0.1.0 c0ffee"): 1,
@@ -99,7 +100,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
             ("stockade_balance_moving_bytes", ""): 29,
             ("stockade_fence_takeovers_total", ""): 26,
             ("stockade_group_lag_records", "readers"): 27,
-            ("stockade_http_in_flight_requests", ""): 1,
+            ("stockade_http_in_flight_requests", ""): 30,
         }
         assert {key: found.get((key[0], frozenset(key[1].split()))) for key in wanted} == wanted
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from stockade.cluster.front import front
 from stockade.http_api import server
 from stockade.http_api.endpoint import dispatch
 from stockade.http_api.request import call as calls
@@ -178,6 +179,25 @@ def test_text_answers_are_bounded_all_together() -> None:
     run(test)
 
 
+def test_text_that_takes_more_memory_than_its_batches_is_counted_as_the_text_that_it_is() -> None:
+    """The bound was on the bytes on disk: a compressed batch, or control characters, took many times as much."""
+
+    async def test(node: Conversation) -> None:
+        assert (await node.call("POST", RECORDS, (b"\x01" * 100_000 + b"\n") * 4, TEXT)).status == 200
+        budget = node.server.front.in_flight.answer_bytes
+        budget.limit = 1_000_000  # the batch has room, the first piece of its text, two records of 600 KB, has not
+        refused = await node.call("GET", RECORDS)
+        assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        budget.limit = 2_000_000
+        answer = await node.call("GET", RECORDS)
+        assert (len(answer.json["records"]), answer.json["next_offset"]) == (2, 2)
+        budget.limit = 3_000_000
+        assert len((await node.call("GET", RECORDS)).json["records"]) == 4
+        assert budget.used == 0
+
+    run(test)
+
+
 def test_requests_under_way_are_bounded_and_told_when_to_come_back() -> None:
     async def test(node: Conversation) -> None:
         shared, budget = node.service.shared, node.server.front.in_flight.requests
@@ -191,6 +211,31 @@ def test_requests_under_way_are_bounded_and_told_when_to_come_back() -> None:
         assert [(await one).status for one in waiting] == [200, 200]
         assert (await node.call("GET", "/v1/topics")).status == 200
         assert budget.used == 0
+
+    run(test)
+
+
+def test_a_node_full_of_long_polls_is_alive_and_keeps_the_sessions_of_its_callers() -> None:
+    """Its probes were refused, too: Kubernetes would have ended it, and sessions would have expired."""
+
+    async def test(node: Conversation) -> None:
+        in_flight = node.server.front.in_flight
+        in_flight.requests.limit = 2
+        session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
+        waiting = [asyncio.create_task(node.call("GET", f"{RECORDS}?max_wait_ms=60000")) for _ in range(2)]
+        await until(lambda: in_flight.requests.used == 2)
+        for path in ("/healthz", "/readyz", "/readyz/data", "/metrics", "/openapi.json"):
+            assert (await node.call("GET", path)).status == 200, path
+        odd = {"Stockade-Session": session, "Accept-Language": "en"}  # not on the fast path
+        for headers in ({"Stockade-Session": session}, odd):
+            assert (await node.call("PUT", "/v1/session", headers=headers)).status == 200
+        assert (await node.call("GET", "/v1/topics")).status == 429
+        in_flight.requests.used += front.KEEPING_MAX
+        assert (await node.call("PUT", "/v1/session", headers=odd)).status == 429
+        in_flight.requests.used -= front.KEEPING_MAX
+        node.service.shared.wake()
+        assert [(await one).status for one in waiting] == [200, 200]
+        assert in_flight.requests.used == 0
 
     run(test)
 

@@ -98,7 +98,7 @@ class InFlight:
         self._budgets = (self.requests, self.body_bytes, self.answer_bytes, self.followers, self.arriving)
 
     def take_spare(self) -> None:
-        """Count a request as held that keeps alive, or gives up, what its caller has. Raises ThrottlingQuotaExceeded."""
+        """Count one that keeps alive, or gives up, what its caller has. Raises ThrottlingQuotaExceeded."""
         self.requests.check(1, KEEPING_MAX)
         self.requests.used += 1
 

@@ -4,6 +4,7 @@ Only the first node forwards a request. A node that gets a forwarded request and
 leader that it knows.
 """
 
+import asyncio
 from collections.abc import Iterable
 
 import aiohttp
@@ -16,6 +17,8 @@ from ..request import peers
 from ..request.call import Call
 from ..request.tracing import carried
 
+SILENT_S = 5.0
+"""Time without a byte of an answer after which its node is asked whether it answers anything."""
 _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _STOCKADE = "stockade-"
@@ -62,13 +65,13 @@ async def _relay_body(call: Call, upstream: aiohttp.ClientResponse, *, has_recor
     """Send the pieces of an answer as they come. Records without a length before them, as of a followed stream, wait
     for the caller's quota.
 
-    If the answer breaks off, so does the one to the client, except for a followed stream between two records: it ends
-    with a problem.
+    If the answer breaks off, or its node answers nothing any more, so does the one to the client, except for a followed
+    stream between two records: it ends with a problem.
     """
     between = _RECORD_ENDS.get(upstream.content_type, b"") if upstream.content_length is None else b""
     last = between
     try:
-        while chunk := await unless_ended(call, upstream.content.readany()):
+        while chunk := await unless_ended(call, _next_piece(call, upstream)):
             await call.write(chunk)
             last = chunk
             if has_records and upstream.content_length is None:
@@ -81,6 +84,20 @@ async def _relay_body(call: Call, upstream: aiohttp.ClientResponse, *, has_recor
             await call.write(problems.stream_end(upstream.content_type, problems.document(gone, call.id)))
         else:
             call.break_off()
+
+
+async def _next_piece(call: Call, upstream: aiohttp.ClientResponse) -> bytes:
+    """The next piece of an answer, empty at its end.
+
+    A followed stream may be silent for long, but a node that stands still, or is cut off, is silent, too, and its
+    connections stay open: so the node is asked whether it answers. Raises LeaderNotAvailable.
+    """
+    while True:
+        try:
+            async with asyncio.timeout(SILENT_S):
+                return await upstream.content.readany()
+        except TimeoutError:
+            await call.context.peers.prove(peers.node_of(upstream))
 
 
 def _picked(headers: Iterable[tuple[str, str]], names: tuple[str, ...]) -> dict[str, str]:

@@ -58,7 +58,7 @@ async def take(
     taken: list[bytes] = []
     room, size = max_bytes, 0
     async for piece in rows(found, start, with_meta=with_meta):
-        texts = []
+        texts: list[bytes] = []
         for row in piece:
             room -= row.size
             if (taken or texts) and (room < 0 or len(taken) + len(texts) == RECORDS_MAX):

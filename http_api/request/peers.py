@@ -21,6 +21,8 @@ from ...cluster.api import Service
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 from ..codec import json_codec
 
+PROOF_S = 5.0
+"""Time in which a node must answer whether it is alive; so long an answer counts."""
 HOPS_MAX = 3
 """Nodes that are asked one after the other before a request fails."""
 CONNECT_S = 2.0
@@ -52,6 +54,8 @@ class Peers:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._session: aiohttp.ClientSession | None = None
+        self._proofs: dict[str, tuple[float, asyncio.Task[None]]] = {}
+        """By node: the latest question whether it answers, and when it was asked."""
 
     async def open(self) -> None:
         """Must come before the first request."""
@@ -84,6 +88,24 @@ class Peers:
             hint = await _hint(upstream, deadline)
             leader = hint if hint != leader else None
         raise LeaderNotAvailable("no node is known to lead here")
+
+    async def prove(self, node_id: str) -> None:
+        """Returns when a node has answered a question that is at most PROOF_S old. Raises LeaderNotAvailable.
+
+        Thousands of streams may ask for one node: they share the question.
+        """
+        loop = asyncio.get_running_loop()
+        asked_s, asking = self._proofs.get(node_id, (-PROOF_S, None))
+        if asking is None or asked_s + PROOF_S <= loop.time():
+            asking = loop.create_task(self._ask_whether_alive(node_id))
+            asking.add_done_callback(_seen)
+            self._proofs[node_id] = (loop.time(), asking)
+        await asyncio.shield(asking)
+
+    async def _ask_whether_alive(self, node_id: str) -> None:
+        deadline = asyncio.get_running_loop().time() + PROOF_S
+        upstream = await self._send(node_id, node_id, Message("GET", "/healthz", {}), deadline)
+        upstream.close()
 
     async def _send(self, node_id: str, leader: str, message: Message, deadline: float) -> aiohttp.ClientResponse:
         assert self._session is not None, "the peers are not open"
@@ -138,9 +160,14 @@ async def whole_body(upstream: aiohttp.ClientResponse, timeout_s: float) -> byte
         raise lost(upstream.method, name_of(upstream)) from error
 
 
+def node_of(upstream: aiohttp.ClientResponse) -> str:
+    """The id of the node that answers."""
+    return bytes.fromhex(upstream.url.host or "").decode()
+
+
 def name_of(upstream: aiohttp.ClientResponse) -> str:
     """The node that answers, for people."""
-    return f"node {bytes.fromhex(upstream.url.host or '').decode()}"
+    return f"node {node_of(upstream)}"
 
 
 def lost(method: str, leader: str) -> LeaderNotAvailable | RequestTimedOut:
@@ -148,6 +175,12 @@ def lost(method: str, leader: str) -> LeaderNotAvailable | RequestTimedOut:
     if method in _MUTATING:
         return RequestTimedOut(f"{leader} did not answer")
     return LeaderNotAvailable(f"{leader} did not answer")
+
+
+def _seen(asking: "asyncio.Task[None]") -> None:
+    """Take the error of a question whose askers may all be gone, so that asyncio logs no unread error."""
+    if not asking.cancelled():
+        asking.exception()
 
 
 async def _hint(upstream: aiohttp.ClientResponse, deadline: float) -> str | None:

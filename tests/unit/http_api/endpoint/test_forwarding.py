@@ -10,8 +10,10 @@ from aiohttp import web
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
 from stockade.cluster.api import Partition
 from stockade.cluster.front import front
+from stockade.http_api.endpoint import forwarding
+from stockade.http_api.request import peers
 from stockade.http_api.request.peers import Message, Peers
-from stockade.partition.errors import NotLeaderOrFollower
+from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 from ..conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, nodes
 from ..fake_cluster import FakePartition
@@ -401,6 +403,74 @@ def test_a_stream_whose_leader_dies_ends_with_a_problem_if_it_was_between_two_re
                     with pytest.raises(aiohttp.ClientPayloadError):
                         await response.content.read()
             await runner.cleanup()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream"])
+def test_a_stream_whose_leader_stands_still_ends_with_a_problem_and_one_that_is_only_silent_goes_on(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stayed open without a byte for as long as the node stood still: its client never asked the next leader."""
+    monkeypatch.setattr(forwarding, "SILENT_S", 0.01)
+    monkeypatch.setattr(peers, "PROOF_S", 0.5)
+
+    async def main() -> None:
+        async with nodes(2) as (one, two), asyncio.timeout(60):
+            await one.topic()
+            stands_still, is_over, is_asked = asyncio.Event(), asyncio.Event(), asyncio.Semaphore(0)
+
+            async def handle(request: web.BaseRequest) -> web.StreamResponse:
+                if request.path != "/healthz":
+                    response = web.StreamResponse(headers={"Content-Type": form})
+                    await response.prepare(request)
+                    await response.write(b"{}\n\n")
+                    await is_over.wait()
+                    return response
+                if stands_still.is_set():
+                    await is_over.wait()
+                is_asked.release()
+                return web.Response()
+
+            leader = Leader()
+            leader.handle = handle  # type: ignore[method-assign]
+            runner = await with_leader(leader, two)
+            async with two.session.get(two.url + RECORDS + "?follow=true", headers={"Accept": form}) as response:
+                assert await response.content.readany() == b"{}\n\n"
+                for _ in range(2):
+                    await is_asked.acquire()
+                assert not response.content.at_eof()
+                stands_still.set()
+                assert b"LEADER_NOT_AVAILABLE" in await response.content.read()
+            is_over.set()
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_streams_share_the_question_whether_their_node_is_alive() -> None:
+    asked = 0
+
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+
+            async def count(node_id: str, protocol: asyncio.Protocol) -> None:
+                nonlocal asked
+                asked += 1
+                await open_stream(node_id, protocol)
+
+            open_stream, two.service.open_stream = two.service.open_stream, count  # type: ignore[method-assign]
+            asking = Peers(two.service)
+            await asking.open()
+            await asyncio.gather(*(asking.prove("n1") for _ in range(100)))
+            assert asked == 1
+            await asking.close()
+            await one.server.close()
+            asking = Peers(two.service)
+            await asking.open()
+            with pytest.raises(LeaderNotAvailable):
+                await asking.prove("n1")
+            await asking.close()
 
     asyncio.run(main())
 

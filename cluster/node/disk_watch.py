@@ -125,11 +125,14 @@ class DiskWatch:
         self._reserve.close()
 
     def _measure(self) -> tuple[int, int]:
-        """Free and total bytes, once the reserve is held, if there is ample room for it."""
+        """Free and total bytes, once the reserve is held, if there is ample room for it or it has its room already."""
         found = os.statvfs(self._data)
         free_bytes = found.f_bavail * found.f_frsize
-        if not self.has_reserve and free_bytes >= self.hard_free_bytes + self._reserve_bytes and self._reserve.hold():
-            free_bytes = max(0, free_bytes - self._reserve_bytes)
+        if not self.has_reserve:
+            lacking_bytes = 0 if self._reserve.has_blocks else self._reserve_bytes
+            is_ample = not lacking_bytes or free_bytes >= self.hard_free_bytes + lacking_bytes
+            if is_ample and self._reserve.hold():
+                free_bytes = max(0, free_bytes - lacking_bytes)
         return free_bytes, found.f_blocks * found.f_frsize
 
     def _judge(self, free_bytes: int, total_bytes: int) -> None:

@@ -19,6 +19,7 @@ from .modes import SECRET_MODE
 
 _T = TypeVar("_T")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
 _held: list["Reserve"] = []  # of this process: those that have room to give up
 
 _log = logging.getLogger(__name__)
@@ -39,6 +40,11 @@ class Reserve:
     def is_held(self) -> bool:
         """Whether there is room to give up."""
         return self in _held
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether the file has all its room already, as an earlier process of the node left it. Raises OSError."""
+        return 0 < self._size <= os.fstat(self._descriptor).st_blocks * _BLOCK_BYTES
 
     def hold(self) -> bool:
         """Take the room, unless it is held already. Returns whether it is held: not if the disk has none. Blocks."""

@@ -110,6 +110,22 @@ def test_room_is_held_back_where_it_does_not_make_the_disk_full(
     watch.close()
 
 
+def test_a_node_that_starts_on_a_full_disk_holds_the_reserve_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It left its reserve where it was, and ended with "No space left on device", or did not start at all."""
+    disk = Disk(monkeypatch, 2 * SOFT)
+    DiskWatch("n1", tmp_path, limits()).close()
+    disk.available = 0
+    watch = DiskWatch("n1", tmp_path, limits())
+    assert (watch.has_reserve, watch.free_bytes, watch.state) == (True, 0, "full")
+    watch.close()
+    os.truncate(tmp_path / "reserve", 0)  # as it is once it was used
+    watch = DiskWatch("n1", tmp_path, limits())
+    assert (watch.has_reserve, watch.state) == (False, "full")
+    watch.close()
+
+
 def test_a_disk_whose_reserve_was_used_is_full_at_once_and_until_there_is_room_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

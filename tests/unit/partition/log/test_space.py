@@ -45,6 +45,18 @@ def test_on_a_full_disk_files_and_folders_are_made_and_written_with_the_room_hel
 
 
 @needs_root
+def test_room_that_an_earlier_process_held_back_is_held_again_on_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 16 * MIB) as disk:
+        with held(disk):
+            pass
+        fill(disk)
+        with held(disk) as reserve:
+            assert reserve.has_blocks
+            write_durably(disk / "identity", bytes(100_000))
+            assert (reserve.is_held, reserve.has_blocks) == (False, False)
+
+
+@needs_root
 def test_without_room_held_back_a_full_disk_is_an_error(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", 16 * MIB) as disk:
         fill(disk)

@@ -423,8 +423,8 @@ class Members(Protocol):
         """What ``choose_controllers`` would change. Raises NotFound (a node), InvalidRequest, FeatureLevelTooLow."""
         ...
 
-    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
-        """Remember it as the last one of its place. Raises FeatureLevelTooLow, InvalidRequest."""
+    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> list[NotedBackup]:
+        """Remember it as the last one of its place; all as ``backups``. Raises FeatureLevelTooLow, InvalidRequest."""
         ...
 
     async def backups(self) -> list[NotedBackup]:

@@ -152,14 +152,18 @@ class MemberService:
         wanted = None if node_ids is None else list(node_ids)
         await self._arrange(lambda now: ChooseControllers(now_ms=now, by=by, node_ids=wanted, if_plan=if_plan))
 
-    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
-        """Raises FeatureLevelTooLow, InvalidRequest."""
+    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> list[NotedBackup]:
+        """All, the newest first. Raises FeatureLevelTooLow, InvalidRequest."""
         self._control.features.require(BACKUPS)
         await self._control.decide(lambda now: NoteBackup(now_ms=now, by=by, made=made), Done)
+        return self._backups()  # without a barrier: a refusal of it would say that nothing was changed
 
     async def backups(self) -> list[NotedBackup]:
         """The newest first."""
         await self._control.barrier()
+        return self._backups()
+
+    def _backups(self) -> list[NotedBackup]:
         return sorted(self._control.machine.backups.rows.values(), key=lambda each: -each.cut_ms)
 
     async def balance_plan(self) -> BalancePlan:

@@ -5,7 +5,6 @@ it: a token that was deleted lets no request in after that, but at a node that i
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from heapq import nsmallest
-from typing import TypeVar
 
 import msgspec
 
@@ -25,8 +24,6 @@ from ..controller.timed import Done
 from ..model import By
 from .controller_group import ControllerGroup
 from .topic_service import GroupStatusReader
-
-_Answer = TypeVar("_Answer")
 
 
 class PrincipalService:
@@ -63,7 +60,7 @@ class PrincipalService:
         by: By,
     ) -> tuple[PrincipalInfo, bool]:
         """The principal, and whether it is new."""
-        put = await self._change(
+        put = await self._control.decide(
             lambda now: PutPrincipal(
                 now_ms=now,
                 by=by,
@@ -77,11 +74,15 @@ class PrincipalService:
             ),
             PrincipalPut,
         )
-        return await self.get_principal(name), put.created
+        told = info(
+            self._control.machine.principals.find(name)
+        )  # a barrier's refusal would say that nothing was changed
+        await self._until_known()
+        return told, put.created
 
     async def delete_principal(self, name: str, by: By) -> None:
         """Raises NotFound, InvalidRequest."""
-        await self._change(lambda now: DeletePrincipal(now_ms=now, by=by, name=name), Done)
+        await self._change(lambda now: DeletePrincipal(now_ms=now, by=by, name=name))
 
     async def add_token(self, name: str, digest: str | None, expires: datetime | None, by: By) -> IssuedToken:
         """``digest``: the hash of a token that the caller made; None: one is made here, and only its hash leaves this
@@ -89,21 +90,24 @@ class PrincipalService:
         """
         made = new_token() if digest is None else None
         token = PrincipalToken(made.hash if made is not None else digest or "", expires)
-        await self._change(lambda now: AddPrincipalToken(now_ms=now, by=by, name=name, token=token), Done)
+        await self._change(lambda now: AddPrincipalToken(now_ms=now, by=by, name=name, token=token))
         return IssuedToken(token_id(token), None if made is None else made.token, unix_ms(expires))
 
     async def delete_token(self, name: str, token: str, by: By) -> None:
         """By the token's id. Raises NotFound, InvalidRequest."""
-        await self._change(lambda now: DeletePrincipalToken(now_ms=now, by=by, name=name, token_id=token), Done)
+        await self._change(lambda now: DeletePrincipalToken(now_ms=now, by=by, name=name, token_id=token))
 
-    async def _change(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
-        found = await self._control.decide(make, answer)
+    async def _change(self, make: Callable[[int], Command]) -> None:
+        await self._control.decide(make, Done)
+        await self._until_known()
+
+    async def _until_known(self) -> None:
+        """Return when every node acts by the principals as they are now. Raises RequestTimedOut."""
         machine = self._control.machine
         index, timeout_s = machine.principals.index, self._control.timeout_s
         nodes = machine.assignment.nodes.rows
         if not await self._group_statuses.until_all(nodes, lambda each: each.principals_index >= index, timeout_s):
             raise RequestTimedOut("changed, but not every node acts by it yet")
-        return found
 
 
 def info(row: Principal, *, configured: bool = False) -> PrincipalInfo:

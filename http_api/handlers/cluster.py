@@ -82,9 +82,8 @@ async def list_backups(call: Call) -> web.StreamResponse:
 async def note_backup(call: Call) -> web.StreamResponse:
     """Remember a backup that was made."""
     made = await call.read_json(schemas.BackupNote)
-    members = call.service.at_controller().members
-    await members.note_backup(made.noted(), call.by)
-    return json_answer(NotedBackups(await members.backups()))
+    noted = await call.service.at_controller().members.note_backup(made.noted(), call.by)
+    return json_answer(NotedBackups(noted))
 
 
 async def choose_controllers(call: Call) -> web.StreamResponse:

@@ -82,10 +82,11 @@ class FakeOperating:
         self._decided("change_balance", dict(changes))
         return BalanceSettings(**changes)  # type: ignore[arg-type]
 
-    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> None:
+    async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> list[NotedBackup]:
         self._decided("note_backup", made.place)
         if made.place == "level 1":
             raise FeatureLevelTooLow(feature_level=1, needed=2)
+        return [made]
 
     async def backups(self) -> list[NotedBackup]:
         self._decided("backups")

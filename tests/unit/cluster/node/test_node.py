@@ -14,9 +14,10 @@ from stockade.cluster.controller.ledger import NoteIntent, NoteOutcome
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.discovery import first_level
 from stockade.cluster.machines import Member
-from stockade.cluster.model import By, Conditions
+from stockade.cluster.model import NO_PRINCIPAL, By, Conditions
 from stockade.cluster.node.node import Node
 from stockade.cluster.node.node_service import NodeService
+from stockade.partition.api.cluster import NotedBackup
 from stockade.partition.api.ownership import Grant, Ticket
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Stamp, Token
@@ -269,6 +270,25 @@ def test_a_node_that_lags_asks_the_controller_for_a_topic_id_that_it_does_not_kn
         assert asked == [new - 1, new - 1, new]
 
     run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_change_that_was_made_is_answered_without_a_read_that_may_be_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A barrier that failed behind it said that nothing had changed."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        async def refused() -> None:
+            raise LeaderNotAvailable("no majority answers")
+
+        leader = service.at_controller()
+        monkeypatch.setattr(leader.control, "barrier", refused)
+        made = NotedBackup("s3://b", "one", 1, 2, 3, 4, 5, "backup")
+        assert [each.name for each in await leader.members.note_backup(made)] == ["one"]
+        put, is_new = await leader.principals.put_principal("root", ["all"], [], None, opens=False, by=NO_PRINCIPAL)
+        assert (put.principal, put.rights, is_new) == ("root", ["all"], True)
+
+    run(tmp_path, monkeypatch, scenario, patience_s=5)
 
 
 def test_a_topic_without_a_retention_of_its_own_gets_the_clusters_once(

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ...client.api.client import Client
 from ...partition.errors import StockadeError
-from ...partition.places.place import CannotReach, without_arguments
+from ...partition.places.place import CannotReach, place_fault, without_arguments
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
 from ..ui.exits import LOCAL, REFUSED, sentence
@@ -40,7 +40,19 @@ PRUNING_S = 3600.0
 """How often `create --every` removes older backups at most: to list a month of backups takes a store some time."""
 FAILURES = CannotBackUp, CannotReach, CannotRestore, Damaged
 
-place_argument: Adding = click.argument("place")
+
+class PlaceType(click.ParamType[str]):
+    """A folder or a URL, which is never quoted where it is refused."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if fault := place_fault(str(value)):
+            self.fail(fault, param, ctx)
+        return str(value)
+
+
+place_argument: Adding = click.argument("place", type=PlaceType())
 name_option: Adding = click.option("--name", help="Of a backup that `stockade backup list` shows. Default: the newest.")
 _KEEPING: list[Adding] = [
     click.option("--keep-last", type=WholeNumber(1), help="Keep so many of the newest backups."),
@@ -267,9 +279,12 @@ def prune_backups(place: str, kept: Kept, output: str, *, dry: bool) -> None:
         raise click.UsageError("say what to keep: --keep-last, --keep-for, or both")
 
     def work() -> Pruned:
+        store = Store(place)
+        if not store.manifests():
+            raise Damaged(f"there is no backup at {store.url}")
         with _bar("removing") as (bar, task):
             keep = _keep(*kept)
-            return prune(Store(place), keep, _now_ms(), dry=dry, removed=lambda size: bar.advance(task, size))
+            return prune(store, keep, _now_ms(), dry=dry, removed=lambda size: bar.advance(task, size))
 
     done = _local(work)
     if output == "json":

@@ -2,27 +2,23 @@
 
 import secrets
 from collections.abc import Iterator
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
-from ...partition.places.place import Place
+from ...partition.places.place import Place, place_fault
 
 CACHE_BYTES = (256 * 1024 * 1024, 1 << 50)
 """One answer may need three objects."""
 TIMEOUT_MS = (100, 600_000)
-_SECRETS = frozenset({"access_key", "secret_key", "session_token", "password", "account_key", "sas_token"})
 _PROBE = b"written by `stockade serve --check`; remove it\n"
 
 
 def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str]:
     """What is wrong with the settings, each by its name."""
-    if not place:
-        yield "place: a folder, or a URL such as s3://BUCKET/PATH"
-    parts = urlsplit(place) if "://" in place else None
-    if parts is not None:
-        named = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
-        if "@" in parts.netloc or named & _SECRETS:
-            yield "place: no credentials in the URL; give them to the node as other tools of the store take them"
-        elif parts.scheme != "file" and not parts.netloc:
+    if fault := place_fault(place):
+        yield f"place: {fault}"
+    elif "://" in place:
+        parts = urlsplit(place)
+        if parts.scheme != "file" and not parts.netloc:
             yield f"place: {place!r} names no bucket"
     for name, value, (low, high) in (("cache_bytes", cache_bytes, CACHE_BYTES), ("timeout_ms", timeout_ms, TIMEOUT_MS)):
         if not low <= value <= high:

@@ -8,12 +8,13 @@ relies on an object says so elsewhere, after it was written. Everything here blo
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl
 
 import pyarrow as pa
 from pyarrow import fs
@@ -24,6 +25,9 @@ PIECE_BYTES = 1024 * 1024
 """Read from a file at a time, by ``pieces``."""
 SCRATCH = ".new"
 """At the end of the name of a file that is being written, on a local disk: of a process that died, it stays."""
+_SECRETS = frozenset({"access_key", "secret_key", "session_token", "password", "account_key", "sas_token"})
+_PASSWORD = re.compile(r"[^:/]+://[^/?#@\[]*:(?!\d+(?:[/?#]|$))[^@]*@")
+"""A URL with a password. One of S3 may have a slash in it, as if it was a port that the path follows."""
 
 
 class CannotReach(Exception):
@@ -65,11 +69,12 @@ class Place:
     """Files below one place, named by relative paths with ``/``. Raises CannotReach where the place fails."""
 
     def __init__(self, url: str) -> None:
+        self.url: str = without_arguments(url)
+        """As messages name it."""
         try:
             self._files, root = _opened(url)
         except Exception as error:  # what file systems of fsspec like
-            raise CannotReach(f"{url}: {error}") from error
-        self.url: str = url
+            raise CannotReach(f"{self.url}: {str(error).replace(url, self.url)}") from error
         is_fsspec = isinstance(self._files, fs.PyFileSystem)
         self._failures: tuple[type[Exception], ...] = (Exception,) if is_fsspec else (OSError, pa.ArrowException)
         self._root = PurePosixPath(root)
@@ -173,10 +178,21 @@ def _opened(url: str) -> tuple[Any, str]:
 
 def without_arguments(url: str) -> str:
     """A URL without its query, and without a user's name and password: what may be shown to others."""
-    if "://" not in url:
+    scheme, is_url, rest = url.partition("://")
+    if not is_url:
         return url
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
+
+
+def place_fault(place: str) -> str | None:
+    """What is wrong with a place as it is given; None: nothing. The words do not quote it: they may be shown."""
+    if not place:
+        return "a folder, or a URL such as s3://BUCKET/PATH"
+    named = {name.lower() for name, _ in parse_qsl(place.partition("?")[2], keep_blank_values=True)}
+    if "://" in place and (_PASSWORD.match(place) or named & _SECRETS):
+        return "no credentials in the URL: they belong where other tools of the store take them from"
+    return None
 
 
 def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:

@@ -451,3 +451,31 @@ def test_a_list_of_a_place_without_backups_says_so_and_fails(tmp_path: Path) -> 
     torn = CliRunner().invoke(main, ["backup", "list", str(tmp_path / "torn")])
     assert (torn.exit_code, torn.stdout) == (1, "")
     assert torn.stderr.endswith(f"Error: no backup at {tmp_path / 'torn'} can be read\n")
+
+
+COMMANDS = [["create"], ["list"], ["verify"], ["prune", "--keep-last", "1"], ["restore"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
+def test_credentials_in_the_url_of_a_place_are_refused_and_never_printed(command: list[str]) -> None:
+    """The error of a store quoted the URL, and logs kept the secret."""
+    place = "s3://KEY:TOPSECRET@bucket/x?made_up=1"
+    done = CliRunner().invoke(main, ["backup", command[0], place, *command[1:]])
+    assert done.exit_code == 2
+    assert "Invalid value for 'PLACE': no credentials in the URL" in done.stderr
+    assert "TOPSECRET" not in done.output
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
+def test_a_place_without_a_name_is_not_taken_for_the_current_folder(command: list[str]) -> None:
+    """A variable of a script that is not set: the backup went into the folder in which it ran."""
+    done = CliRunner().invoke(main, ["backup", command[0], "", *command[1:]])
+    assert done.exit_code == 2
+    assert "Invalid value for 'PLACE': a folder, or a URL such as s3://BUCKET/PATH" in done.stderr
+
+
+def test_a_place_that_has_no_backup_cannot_be_pruned(tmp_path: Path) -> None:
+    """A name that is misspelt looked like a place where nothing is old."""
+    done = CliRunner().invoke(main, ["backup", "prune", str(tmp_path / "misspelt"), "--keep-last", "1"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == f"Error: there is no backup at {tmp_path / 'misspelt'}\n"

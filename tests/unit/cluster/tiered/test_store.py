@@ -250,6 +250,7 @@ def test_what_is_wrong_with_a_place_is_said_before_anything_starts(tmp_path: Pat
         ("s3://", 1 << 30, 1000, "names no bucket"),
         ("s3://key:secret@bucket", 1 << 30, 1000, "no credentials"),
         ("s3://bucket?access_key=a&secret_key=b", 1 << 30, 1000, "no credentials"),
+        ("abfs://container@account.dfs.core.windows.net/old", 1 << 30, 1000, None),
         ("/srv/old", 1000, 1000, "cache_bytes"),
         ("/srv/old", 1 << 30, 1, "timeout_ms"),
     ],

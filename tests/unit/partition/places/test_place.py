@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stockade.partition.places import place as place_module
-from stockade.partition.places.place import CannotReach, NotThere, Place
+from stockade.partition.places.place import CannotReach, NotThere, Place, place_fault, without_arguments
 from stockade.partition.state import tier
 
 
@@ -183,3 +183,60 @@ def test_files_of_others_are_seen_at_once_in_a_store_of_fsspec(remote: Remote) -
     for act in (place.size, place.read):
         with pytest.raises(NotThere):
             act("a/b")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://KEY:TOPSECRET@bucket/x",
+        "s3://KEY:TOP/SECRET@bucket/x?region=eu",
+        "s3://KEY:1+?TOPSECRET#@bucket",
+        "abfs://container:TOPSECRET@account.dfs.core.windows.net",
+        "abfs://:TOPSECRET@account.blob.core.windows.net/container",
+        "s3://bucket/x?access_key=KEY&secret_key=TOPSECRET",
+        "abfs://container@account.dfs.core.windows.net/x?Account_Key=TOPSECRET",
+    ],
+)
+def test_a_url_with_credentials_is_refused_and_not_quoted(url: str) -> None:
+    fault = place_fault(url)
+    assert fault is not None
+    assert fault.startswith("no credentials in the URL")
+    assert "TOPSECRET" not in fault
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "/mnt/backups",
+        "here:there@home",
+        "file:///mnt/a:b@c",
+        "s3://bucket/a:b@c?region=eu-1&endpoint_override=10.0.0.7:9000&scheme=http",
+        "abfs://container@account.dfs.core.windows.net/x",
+        "http://house:9000/x@y",
+        "http://[::1]:9000/x@y",
+        "sftp://user@house:22?x=@",
+    ],
+)
+def test_a_place_without_a_secret_is_taken(place: str) -> None:
+    assert place_fault(place) is None
+
+
+def test_what_a_place_raises_names_it_without_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer of an object store quoted the whole URL."""
+    url = "s3://bucket/x?endpoint_override=10.0.0.7:9000&made_up=1"
+    with pytest.raises(CannotReach) as refused:
+        Place(url)
+    assert str(refused.value).startswith("s3://bucket/x: ")
+    assert "10.0.0.7" not in str(refused.value)
+
+    def fails(url: str) -> None:
+        raise Throttled(f"cannot open {url}")
+
+    monkeypatch.setattr(place_module, "import_module", lambda name: SimpleNamespace(url_to_fs=fails))
+    with pytest.raises(CannotReach, match=r"^remote://bucket/place: cannot open remote://bucket/place$"):
+        Place("remote://user:secret@bucket/place?key=secret#secret")
+
+
+def test_the_name_of_a_place_is_its_own_but_for_arguments() -> None:
+    assert without_arguments("s3://key:secret@bucket") == "s3://bucket"
+    assert without_arguments("remote://[bucket/a@b#c?d") == "remote://[bucket/a@b"

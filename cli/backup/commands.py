@@ -4,8 +4,8 @@ import asyncio
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -19,7 +19,7 @@ from ...partition.errors import StockadeError
 from ...partition.places.place import CannotReach, place_fault, without_arguments
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
-from ..ui.exits import LOCAL, REFUSED, sentence
+from ..ui.exits import LOCAL, REFUSED, UNREACHABLE, sentence
 from ..ui.manual import Adding, Manual
 from ..ui.output import count, output_option, show_json, show_table
 from ..ui.parameters import DurationType, InstantType, WholeNumber, collected
@@ -29,7 +29,16 @@ from .create import Progress as Copying
 from .create import back_up
 from .manifest import Damaged, Manifest
 from .prune import Keep, Needed, Pruned, prune
-from .restore import CannotRestore, Manner, Restored, Until, restore, restore_principals, size_to_restore
+from .restore import (
+    CannotRestore,
+    Manner,
+    Restored,
+    Until,
+    check_principals,
+    prepare,
+    restore_principals,
+    size_to_restore,
+)
 from .schedule import INTERVAL_S, Gauges, Schedule
 from .store import Store
 from .verify import verify
@@ -411,6 +420,10 @@ _HOW: list[Adding] = [
     "restore",
     cls=Manual,
     short_help="Restore topics from a backup.",
+    means={
+        REFUSED: "Refused: nothing was changed. Or cut short, which is said: the topics that are complete are shown.",
+        UNREACHABLE: "No node could be reached, or none answered. The topics that are complete are shown.",
+    },
     examples=[
         ("All of it into a new cluster", "stockade backup restore s3://backups/orders --url http://new:7101"),
         ("One topic beside the one that is there", "stockade backup restore PLACE --topic orders --as orders-before"),
@@ -442,21 +455,79 @@ async def restore_backup(
     principals: bool,
 ) -> None:
     """Create topics of a backup, with their records, offsets and positions. A topic that has records already is not
-    touched.
+    touched. All topics are checked before the first one is written to; principals come last.
     """
     if as_name is not None and len(topics) != 1:
         raise click.UsageError("--as takes exactly one --topic")
     store = await asyncio.to_thread(Store, place)
     manifest = await asyncio.to_thread(store.manifest, name)
     names = {each: as_name or each for each in topics or [topic.topic for topic in manifest.topics]}
-    until = Until(how.until_ms, {(topic, number): offset for topic, number, offset in how.offsets})
+    until = Until(how.until_ms, _targets(how.offsets, manifest, names))
     manner = Manner(until, how.renumber, how.resume, how.replication_factor)
-    made = await restore_principals(client, manifest) if principals else []
-    with _bar("restoring", size_to_restore(manifest, names, until)) as (bar, task):
-        done = await restore(client, store, manifest, names, manner, partial(bar.advance, task))
+    work = await prepare(client, store, manifest, names, manner)
+    if principals:
+        await check_principals(client)
+    done: list[Restored] = []
+    with _told_of_a_part(done, output):
+        with _bar("restoring", size_to_restore(manifest, names, until)) as (bar, task):
+            for topic in work:
+                done += await topic.run(partial(bar.advance, task))
+        if principals:
+            async for each in restore_principals(client, manifest):
+                click.echo(f"principal {each.principal} has its rights, and no token: give it one", err=True)
     _show(done, output)
-    for principal in made:
-        click.echo(f"principal {principal.principal} has its rights, and no token: give it one", err=True)
+
+
+def _targets(
+    offsets: Sequence[tuple[str, int, int]], manifest: Manifest, names: Collection[str]
+) -> dict[tuple[str, int], int]:
+    """Where to stop, by topic and partition of the backup. Raises click.UsageError: all that are none of ``names``."""
+    partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics if topic.topic in names}
+    found: dict[tuple[str, int], int] = {}
+    faults = []
+    for topic, number, offset in offsets:
+        where = f"{topic}/{number}"
+        if topic not in partitions:
+            faults.append(f"{where}: no topic {topic} is to be restored; topics have their names of the backup here")
+        elif number >= partitions[topic]:
+            faults.append(f"{where}: the topic has {count(partitions[topic], 'partition')} in the backup")
+        elif (topic, number) in found:
+            faults.append(f"{where} is given twice")
+        found[topic, number] = offset
+    if faults:
+        raise click.UsageError(f"--until-offset: {'; '.join(faults)}")
+    return found
+
+
+@contextmanager
+def _told_of_a_part(done: list[Restored], output: str) -> Iterator[None]:
+    """When a restore fails that has begun: what is complete, as it is shown without a failure, and how to go on."""
+    try:
+        yield
+    except BaseException:
+        complete = count(len({each.topic for each in done}), "topic")
+        _say(f"cut short, with {complete} complete: --resume goes on")
+        if done:
+            _written(lambda: _show(done, output))
+        raise
+
+
+def _say(text: str) -> None:
+    """Say it on standard error. The work is none the worse if that cannot be written."""
+    with suppress(OSError):
+        click.echo(text, err=True)
+
+
+def _written(show: Callable[[], None]) -> OSError | None:
+    """Print on standard output; answers why that cannot be written. Nothing more is printed there then: what is still
+    buffered would fail again when the process ends, and change its exit code.
+    """
+    try:
+        show()
+    except OSError as error:
+        sys.stdout = None
+        return error
+    return None
 
 
 def _show(done: list[Restored], output: str) -> None:

@@ -15,11 +15,15 @@ Each append names the log's end that it expects, so a record is stored once, wha
 was cut short goes on where it was (``resume``). Topics take no fences, and drop nothing, before they are complete. What
 others write meanwhile is at the log's end, so no append follows it; ``resume`` finds it there, as the last record is
 not the backup's.
+
+All topics are looked at before the first one is written to (``prepare``), so what can be refused then leaves nothing
+behind. A topic is complete with its configuration and positions before the next one begins. What others have changed in
+one that is complete stays: settings, and the positions of groups, which would read records twice, or skip them.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -29,11 +33,11 @@ from msgspec import structs
 from ...client.api.client import Client
 from ...client.api.conditions import Conditions
 from ...client.retry import is_momentary, pause_before_next
-from ...partition.api.topics import BATCH_BYTES_MAX, TopicConfig
-from ...partition.errors import FeatureLevelTooLow, NotFound, OffsetMismatch, StockadeError, TopicAlreadyExists
+from ...partition.api.topics import BATCH_BYTES_MAX, Topic, TopicConfig
+from ...partition.errors import NotFound, OffsetMismatch, StockadeError, UnknownTopicOrPartition
 from ...partition.records.batch import compressed
 from .create import record_at
-from .manifest import Damaged, DataFile, Manifest, PartitionBackup, PrincipalBackup, TopicBackup
+from .manifest import Damaged, DataFile, Manifest, PartitionBackup, PositionBackup, PrincipalBackup, TopicBackup
 from .store import Store
 from .verify import TIMESTAMP, batches_of, gaps, row_at
 
@@ -50,6 +54,8 @@ OPEN = {
 }
 """The configuration of a topic that is not complete yet, where it differs from its own. Its max_batch_bytes may be less
 than when it took its largest record."""
+KEPT_OFFSETS = 2
+"""From this feature level of the cluster on (cluster/features.py) a log can begin later than at offset 0."""
 OPEN_QUOTA = (1 << 63) - 1
 """In place of its quota, if it has one: the records are taken, and a cluster that knows no quotas refuses the topic."""
 
@@ -91,42 +97,33 @@ class Restored(NamedTuple):
     shift: int
 
 
-async def restore(
-    client: Client,
-    store: Store,
-    manifest: Manifest,
-    names: Mapping[str, str],
-    manner: Manner,
-    restored: Callable[[int], None],
-) -> list[Restored]:
-    """Restore the topics of ``names``, each under the name that it is mapped to. ``restored`` is called with numbers of
-    records. Raises CannotRestore, Damaged, CannotReach, StockadeError.
+async def prepare(
+    client: Client, store: Store, manifest: Manifest, names: Mapping[str, str], manner: Manner
+) -> list["TopicRestore"]:
+    """What restores the topics of ``names``, each under the name that it is mapped to. Changes nothing yet, and raises
+    CannotRestore, Damaged, CannotReach or StockadeError if one of them cannot be restored.
     """
     known = {topic.topic: topic for topic in manifest.topics}
     if missing := sorted(set(names) - set(known)):
         raise CannotRestore(f"the backup {manifest.name} has no topic {', '.join(missing)}")
-    done: list[Restored] = []
-    for old, new in names.items():
-        done += await _TopicRestore(client, store, known[old], new, manner, restored).run()
-    by_partition = {(old, each.partition): each for old, new in names.items() for each in done if each.topic == new}
-    for position in manifest.positions:
-        place = by_partition.get((position.topic, position.partition))
-        if place is not None:
-            offset = min(max(0, position.offset + place.shift), place.log_end)
-            await client.commit_position(
-                position.group, place.topic, place.partition, offset, metadata=position.metadata
-            )
-    return done
+    work = [TopicRestore(client, store, manifest, known[old], new, manner) for old, new in names.items()]
+    level = (await client.connect()).feature_level
+    for topic in work:
+        await topic.check(level)
+    return work
 
 
-async def restore_principals(client: Client, manifest: Manifest) -> list[PrincipalBackup]:
-    """Create the principals of a backup that the cluster does not have; answers which. Raises CannotRestore."""
+async def check_principals(client: Client) -> None:
+    """Raises CannotRestore if this cluster cannot have principals of a backup."""
     if (await client.caller()).open:
         raise CannotRestore(
             "principals end the time in which every client may do everything, and these have no tokens yet: first make"
             " one for yourself with `stockade principals put NAME --right all --new-token`, and restore as that one"
         )
-    made = []
+
+
+async def restore_principals(client: Client, manifest: Manifest) -> AsyncIterator[PrincipalBackup]:
+    """Create the principals of a backup that the cluster does not have; yields each one when it is there."""
     for each in manifest.principals:
         try:
             await client.principal(each.principal)
@@ -138,86 +135,122 @@ async def restore_principals(client: Client, manifest: Manifest) -> list[Princip
                 subjects=each.subjects,
                 quota=each.quota,
             )
-            made.append(each)
-    return made
+            yield each
 
 
-class _TopicRestore:
+class TopicRestore:
+    """A topic of a backup, to be restored as ``name``: first ``check``, then ``run``."""
+
     def __init__(
-        self,
-        client: Client,
-        store: Store,
-        topic: TopicBackup,
-        name: str,
-        manner: Manner,
-        restored: Callable[[int], None],
+        self, client: Client, store: Store, manifest: Manifest, topic: TopicBackup, name: str, manner: Manner
     ) -> None:
-        self._client, self._store, self._topic, self._name = client, store, topic, name
-        self._manner, self._restored = manner, restored
+        self._client, self._store, self._topic, self._name, self._manner = client, store, topic, name, manner
+        self._positions = [each for each in manifest.positions if each.topic == topic.topic]
+        quota = -1 if topic.config.quota_bytes < 0 else OPEN_QUOTA
+        self._open = structs.replace(topic.config, **OPEN, quota_bytes=quota)
         self._slots = asyncio.Semaphore(AT_A_TIME)
+        self._restored: Callable[[int], None] = lambda records: None
 
-    async def run(self) -> list[Restored]:
-        topic, client = self._topic, self._client
+    async def check(self, feature_level: int) -> None:
+        """Find what is there, and where to begin and to stop. Changes nothing. Raises CannotRestore, Damaged."""
+        topic = self._topic
         if faults := [fault for each in topic.partitions for fault in gaps(f"{topic.topic}/{each.partition}", each)]:
             raise Damaged("; ".join(faults))
-        quota = -1 if topic.config.quota_bytes < 0 else OPEN_QUOTA
-        config = structs.replace(topic.config, **OPEN, quota_bytes=quota)
-        count = len(topic.partitions)
-        is_complete = await self._create(config)
-        logs = [await client.offsets(self._name, number) for number in range(count)]
-        if any(log.log_end for log in logs) and not self._manner.resume:
+        self._present = await self._find()
+        logs = [(0, 0)] * len(topic.partitions)
+        if self._present is not None:
+            self._topic_id = self._present.topic_id
+            found = [await self._client.offsets(self._name, number) for number in range(len(logs))]
+            logs = [(each.log_start, each.log_end) for each in found]
+        if any(end for _, end in logs) and not self._manner.resume:
             raise CannotRestore(f"topic {self._name} has records already: choose another name, or let it be resumed")
-        starts = [
-            await self._start(each, log.log_start, log.log_end)
-            for each, log in zip(topic.partitions, logs, strict=True)
+        self._starts = [self._start(each, *log) for each, log in zip(topic.partitions, logs, strict=True)]
+        self._late = [
+            each for each, (_, end) in zip(topic.partitions, logs, strict=True) if self._is_late(each) and not end
         ]
-        stops = [self._stop(each) for each in topic.partitions]
-        if self._manner.resume:
-            stops = await asyncio.gather(*map(self._resumed, topic.partitions, starts, stops))
-        done = await asyncio.gather(*map(self._partition, topic.partitions, starts, stops))
-        if topic.config != config and not is_complete:
-            await client.change_topic(self._name, config=_changes(config, topic.config))
+        if self._late and feature_level < KEPT_OFFSETS:
+            raise CannotRestore(
+                f"{self._name}/{self._late[0].partition} is to begin at offset {self._late[0].first_offset}, and this"
+                " cluster cannot do that yet: see `stockade cluster upgrade`, or say --renumber"
+            )
+        self._stops = [self._stop(each) for each in topic.partitions]
+        if self._present is not None and self._manner.resume:
+            await self._check_resumed(self._present)
+
+    async def _find(self) -> Topic | None:
+        """The topic, if an earlier attempt created it. Raises CannotRestore: it is another one, as it seems."""
+        try:
+            found = await self._client.topic(self._name)
+        except UnknownTopicOrPartition:
+            return None
+        is_fit = len(found.partitions) == len(self._topic.partitions)
+        if not is_fit or (found.config != self._open and not self._manner.resume):
+            raise CannotRestore(f"topic {self._name} is there already: choose another name")
+        return found
+
+    async def _check_resumed(self, present: Topic) -> None:
+        partitions = self._topic.partitions
+        self._stops = await asyncio.gather(*map(self._resumed, partitions, self._starts, self._stops))
+        is_whole = all(end - shift >= stop for (end, shift), stop in zip(self._starts, self._stops, strict=True))
+        if present.config not in (self._open, self._topic.config) and not is_whole:
+            raise CannotRestore(f"topic {self._name} is there already, with other settings: choose another name")
+
+    async def run(self, restored: Callable[[int], None]) -> list[Restored]:
+        """Restore it; ``restored`` is called with numbers of records."""
+        self._restored = restored
+        topic, client = self._topic, self._client
+        found = self._present or await client.create_topic(
+            self._name,
+            partitions=len(topic.partitions),
+            replication_factor=self._manner.replication_factor,
+            config=self._open,
+        )
+        self._topic_id = found.topic_id
+        for each in self._late:
+            await client.begin_at(self._name, each.partition, each.first_offset, topic_id=self._topic_id)
+        done = await asyncio.gather(*map(self._partition, topic.partitions, self._starts, self._stops))
+        if self._present is None or self._present.config == self._open:
+            await self._close()
         if topic.sealed:
             await client.change_topic(self._name, seal=True)
+        for position in self._positions:
+            await self._commit(position, done[position.partition])
         return list(done)
 
-    async def _create(self, config: TopicConfig) -> bool:
-        """Create the topic, or find it; whether it is complete: an earlier attempt gave it its own configuration."""
-        count, is_complete = len(self._topic.partitions), False
-        try:
-            topic = await self._client.create_topic(
-                self._name, partitions=count, replication_factor=self._manner.replication_factor, config=config
+    async def _close(self) -> None:
+        """Give the topic, which has all its records, its own configuration."""
+        present = await self._client.topic(self._name)
+        if present.config == self._topic.config:
+            return
+        if present.config != self._open:
+            raise CannotRestore(
+                f"others changed the settings of {self._name} before it was complete, so it keeps them. It has all its"
+                " records: compare its settings with those of the backup, and let it be resumed"
             )
-        except TopicAlreadyExists as other:
-            topic = await self._client.topic(self._name)
-            is_complete = len(topic.partitions) == count and topic.config == self._topic.config
-            if not is_complete or not self._manner.resume:
-                raise CannotRestore(f"topic {self._name} is there already: choose another name") from other
-        self._topic_id = topic.topic_id
-        return is_complete
+        await self._client.change_topic(self._name, config=_changes(self._open, self._topic.config))
 
-    async def _start(self, partition: PartitionBackup, log_start: int, log_end: int) -> tuple[int, int]:
+    async def _commit(self, position: PositionBackup, place: Restored) -> None:
+        """Let a group go on where it was; one that has a position since an earlier attempt stays there."""
+        where = position.group, place.topic, place.partition
+        if self._manner.resume and (await self._client.position(*where)).offset is not None:
+            return
+        offset = min(max(0, position.offset + place.shift), place.log_end)
+        await self._client.commit_position(*where, offset, metadata=position.metadata)
+
+    def _is_late(self, partition: PartitionBackup) -> bool:
+        """Whether its log begins later than at offset 0."""
+        return partition.first_offset > 0 and not self._manner.renumber
+
+    def _start(self, partition: PartitionBackup, log_start: int, log_end: int) -> tuple[int, int]:
         """The next offset of a partition, and what is added to an offset of the backup."""
         first, where = partition.first_offset, f"{self._name}/{partition.partition}"
-        if self._manner.renumber or not first:
+        if not self._is_late(partition):
             return log_end, -first
-        if not log_end:
-            await self._begin_at(partition.partition, first)
-            return first, 0
-        if log_start < first:
+        if log_end and log_start < first:
             raise CannotRestore(
                 f"{where} begins at offset {log_start}, not at {first}: it was restored with --renumber"
             )
-        return log_end, 0
-
-    async def _begin_at(self, number: int, first: int) -> None:
-        try:
-            await self._client.begin_at(self._name, number, first, topic_id=self._topic_id)
-        except (FeatureLevelTooLow, NotFound) as old:
-            raise CannotRestore(
-                f"{self._name}/{number} is to begin at offset {first}, and this cluster cannot do that yet: see"
-                " `stockade cluster upgrade`, or say --renumber"
-            ) from old
+        return log_end or first, 0
 
     def _stop(self, partition: PartitionBackup) -> int:
         """Where a restore stops at the latest, by offset."""

@@ -94,6 +94,14 @@ def fail(error: StockadeError, *, as_json: bool = False) -> NoReturn:
     sys.exit(exit_code(error))
 
 
+def refuse(code: str, detail: str, *, as_json: bool, no_side_effects: bool) -> NoReturn:
+    """Like ``fail``, for what the command itself refuses, and no node. ``code``: for programs, as those of nodes."""
+    about = {"code": code, "detail": detail, "hint": "", "exit_code": REFUSED}
+    policy = {"retriable": False, "no_side_effects": no_side_effects}
+    click.echo(json.dumps(about | policy) if as_json else f"Error: {detail}", err=True)
+    sys.exit(REFUSED)
+
+
 def _problem(error: StockadeError) -> str:
     """The problem document of the HTTP interface, with what to do next and the exit code."""
     about = {"code": error.code, "detail": error.detail, "hint": error.hint_on("cli"), "exit_code": exit_code(error)}

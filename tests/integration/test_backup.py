@@ -247,6 +247,7 @@ def test_damage_is_found_and_never_restored(data: Path, other: LocalCluster) -> 
 def test_a_topic_with_records_is_not_touched_and_a_cut_short_restore_goes_on(data: Path, other: LocalCluster) -> None:
     node, place = other.nodes[0].url, str(data / "backup")
     topic = filled(node, "again", 1, 4)
+    expect(200, call("PUT", f"{node}/v1/groups/g/positions/again/0", {"offset": 700}))
     done(node, "backup", "create", place, "--topic", "again")
     ended = stockade(node, "backup", "restore", place, "--topic", "again")
     assert (ended.returncode, "is there already" in ended.stderr) == (1, True)
@@ -257,8 +258,17 @@ def test_a_topic_with_records_is_not_touched_and_a_cut_short_restore_goes_on(dat
         {"topic": "copy", "partition": 0, "records": 1200, "log_end": 1200, "shift": 0}
     ]
     assert rows(Topic(node, "copy"), 0).equals(rows(topic, 0))
-    assert done(node, *restored, "--resume")[0]["log_end"] == 1200  # nothing is left to do
     assert stockade(node, *restored).returncode == 1
+    copy, position = Topic(node, "copy"), f"{node}/v1/groups/g/positions/copy/0"
+    assert expect(200, call("GET", position))["offset"] == 500  # where the first attempt ended
+    expect(200, call("PUT", position, {"offset": 900}))
+    expect(200, call("PATCH", copy.url, {"config": {"retention_ms": 5_000_000}}))
+    assert done(node, *restored, "--resume")[0]["log_end"] == 1200  # nothing is left to do
+    assert expect(200, call("GET", position))["offset"] == 900
+    assert expect(200, call("GET", copy.url))["config"]["retention_ms"] == 5_000_000
+    ended = stockade(node, "backup", "restore", place, "--topic", "again", "--as", "b", "--until-offset", "agian/0=5")
+    assert (ended.returncode, "no topic agian is to be restored" in ended.stderr) == (2, True)
+    assert call("GET", f"{node}/v1/topics/b").status == 404
 
 
 def test_a_log_that_is_shorter_than_its_backup_is_noticed(data: Path, other: LocalCluster) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.cli.backup import commands
-from stockade.cli.backup.commands import _told_of_a_part
+from stockade.cli.backup import restore_command
 from stockade.cli.backup.manifest import Manifest, PositionBackup
 from stockade.cli.backup.restore import CannotRestore, Manner, Restored, prepare
+from stockade.cli.backup.restore_command import _told_of_a_part
 from stockade.cli.backup.store import Store
 from stockade.partition.errors import LeaderNotAvailable
 
@@ -155,7 +155,7 @@ def test_a_restore_that_is_refused_makes_no_principals(
     async def make(*_: object) -> None:
         made.append("principal")
 
-    monkeypatch.setattr(commands, "restore_principals", make)
+    monkeypatch.setattr(restore_command, "restore_principals", make)
     store.add(backup_of_both(store))
     cluster.create("second", partitions=2)
     told = run("backup", "restore", store.url, "--principals")

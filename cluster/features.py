@@ -16,7 +16,8 @@ its partitions. PutStage.principal. An acquire of all partitions resumes the epo
 name that another principal takes over gets a new epoch in any case. The end of a session waits for partitions where
 more grants ended than are remembered. Retain.all_message_ids. An operator's fence takes those out of the line who would
 resume an older epoch, also where no grant ends. Groups with ids of more than 32 bits: those of topics
-that are created behind 65,535 entries of the controller's log, for which level 1 has no frames.
+that are created behind 65,535 entries of the controller's log, for which level 1 has no frames. RemoveNode.away and
+RemoveZone.away.
 """
 
 from ..partition.errors import FeatureLevelTooLow
@@ -28,7 +29,7 @@ OLDEST_LEVEL = 1
 NEWEST_LEVEL = 2
 BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = WIDE_GROUPS = 2
 FORGOTTEN_PARTITIONS = WITHDRAWN_TICKETS = FORGOTTEN_POSITIONS = CHECKED_WRITERS = STAGE_OWNERS = 2
-RESUMED_TOPICS = FENCED_TAKEOVERS = AWAITED_DEPARTURES = FORGOTTEN_MESSAGE_IDS = FENCED_WAITERS = 2
+RESUMED_TOPICS = FENCED_TAKEOVERS = AWAITED_DEPARTURES = FORGOTTEN_MESSAGE_IDS = FENCED_WAITERS = PRESENT_TARGETS = 2
 """The level from which on a cluster has these features."""
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """What this node runs, as it tells the others."""

@@ -130,12 +130,14 @@ class AddNode(Asked, frozen=True, tag="add_node"):
 class RemoveNode(Asked, frozen=True, tag="remove_node"):
     """Move a node's replicas elsewhere, then forget it. The same again changes nothing.
 
-    ``if_plan``: only if this is the digest of what moves (ReplicaAssignment.removal; None: in any case). Answers
-    Arranged, or NotFound, NotEnoughReplicas (there is no room for what it holds; nothing is changed), PlanChanged.
+    ``if_plan``: only if this is the digest of what moves (ReplicaAssignment.removal; None: in any case). ``away``:
+    nodes that take replicas only where there are not enough others. Answers Arranged, or NotFound, NotEnoughReplicas
+    (there is no room for what it holds; nothing is changed), PlanChanged.
     """
 
     node_id: str
     if_plan: str | None = None
+    away: list[str] = msgspec.field(default_factory=list)
 
 
 class RemoveZone(Asked, frozen=True, tag="remove_zone"):
@@ -146,6 +148,7 @@ class RemoveZone(Asked, frozen=True, tag="remove_zone"):
 
     zone: str
     if_plan: str | None = None
+    away: list[str] = msgspec.field(default_factory=list)
 
 
 class Reassign(Asked, frozen=True, tag="reassign"):

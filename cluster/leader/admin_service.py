@@ -48,7 +48,7 @@ from ..controller.ownership.resources import Resource
 from ..controller.producers import ProducerRow
 from ..controller.sessions import Session
 from ..discovery.cluster_view import ClusterView
-from ..features import BACKUPS, BALANCE, NEWEST_LEVEL
+from ..features import BACKUPS, BALANCE, NEWEST_LEVEL, PRESENT_TARGETS
 from ..model import NO_PRINCIPAL, By
 from .balancer import Balancer
 from .controller_group import ControllerGroup
@@ -85,18 +85,26 @@ class MemberService:
 
     async def remove_node(self, node_id: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         """Raises NotFound, NotEnoughReplicas, PlanChanged."""
-        await self._arrange(lambda now: RemoveNode(now_ms=now, by=by, node_id=node_id, if_plan=if_plan))
+        away = self._away()
+        await self._arrange(lambda now: RemoveNode(now_ms=now, by=by, node_id=node_id, if_plan=if_plan, away=away))
 
     async def remove_zone(self, zone: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
         """Raises NotFound, NotEnoughReplicas, PlanChanged."""
-        await self._arrange(lambda now: RemoveZone(now_ms=now, by=by, zone=zone, if_plan=if_plan))
+        away = self._away()
+        await self._arrange(lambda now: RemoveZone(now_ms=now, by=by, zone=zone, if_plan=if_plan, away=away))
+
+    def _away(self) -> list[str]:
+        """The nodes that shall take nothing of what a removal moves while others can; level 1 has no word of them."""
+        if not self._control.features.at_least(PRESENT_TARGETS):
+            return []
+        return [node_id for node_id, _ in self._control.eligible if not self._control.is_present(node_id)]
 
     async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
         """What the removal of a node, or else of a zone, would move. Raises NotFound, NotEnoughReplicas."""
         await self._control.barrier()
         assignment = self._control.machine.assignment
         order = RemoveZone(now_ms=0, zone=zone or "") if node_id is None else RemoveNode(now_ms=0, node_id=node_id)
-        return assignment.removal(assignment.leaving(order))
+        return assignment.removal(assignment.leaving(order), self._away())
 
     async def reassign(
         self, topic: str, partition: int, replicas: Sequence[str], by: By = NO_PRINCIPAL

@@ -11,7 +11,7 @@ two nodes alone, which then lead all of them and copy all of them. Scattered, ne
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 from zlib import crc32
 
@@ -83,13 +83,17 @@ def place(
 
 
 class Candidates:
-    """The nodes that replicas may come to; counts those that it gives. Work per replica: the factor and logarithms."""
+    """The nodes that replicas may come to; counts those that it gives. Work per replica: the factor and logarithms.
 
-    def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load]) -> None:
+    None comes to a node that is ``away``, but its zone counts for a replica that is there already.
+    """
+
+    def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load], away: Collection[str] = ()) -> None:
         self._zones = {node_id: _zone((node_id, zone)) for node_id, zone in nodes}
         self._by_zone: defaultdict[_Zone, list[tuple[int, str]]] = defaultdict(list)
         for node_id, zone in self._zones.items():
-            self._by_zone[zone].append((loads.get(node_id, Load()).replicas, node_id))
+            if node_id not in away:
+                self._by_zone[zone].append((loads.get(node_id, Load()).replicas, node_id))
         for nodes_there in self._by_zone.values():
             heapify(nodes_there)
         # The emptiest node of each zone, and entries that are that no more.
@@ -100,7 +104,8 @@ class Candidates:
         """The node to add to ``replicas``: of those in the zones that have the fewest of them, the one that holds
         least. None: every node is among them.
         """
-        used = Counter(self._zones[node_id] for node_id in replicas if node_id in self._zones)
+        zones = (self._zones[node_id] for node_id in replicas if node_id in self._zones)
+        used = Counter(zone for zone in zones if zone in self._by_zone)
         if len(used) < len(self._by_zone):
             return self._give(self._in_new_zone(used))
         here = [(used[zone], *found) for zone in used if (found := self._in_zone(zone, replicas)) is not None]

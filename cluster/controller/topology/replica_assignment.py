@@ -89,7 +89,7 @@ class ReplicaAssignment:
             case AddNode(node_id=node_id, url=url, raft=raft, zone=zone):
                 self.nodes.announce(NodeEntry(node_id, url, raft, zone))
             case RemoveNode() | RemoveZone():
-                self._remove(index, self.leaving(command), command.if_plan)
+                self._remove(index, self.leaving(command), command.if_plan, command.away)
             case Reassign():
                 self._reassign(index, command)
             case Rebalance():
@@ -122,11 +122,11 @@ class ReplicaAssignment:
             return [self.nodes.find(command.node_id).node_id]
         return self.nodes.in_zone(command.zone)
 
-    def removal(self, node_ids: Sequence[str]) -> RemovalPlan:
-        """What their removal would move, and the digest of it; nothing moves from those that are being removed already.
-        Raises NotEnoughReplicas.
+    def removal(self, node_ids: Sequence[str], away: Collection[str] = ()) -> RemovalPlan:
+        """What their removal would move, and the digest of it; nothing moves from those that are being removed already,
+        and to those that are ``away`` only what has no other place. Raises NotEnoughReplicas.
         """
-        plan = self._plan_without([node_id for node_id in node_ids if not self.nodes.is_draining(node_id)])
+        plan = self._plan_without([node_id for node_id in node_ids if not self.nodes.is_draining(node_id)], away)
         moves = [self._relocation(group, target) for group, target in plan.items()]
         digest = blake2b(msgspec.msgpack.encode((node_ids, moves)), digest_size=DIGEST_BYTES).hexdigest()
         return RemovalPlan(digest, list(node_ids), moves)
@@ -256,11 +256,11 @@ class ReplicaAssignment:
                 raise InvalidRequest(f"replicas: {node_id} is being removed")
         self._move(group_id(topic.topic_id, command.partition), index, wanted)
 
-    def _remove(self, index: int, node_ids: Sequence[str], if_plan: str | None) -> None:
-        if if_plan is not None and (found := self.removal(node_ids).plan) != if_plan:
+    def _remove(self, index: int, node_ids: Sequence[str], if_plan: str | None, away: Collection[str]) -> None:
+        if if_plan is not None and (found := self.removal(node_ids, away).plan) != if_plan:
             raise PlanChanged("the removal would move other replicas than was planned", plan=found)
         leaving = [node_id for node_id in node_ids if not self.nodes.is_draining(node_id)]
-        plan = self._plan_without(leaving)
+        plan = self._plan_without(leaving, away)
         for node_id in leaving:
             self.nodes.drain(node_id)
         self.are_chosen &= CONTROLLER_GROUP not in plan
@@ -268,14 +268,14 @@ class ReplicaAssignment:
             self._move(group, index, target)
         self._drop_idle()
 
-    def _plan_without(self, leaving: Collection[str]) -> dict[GroupId, list[str]]:
+    def _plan_without(self, leaving: Collection[str], away: Collection[str]) -> dict[GroupId, list[str]]:
         """New targets for every group that is, or shall be, on one of these nodes. Raises NotEnoughReplicas."""
-        candidates = self._candidates(without=leaving)
+        present, others = self._candidates(leaving, away), self._candidates(leaving)
         plan: dict[GroupId, list[str]] = {}
         for group in self._groups_on(leaving):
             goal = self._goal(group)
             rest = [other for other in goal if other not in leaving]
-            filled = _filled(rest, len(goal), candidates)
+            filled = _filled(_filled(rest, len(goal), present), len(goal), others)
             if group == CONTROLLER_GROUP and filled:
                 filled = filled[: len(filled) - 1 + len(filled) % 2]
             elif len(filled) < len(goal):
@@ -285,9 +285,9 @@ class ReplicaAssignment:
             plan[group] = filled
         return plan
 
-    def _candidates(self, without: Collection[str] = ()) -> placement.Candidates:
+    def _candidates(self, without: Collection[str] = (), away: Collection[str] = ()) -> placement.Candidates:
         nodes = [(entry.node_id, entry.zone) for entry in self.nodes.eligible() if entry.node_id not in without]
-        return placement.Candidates(nodes, self._catalog.holdings.loads())
+        return placement.Candidates(nodes, self._catalog.holdings.loads(), away)
 
     def _groups_on(self, node_ids: Collection[str]) -> list[GroupId]:
         """By the names of their topics, the controller's first: replicas that were restored know no other order."""

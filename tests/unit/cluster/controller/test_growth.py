@@ -146,19 +146,21 @@ def test_a_replica_finds_its_new_node_without_looking_at_all_nodes() -> None:
     st.lists(st.sampled_from([None, "x", "y", "z"]), min_size=1, max_size=9),
     st.lists(st.integers(0, 3), min_size=9, max_size=9),
     st.lists(st.sets(st.integers(0, 9), max_size=5), min_size=1, max_size=12),
+    st.sets(st.integers(0, 9), max_size=3),
 )
 def test_the_node_that_is_taken_is_the_emptiest_of_the_zones_with_fewest_replicas(
-    zones: list[str | None], held: list[int], asked: list[set[int]]
+    zones: list[str | None], held: list[int], asked: list[set[int]], absent: set[int]
 ) -> None:
     zone_of = {f"n{number}": zone or f"alone-{number}" for number, zone in enumerate(zones)}
     count = {node_id: held[number] for number, node_id in enumerate(zone_of)}
     candidates = Candidates(
         [(f"n{number}", zone) for number, zone in enumerate(zones)],
         {node_id: Load(replicas=replicas) for node_id, replicas in count.items()},
+        away := {f"n{number}" for number in absent},
     )
     for numbers in asked:
         replicas = [f"n{number}" for number in sorted(numbers)]  # n9 is being removed, say
-        free = [node_id for node_id in zone_of if node_id not in replicas]
+        free = [node_id for node_id in zone_of if node_id not in replicas and node_id not in away]
         used = [zone_of[node_id] for node_id in replicas if node_id in zone_of]
         wanted = min(free, key=lambda node_id: (used.count(zone_of[node_id]), count[node_id], node_id), default=None)
         assert candidates.take(replicas) == wanted

@@ -404,6 +404,25 @@ def test_a_removal_under_a_plan_moves_what_was_planned_or_nothing() -> None:
     assert list(moved.values()) == [move.target for move in new.moves]
 
 
+def test_what_leaves_a_node_moves_to_one_that_is_away_only_where_there_is_no_other() -> None:
+    """Moves to it waited for as long as it was away, and the node that was removed could not be stopped."""
+    nodes = ("n1", "n2", "n3", "n4", "n5")
+    cluster = Cluster(nodes=nodes, controllers=["n1", "n2", "n3"])
+    cluster.topic("t", partitions=10, replicas=3)
+    plan = cluster.membership.removal(["n1"], ["n4"])
+    assert plan.moves, "something leaves"
+    for move in plan.moves:
+        assert "n4" in move.replicas or "n4" not in move.target
+    both_away = cluster.membership.removal(["n1"], ["n4", "n5"])
+    came = {node for move in both_away.moves for node in set(move.target) - set(move.replicas)}
+    assert came & {"n4", "n5"}, "partitions of n1, n2 and n3 have no other place"
+    refused = cluster.do(
+        RemoveNode(now_ms=0, node_id="n1", if_plan=cluster.membership.removal(["n1"]).plan, away=["n4"])
+    )
+    assert isinstance(refused, PlanChanged)
+    assert cluster.do(RemoveNode(now_ms=0, node_id="n1", if_plan=plan.plan, away=["n4"])) == Arranged()
+
+
 def test_the_removal_of_a_zone_has_a_plan_of_all_its_nodes() -> None:
     cluster = Cluster(nodes=(), controllers=["n1"])
     for node_id, zone in (("n1", "a"), ("n2", "a"), ("n3", "b"), ("n4", "c"), ("n5", "d")):

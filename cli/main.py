@@ -1,12 +1,15 @@
 """The `stockade` command: a group that imports a subcommand when it is called, which keeps the start short."""
 
+import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 import click
 
 from ..partition.version import VERSION
-from .ui.exits import INTERRUPTED
+from .ui.exits import INTERRUPTED, UNKNOWN_OUTCOME
+from .ui.streams import open_closed_streams, output_fault
 
 COMMANDS = {
     "topics": ".commands.topics:topics",
@@ -49,6 +52,19 @@ ALIASES = {
 
 class LazyGroup(click.Group):
     """Finds subcommands in COMMANDS."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """As click does it. Standard output that takes no bytes ends the command with a line and UNKNOWN_OUTCOME."""
+        open_closed_streams()
+        try:
+            return super().main(*args, **settings)
+        except OSError as error:
+            if output_fault() is None:
+                raise
+            sys.stdout = None  # what is still buffered cannot be written
+            with suppress(OSError):  # standard error may be full as well
+                click.echo(f"Error: standard output cannot be written: {error.strerror}", err=True)
+            sys.exit(UNKNOWN_OUTCOME)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

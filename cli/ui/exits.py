@@ -28,7 +28,7 @@ MEANINGS = {
     OK: "Done.",
     REFUSED: "Refused; the cluster changed nothing. Or a check found something wrong.",
     USAGE: "Wrong usage: options, arguments or configuration. Nothing was sent.",
-    UNKNOWN_OUTCOME: "The outcome is unknown: it may have been done. Check before you repeat it.",
+    UNKNOWN_OUTCOME: "The outcome is unknown, or was not printed: it may have been done. Check before you repeat it.",
     UNREACHABLE: "No node could be reached, or none answered a question. Nothing was changed.",
     FENCED: "Fenced: another writer took over, or the session ended. Later writes were refused.",
     CHANGED: "The state has changed since the plan was shown. Nothing was done; the new plan is shown.",

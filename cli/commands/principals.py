@@ -1,4 +1,13 @@
-"""`stockade principals …`: who may do what."""
+"""`stockade principals …`: who may do what.
+
+A token that is made here is known to this process alone, until it is printed. So a command sees beforehand whether
+standard output takes it, and when anything fails once its hash is sent, prints it on standard error: a cluster that was
+open, and that its first principal has closed, lets no client in without it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 import click
 import msgspec
@@ -6,11 +15,13 @@ import msgspec
 from ...client.api.client import Client
 from ...cluster.access.principals import NewToken, new_token
 from ...partition.api.principals import PrincipalInfo, PrincipalQuota
+from ...partition.errors import StockadeError
 from ..ui.connection import with_client
 from ..ui.exits import LOCAL
 from ..ui.manual import Manual
 from ..ui.output import confirm, output_option, show_json, show_rest, show_result, show_table, yes_option
 from ..ui.parameters import ROWS_MAX, InstantType, prefix_option
+from ..ui.streams import is_output_null, output_fault
 from ..ui.times import moment
 
 QUOTAS = [field.name for field in msgspec.structs.fields(PrincipalQuota)]
@@ -164,17 +175,19 @@ async def put(
     """Create the principal NAME, or replace its rights, certificates, subjects and quota; it keeps its tokens, unless
     --new-token is given.
 
-    The token is made here, and only its hash is sent. The command ends when every node that can be reached acts by it.
+    The token is made here, and only its hash is sent. If no answer comes, or standard output fails, it is on standard
+    error. The command ends when every node that can be reached acts by it.
     """
-    made = new_token() if with_token else None
-    found = await client.put_principal(
-        name,
-        rights,
-        certificates=certificates,
-        subjects=subjects,
-        quota=PrincipalQuota(**dict(quota)),
-        token_hashes=None if made is None else [made.hash],
-    )
+    made = _new() if with_token else None
+    with _kept(made, "may be in force"):
+        found = await client.put_principal(
+            name,
+            rights,
+            certificates=certificates,
+            subjects=subjects,
+            quota=PrincipalQuota(**dict(quota)),
+            token_hashes=None if made is None else [made.hash],
+        )
     _show(found, output, made)
 
 
@@ -215,15 +228,14 @@ async def add_token(client: Client, name: str, token_hash: str | None, expires_m
     """Give the principal NAME a token, of which it has two at most: clients change over, then delete-token ends the old
     one. The token is made here, and only its hash is sent.
     """
-    made = None if token_hash else new_token()
+    made = None if token_hash else _new()
     sent = token_hash if made is None else made.hash
-    found = await client.add_token(name, token_hash=sent, expires_ms=expires_ms)
-    if output == "json":
-        show_json({"id": found.id, "token": None if made is None else made.token, "expires_ms": found.expires_ms})
-        return
-    if made is not None:
-        _show_new(made)
-    click.echo(f"{name}: token {found.id} added")
+    with _kept(made, "may be in force"):
+        found = await client.add_token(name, token_hash=sent, expires_ms=expires_ms)
+    token = None if made is None else made.token
+    _show_kept(made, {"id": found.id, "token": token, "expires_ms": found.expires_ms}, output)
+    if output == "table":
+        click.echo(f"{name}: token {found.id} added")
 
 
 @principals.command(
@@ -243,17 +255,48 @@ async def delete_token(client: Client, name: str, token_id: str, output: str, *,
     show_result({"principal": name, "id": token_id, "deleted": True}, f"{name}: token {token_id} deleted", output)
 
 
+def _new() -> NewToken:
+    """A token that will be sent and shown. Raises click.UsageError where standard output would lose it."""
+    fault = output_fault()
+    if fault is not None or is_output_null():
+        why = "it is closed or /dev/null" if fault is None else fault.strerror
+        raise click.UsageError(f"standard output cannot take the new token: {why}")
+    return new_token()
+
+
+@contextmanager
+def _kept(made: NewToken | None, state: Literal["may be in force", "is in force"]) -> Iterator[None]:
+    """Tell standard error the token if anything fails meanwhile but by a refusal, after which it is in force nowhere.
+    Ctrl-C is a failure, too.
+    """
+    try:
+        yield
+    except BaseException as error:
+        is_refused = isinstance(error, StockadeError) and error.no_side_effects
+        if made is not None and not is_refused:
+            click.echo(f"token  {made.token}", err=True)
+            click.echo(f"This token {state}, and is not shown again.", err=True)
+        raise
+
+
+def _show_kept(made: NewToken | None, facts: object, output: str) -> None:
+    """Print a token that is in force, or as JSON all facts."""
+    with _kept(made, "is in force"):
+        if output == "json":
+            show_json(facts)
+        elif made is not None:
+            _show_new(made)
+
+
 def _show_new(made: NewToken) -> None:
     click.echo(f"token  {made.token}")
     click.echo("The token is for the client, and is not shown again.", err=True)
 
 
 def _show(found: PrincipalInfo, output: str, made: NewToken | None = None) -> None:
+    _show_kept(made, found if made is None else {"token": made.token, "principal": found}, output)
     if output == "json":
-        show_json(found if made is None else {"token": made.token, "principal": found})
         return
-    if made is not None:
-        _show_new(made)
     rows = [("right", each) for each in found.rights] + [("certificate", each) for each in found.certificates]
     rows += [("subject", each) for each in found.subjects]
     limits = msgspec.structs.asdict(found.quota)

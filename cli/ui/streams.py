@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+from pathlib import Path
 
 
 def open_closed_streams() -> None:
@@ -30,3 +31,11 @@ def output_fault() -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+def is_output_null() -> bool:
+    """Whether standard output is /dev/null: the caller wants to see nothing, or has closed it."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdout.fileno()), Path(os.devnull).stat())
+    except io.UnsupportedOperation:
+        return False

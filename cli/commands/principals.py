@@ -220,7 +220,10 @@ async def delete(client: Client, name: str, output: str, *, yes: bool) -> None:
 @click.argument("name")
 @click.option("--hash", "token_hash", help="Of a token made elsewhere (stockade principals token).")
 @click.option(
-    "--expires", "expires_ms", type=InstantType(), help="After this time the token is refused. Default: never."
+    "--expires",
+    "expires_ms",
+    type=InstantType(is_to_come=True),
+    help="After this time the token is refused. Default: never.",
 )
 @output_option
 @with_client

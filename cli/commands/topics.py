@@ -43,7 +43,7 @@ VALUE_CHARACTERS_MAX = 40
     show_default=True,
     type=MomentType(),
     help="earliest: the first offset. latest: the log's end. max_timestamp: the record with the greatest timestamp."
-    " TIME (milliseconds since 1970, or ISO 8601): the first record at or after it.",
+    " TIME (ISO 8601, or milliseconds since 1970 in 13 digits): the first record at or after it.",
 )
 @output_option
 @with_client

@@ -1,5 +1,6 @@
 """Options and types of arguments that several commands have: modes, partitions, times, settings of a topic."""
 
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import wraps
@@ -86,19 +87,24 @@ prefix_option: Adding = click.option("--prefix", default="", help="List only nam
 
 
 class InstantType(click.ParamType[int]):
-    """A time, as MomentType takes it."""
+    """A time, as MomentType takes it; with ``is_to_come`` none that has passed."""
 
     name = "TIME"
+
+    def __init__(self, *, is_to_come: bool = False) -> None:
+        self._is_to_come = is_to_come
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         found = _unix_ms(str(value))
         if found is None:
-            self.fail(f"{value!r} is not a time such as 2026-01-31T12:00:00Z", param, ctx)
+            self.fail(f"{value!r} is not {_TIME}", param, ctx)
+        if self._is_to_come and found <= time.time() * 1000:
+            self.fail(f"{value!r} has passed", param, ctx)
         return found
 
 
 class MomentType(click.ParamType[str | int]):
-    """A word, or a time: milliseconds since 1970, or ISO 8601 (without a zone it is UTC)."""
+    """A word, or a time: ISO 8601 (without a zone it is UTC), or milliseconds since 1970 in UNIX_MS_DIGITS digits."""
 
     name = "earliest|latest|max_timestamp|TIME"
 
@@ -107,7 +113,7 @@ class MomentType(click.ParamType[str | int]):
             return str(value)
         found = _unix_ms(str(value))
         if found is None:
-            self.fail(f"{value!r} is neither a word of {self.name} nor a time such as 2026-01-31T12:00:00Z", param, ctx)
+            self.fail(f"{value!r} is neither earliest, latest, max_timestamp nor {_TIME}", param, ctx)
         return found
 
 
@@ -123,13 +129,16 @@ class DurationType(click.ParamType[float]):
         return float(int(text[:-1]) * _UNITS[text[-1]])
 
 
+UNIX_MS_DIGITS = 13
+"""Of milliseconds since 1970, from 2001 to 2286. A number with less or more is something else: 20300101 a date, say."""
+_TIME = f"a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970 ({UNIX_MS_DIGITS} digits)"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _unix_ms(text: str) -> int | None:
     """None: the text is no time."""
     if text.isdecimal():
-        return int(text)
+        return int(text) if len(text) == UNIX_MS_DIGITS else None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -218,10 +218,10 @@ def test_a_restore_stops_before_a_time_or_an_offset(data: Path, other: LocalClus
         done(node, "backup", "restore", place, "--topic", "timed", "--as", name, *options)
         return [Topic(node, name).values(partition) for partition in (0, 1)]
 
-    whole = ["10", "20", "30", "15", "40"]
-    assert restored("t30", "--until", "30") == [["10", "20"]] * 2  # 15 comes after a record that is too late
-    assert restored("t31", "--until", "31") == [whole[:4]] * 2
-    assert restored("t41", "--until", "41") == [whole] * 2
+    whole, begun = ["10", "20", "30", "15", "40"], "1970-01-01T00:00:00.0"
+    assert restored("t30", "--until", f"{begun}30Z") == [["10", "20"]] * 2  # 15 comes after a record that is too late
+    assert restored("t31", "--until", f"{begun}31Z") == [whole[:4]] * 2
+    assert restored("t41", "--until", f"{begun}41Z") == [whole] * 2
     assert restored("to", "--until-offset", "timed/1=4") == [whole, whole[:4]]
     assert restored("t0", "--until-offset", "timed/1=0") == [whole, []]
 

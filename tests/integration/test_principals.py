@@ -106,8 +106,8 @@ def test_a_token_is_changed_without_a_gap_and_a_deleted_one_is_dead_at_every_nod
     closed.stockade("principals", "delete-token", "turns", old.split(".")[1], "--yes", token=closed.root)
     assert closed.everywhere("GET", "/v1/caller", old) == {401}
     assert closed.everywhere("GET", "/v1/caller", added["token"]) == {200}
-    past = ("principals", "add-token", "turns", "--expires", "2001-01-01", "--json")
-    expired = json.loads(closed.stockade(*past, token=closed.root))
+    tokens, past = f"{closed.urls[0]}/v1/principals/turns/tokens", {"expires_ms": 978_307_200_000}
+    expired = expect(201, call("POST", tokens, past, headers=bearer(closed.root)))
     assert closed.everywhere("GET", "/v1/caller", expired["token"]) == {401}
     closed.stockade("principals", "delete", "turns", "--yes", token=closed.root)
     assert closed.everywhere("GET", "/v1/caller", added["token"]) == {401}

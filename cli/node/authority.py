@@ -2,11 +2,11 @@
 
 Files only, in one folder: NODE.crt and NODE.key for each node, ca.crt for all of them, and ca.key, which belongs on no
 node. A node's certificate serves its connections to other nodes and, with the hosts under which clients reach it, its
-HTTPS. A client's certificate names the client and no node. Nothing that exists is overwritten.
+HTTPS. A client's certificate names the client and no node. Nothing that exists is overwritten, and no file is there in
+part, or without the other one of its pair.
 """
 
 import ipaddress
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,6 +22,7 @@ from ...cluster.machines import node_name
 from ...partition.log.fsutil import make_directory
 from ...partition.log.modes import SECRET_MODE
 from ...raft.net.tls import node_uri
+from ..ui.files import whole_file
 
 CA_NAME = "ca"
 """Name of the CA's files; no node and no machine may have it."""
@@ -35,7 +36,7 @@ COMMON_NAME_CHARS_MAX = 64
 
 
 class CannotMake(Exception):
-    """Nothing was made; the message says why."""
+    """A pair of files was not made, nor those that would have followed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def make_certificates(
     """Make certificates for nodes, or with ``processes`` for machines of so many nodes each, and for clients, signed by
     the folder's CA, which is made if there is none. Returns the new files.
 
-    Raises CannotMake, before anything is written, if one of the files exists.
+    Raises CannotMake, before anything is written, if one of the files exists, and when one cannot be written.
     """
     names = [*(node.name for node in nodes), *clients]
     there = [str(path) for name in names for path in node_files(directory, name) if path.exists()]
@@ -241,9 +242,15 @@ def _save(directory: Path, name: str, certificate: x509.Certificate, key: ec.Ell
     key_text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    paths = node_files(directory, name)
     texts = (certificate.public_bytes(serialization.Encoding.PEM), 0o644), (key_text, SECRET_MODE)
-    for path, (content, mode) in zip(paths, texts, strict=True):
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-    return paths
+    made: list[Path] = []
+    for path, (content, mode) in zip(node_files(directory, name), texts, strict=True):
+        try:
+            with whole_file(path, mode, replaces=False) as file:
+                file.write(content)
+        except OSError as error:
+            for other in made:
+                other.unlink()
+            raise CannotMake(f"{path} cannot be written: {error.strerror}") from error
+        made.append(path)
+    return made

@@ -1,7 +1,10 @@
 """`stockade certs`: what it makes can be used as it is printed, and nothing that exists is touched."""
 
+import resource
 import stat
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -70,6 +73,37 @@ def test_what_exists_is_not_overwritten_and_then_nothing_is_made(tmp_path: Path,
     assert refused.exit_code == 1
     assert str(tmp_path / there) in refused.stderr
     assert contents(tmp_path) == {there: b"precious"}
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """As on a full disk: writes stop half-way."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("size", [100, 300])
+def test_a_full_disk_leaves_no_part_of_an_authority_and_the_error_names_the_file(tmp_path: Path, size: int) -> None:
+    with files_of_at_most(size):
+        done = certs(tmp_path, "n1")
+    assert (done.exit_code, f"{tmp_path}/ca.crt cannot be written: File too large" in done.stderr) == (1, True)
+    assert contents(tmp_path) == {}
+    assert certs(tmp_path, "n1").exit_code == 0
+
+
+def test_a_certificate_whose_key_cannot_be_written_goes_too_and_the_authority_is_used_again(tmp_path: Path) -> None:
+    certs(tmp_path, "n0")
+    before = contents(tmp_path)
+    (tmp_path / "n1.key").symlink_to(tmp_path / "nowhere")  # no file that exists, and none that can be made
+    done = certs(tmp_path, "n1")
+    assert (done.exit_code, f"{tmp_path}/n1.key cannot be written" in done.stderr) == (1, True)
+    (tmp_path / "n1.key").unlink()
+    assert contents(tmp_path) == before
+    assert certs(tmp_path, "n1").exit_code == 0
 
 
 @pytest.mark.parametrize("missing", ["ca.crt", "ca.key"])

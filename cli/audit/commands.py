@@ -189,8 +189,8 @@ def _told(writer: Writer) -> str:
 @output_option
 @with_client
 async def export_command(client: Client, file: Path, output: str) -> None:
-    """Write the whole ledger into FILE, and follow its chain meanwhile. FILE can be verified with pyarrow alone, by
-    people who have no access to the cluster: docs/how-to/ledger.md has the script.
+    """Write the whole ledger into FILE, which only you may read, and follow its chain meanwhile. FILE can be verified
+    with pyarrow alone, by people who have no access to the cluster: docs/how-to/ledger.md has the script.
 
     Note the head that is printed, elsewhere: it proves this entry and all below. The chain has no key, so without a
     head, and above one, each entry could have been made anew.
@@ -200,7 +200,7 @@ async def export_command(client: Client, file: Path, output: str) -> None:
     except Fault as fault:
         raise click.ClickException(f"the ledger is damaged: {fault}") from fault
     except OSError as error:
-        raise click.ClickException(f"{file} cannot be written: {error}") from error
+        raise click.ClickException(f"{file} cannot be written: {error.strerror or error}") from error
     _show_chain(chain, output)
 
 

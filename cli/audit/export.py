@@ -3,7 +3,9 @@ pyarrow and hashlib.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -11,6 +13,8 @@ import pyarrow as pa
 from ...client.api.client import Client
 from ...partition.api.ledger import NO_HASH, LedgerEntry, entry_hash
 from ...partition.internal_names import LEDGER_TOPIC
+from ...partition.log.modes import SECRET_MODE
+from ..ui.files import whole_file
 
 SCHEMA = pa.schema([pa.field("number", pa.int64(), nullable=False), pa.field("entry", pa.binary(), nullable=False)])
 FETCH_BYTES = 4 * 1024 * 1024
@@ -70,16 +74,23 @@ async def stored(client: Client, first: int) -> AsyncIterator[list[tuple[int, by
 
 
 async def export(client: Client, path: Path, cluster_id: str) -> Chain:
-    """Write the ledger into an Arrow file, and follow its chain meanwhile. Raises Fault, OSError."""
+    """Write the ledger into an Arrow file that only its owner may read, and follow its chain meanwhile. Raises Fault,
+    OSError; a file that was there is as it was then.
+    """
     chain = Chain()
-    unfinished = path.with_name(path.name + ".part")
     schema = SCHEMA.with_metadata({"cluster_id": cluster_id})
-    with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_file(sink, schema) as file:
+    with _opened(path) as sink, pa.ipc.new_file(sink, schema) as file:
         async for entries in stored(client, 1):
             for number, encoded in entries:
                 chain.follow(number, encoded)
             numbers, values = zip(*entries, strict=True)
             columns = [pa.array(numbers, pa.int64()), pa.array(values, pa.binary())]
             file.write_batch(pa.record_batch(columns, schema=schema))
-    unfinished.replace(path)
     return chain
+
+
+def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
+    """A device or a pipe is written to as it is; a link stays, and what it leads to is replaced."""
+    if path.exists() and not path.is_file():
+        return path.open("wb")
+    return whole_file(path.resolve(), SECRET_MODE, replaces=True)

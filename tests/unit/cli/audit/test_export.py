@@ -1,16 +1,24 @@
-"""An exported ledger, verified by the script of docs/how-to/ledger.md alone: what was tampered with is noticed."""
+"""An exported ledger, verified by the script of docs/how-to/ledger.md alone: what was tampered with is noticed. And the
+file that it is written to.
+"""
 
+import asyncio
+import os
 import re
+import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pyarrow as pa
 import pytest
 
+from stockade.cli.audit import export
 from stockade.cli.audit.export import SCHEMA, Chain, Fault
+from stockade.client.api.client import Client
 from stockade.cluster.controller.ledger import Ledger
 from stockade.partition.api.ledger import LedgerEntry, encode_entry, entry_hash
 
@@ -157,3 +165,73 @@ def test_only_what_is_at_a_noted_head_or_below_is_proved_and_both_say_so(script:
 
 def test_an_empty_export_says_so(script: Path) -> None:
     assert verified(script, []).returncode == 1
+
+
+class Kept:
+    """A client of a ledger with these rows."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+
+
+@pytest.fixture
+def client(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> Client:
+    async def stored(client: Kept, first: int) -> AsyncIterator[Rows]:
+        yield client.rows
+
+    monkeypatch.setattr(export, "stored", stored)
+    return cast(Client, Kept(rows))
+
+
+def exported(client: Client, path: Path) -> None:
+    asyncio.run(export.export(client, path, "c"))
+
+
+def read(path: Path) -> Rows:
+    table = pa.ipc.open_file(path.read_bytes()).read_all()
+    return list(zip(table["number"].to_pylist(), table["entry"].to_pylist(), strict=True))
+
+
+def test_only_its_owner_reads_an_export_and_a_link_to_it_stays(client: Client, rows: Rows, tmp_path: Path) -> None:
+    kept, link = tmp_path / "kept" / "ledger.arrow", tmp_path / "latest"
+    kept.parent.mkdir()
+    link.symlink_to(kept)
+    for _ in range(2):
+        exported(client, link)
+        assert (read(link), stat.S_IMODE(kept.stat().st_mode)) == (rows, 0o600)
+        assert link.is_symlink()
+    assert {path.name for path in tmp_path.rglob("*")} == {"kept", "ledger.arrow", "latest"}
+
+
+def test_two_exports_to_one_file_do_not_meet_and_one_that_fails_leaves_what_was_there(
+    rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "ledger.arrow"
+
+    others = [cast(Client, Kept(rows))]
+
+    async def stored(client: Kept, first: int) -> AsyncIterator[Rows]:
+        yield client.rows[:5]
+        if others:
+            await export.export(others.pop(), path, "c")
+        yield client.rows[5:]
+
+    monkeypatch.setattr(export, "stored", stored)
+    exported(cast(Client, Kept(rows)), path)
+    assert read(path) == rows
+    with pytest.raises(Fault):
+        exported(cast(Client, Kept(dropped(rows))), path)
+    assert read(path) == rows
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_pipe_is_written_to_and_not_replaced(client: Client, rows: Rows, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        exported(client, pipe)
+        written_out, _ = reader.communicate()
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    (tmp_path / "copy").write_bytes(written_out)
+    assert read(tmp_path / "copy") == rows
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "copy"}

@@ -56,6 +56,11 @@ class Probe:
     advice: str = ""
     is_reached: bool = True
 
+    @property
+    def is_itself(self) -> bool:
+        """Whether the node that answered is the one that was asked."""
+        return self.cluster is not None and self.cluster.node_id == self.node_id
+
 
 async def look_at_cluster(config: ClientConfig) -> tuple[list[Finding], bool]:
     """All findings that HTTP can give, and whether any node accepted a connection.
@@ -80,7 +85,7 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
             return silent, any(probe.is_reached for probe in asked)
         probes = await asyncio.gather(*(_probe(transport, node.node_id, node.url) for node in answers[0].nodes))
     answering = tuple(probe.node_id for probe in asked if probe.cluster is not None)
-    dead = {probe.node_id for probe in probes if probe.cluster is None}
+    dead = {probe.node_id for probe in probes if not probe.is_itself}
     advice = _of_the_leaderless(len(dead), len(probes))
     timeout_ms = min(config.request_timeout_ms, TOPICS_TIMEOUT_MS)
     patience_ms = timeout_ms + config.linger_ms
@@ -164,6 +169,9 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
         about = f"node {probe.node_id}"
         if probe.cluster is None:
             yield Finding(about, "wrong", probe.error, probe.advice)
+        elif not probe.is_itself:
+            advice = "Start it, and it says what its own address is; or order `stockade cluster add` with that."
+            yield Finding(about, "wrong", f"{probe.cluster.node_id} answers at its address", advice)
         elif not probe.is_ready:
             yield Finding(about, "wrong", f"not ready: {probe.error}", "Its log says what it waits for.")
         else:

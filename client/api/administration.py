@@ -39,7 +39,8 @@ class Administration:
     async def add_node(self, node_id: str, url: str, raft_address: str, zone: str | None = None) -> Cluster:
         """Make a node known, so that it may join. Repeating it changes nothing.
 
-        ``url``: base URL for clients. ``raft_address``: host:port for the other nodes.
+        ``url``: base URL for clients. ``raft_address``: host:port for the other nodes. Raises InvalidRequest where
+        another member has one of them.
         """
         body = {"action": "add", "node_id": node_id, "url": url, "raft_address": raft_address} | present(zone=zone)
         return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)

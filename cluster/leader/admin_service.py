@@ -78,7 +78,13 @@ class MemberService:
     async def add_node(
         self, node_id: str, url: str, raft_address: str, zone: str | None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Raises ThrottlingQuotaExceeded."""
+        """Raises InvalidRequest where another member has one of the addresses, ThrottlingQuotaExceeded."""
+        await self._control.barrier()
+        others = [each for each in self._control.machine.assignment.nodes.rows.values() if each.node_id != node_id]
+        owners = {address: each.node_id for each in others for address in (_place(each.url), each.raft)}
+        given = {"url": _place(url), "raft_address": raft_address}
+        if taken := [f"{name}: {owners[at]} has {at}" for name, at in given.items() if at in owners]:
+            raise InvalidRequest("; ".join(taken))
         await self._arrange(
             lambda now: AddNode(now_ms=now, by=by, node_id=node_id, url=url, raft=raft_address, zone=zone)
         )
@@ -197,6 +203,11 @@ class MemberService:
     async def _until_seen(self) -> None:
         index, view = self._control.machine.catalog_index, self._view
         await view.changed.until(lambda: True if view.index >= index else None, CATCH_UP_MAX_S)
+
+
+def _place(url: str) -> str:
+    """Where a base URL leads to, whatever is spoken there."""
+    return url.partition("://")[2].rstrip("/")
 
 
 def _not_yet(level: int, present: int, lacking: Mapping[str, str]) -> FeatureUpdateFailed:

@@ -178,13 +178,14 @@ class FakeCluster(FakeState):
     async def _get_ready(self, _: web.Request) -> web.Response:
         return answer({"status": "ok"})
 
-    async def _get_cluster(self, _: web.Request) -> web.Response:
+    async def _get_cluster(self, request: web.Request) -> web.Response:
         controller = {"leader": self.nodes[0], "leader_node": "n1", "leader_term": 1}
         nodes = [
             {"node_id": f"n{i}", "url": url, "raft_address": "127.0.0.1:9", "zone": None, "alive": True}
             for i, url in enumerate(self.nodes, 1)
         ]
-        return answer({"cluster_id": "c", "node_id": "n1", "version": "0", "controller": controller, "nodes": nodes})
+        asked = next((node["node_id"] for node in nodes if str(node["url"]).endswith(f":{request.url.port}")), "n1")
+        return answer({"cluster_id": "c", "node_id": asked, "version": "0", "controller": controller, "nodes": nodes})
 
     async def _get_topics(self, _: web.Request) -> web.Response:
         topics = [

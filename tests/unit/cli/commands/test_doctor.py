@@ -56,6 +56,17 @@ def test_a_healthy_cluster_is_all_ok_and_exits_with_0(cluster: FakeCluster, run:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_node_at_whose_address_another_one_answers_is_wrong(cluster: FakeCluster, run: Run) -> None:
+    found = verdicts(Probe("n1", seen_by("n1"), True, 1.0), Probe("n4", seen_by("n1"), True, 1.0))
+    assert found["node n4"] == ("wrong", "n1 answers at its address")
+    assert found["node n1"][0] == "ok"
+    cluster.create("orders", 1)
+    cluster.nodes.append(cluster.nodes[0])
+    findings = {each["about"]: each for each in json.loads(run("doctor", "--output", "json").output)}
+    assert findings["node n3"]["verdict"] == "wrong"
+    assert findings["node n1"]["verdict"] == findings["node n2"]["verdict"] == "ok"
+
+
 def test_a_disk_that_takes_no_appends_is_wrong_by_what_its_own_node_says() -> None:
     def probe(name: str, disk: Literal["ok", "low", "full"]) -> Probe:
         seen = seen_by(name)

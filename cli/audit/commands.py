@@ -7,6 +7,7 @@ import click
 
 from ...client.api.client import Client
 from ...partition.api.ledger import HashedEntry, LedgerPage
+from ...partition.errors import PermissionDenied, UnknownTopicOrPartition
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
 from ..ui.manual import Manual
@@ -138,11 +139,23 @@ async def who_could_write_command(
     found = topic_id or incarnation(entries)
     if found is None:
         raise click.ClickException(f"the ledger has no entry about topic {topic}")
+    count = await _partitions(client, topic, found)
+    if count is not None and partition >= count:
+        raise UnknownTopicOrPartition(topic=topic, partition=partition)
     answer = who_could_write(entries, topic, found, partition, offset, first=first, gaps=gaps)
     if output == "json":
         show_json(answer)
         return
     _show(answer)
+
+
+async def _partitions(client: Client, topic: str, topic_id: int) -> int | None:
+    """How many the topic has, which never had more; None: it is gone, or not for the caller to see."""
+    try:
+        found = await client.topic(topic, patience_ms=0)
+    except (UnknownTopicOrPartition, PermissionDenied):
+        return None
+    return len(found.partitions) if found.topic_id == topic_id else None
 
 
 def _show(answer: CouldWrite) -> None:

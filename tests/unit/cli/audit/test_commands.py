@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -12,7 +13,8 @@ from stockade.cli.audit import commands
 from stockade.cli.audit.commands import _pages, audit
 from stockade.client.api.client import Client
 from stockade.cluster.controller.ledger import Ledger
-from stockade.partition.api.ledger import LedgerPage, entry_hash
+from stockade.partition.api.ledger import HashedEntry, LedgerPage, entry_hash
+from stockade.partition.errors import StockadeError, UnknownTopicOrPartition
 
 
 class Ended:
@@ -77,3 +79,32 @@ def test_verify_says_up_to_which_entry_the_head_proves_the_ledger_and_that_nothi
     assert unproved.exit_code == 0
     assert unproved.stdout.splitlines()[-1].startswith("proved     nothing: the chain has no key")
     assert json.loads(CliRunner().invoke(audit, ["verify", "--json"]).stdout)["proved"] == 0
+
+
+class Told(Reached):
+    """A client of a ledger that tells of topic t, id 5, which has two partitions, or is as ``there`` says."""
+
+    there: Any = SimpleNamespace(topic_id=5, partitions=[None, None])
+
+    async def ledger(self, first: int, most: int, **choice: Any) -> LedgerPage:
+        made = HashedEntry(1, "", 1, 0, 0, "topic.create", "done", "", "", "", "t", 5, after={"partitions": 2})
+        return LedgerPage(1, 2, 2, [made] if choice["topic"] else [])
+
+    async def topic(self, name: str, *, patience_ms: int) -> Any:
+        if isinstance(self.there, StockadeError):
+            raise self.there
+        return self.there
+
+
+def test_no_answer_is_given_for_a_partition_that_the_topic_never_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.cli.ui.connection.Client", Told)
+    done = CliRunner().invoke(audit, ["who-could-write", "t", "7", "1"])
+    assert (done.exit_code, "(UNKNOWN_TOPIC_OR_PARTITION)" in done.stderr) == (1, True)
+    assert CliRunner().invoke(audit, ["who-could-write", "t", "1", "1"]).exit_code == 0
+
+
+@pytest.mark.parametrize("there", [UnknownTopicOrPartition(), SimpleNamespace(topic_id=6, partitions=[None])])
+def test_of_a_topic_that_is_gone_the_ledger_alone_tells(monkeypatch: pytest.MonkeyPatch, there: Any) -> None:
+    monkeypatch.setattr(Told, "there", there)
+    monkeypatch.setattr("stockade.cli.ui.connection.Client", Told)
+    assert CliRunner().invoke(audit, ["who-could-write", "t", "1", "1"]).exit_code == 0

@@ -85,6 +85,8 @@ class HttpTls:
         self.context: _Latest = _Latest(ssl.PROTOCOL_TLS_SERVER)
         self.expires_at: float | None = None
         """When the certificate expires, in seconds since 1970."""
+        self.is_refused: bool = False
+        """Whether the files cannot be used as they are now, so that those before them are in use."""
         self.context.latest, self.expires_at = _server_context(section)
         self._seen = self._stamps()
 
@@ -95,7 +97,9 @@ class HttpTls:
     def reload(self) -> None:
         """Read the files again, for connections that come from now on. Raises TlsFault, and changes nothing then."""
         self._seen = self._stamps()
+        self.is_refused = True
         self.context.latest, self.expires_at = _server_context(self._section)
+        self.is_refused = False
 
     def _stamps(self) -> list[Stamp | None]:
         section = self._section

@@ -41,6 +41,8 @@ class RaftMeasures(msgspec.Struct):
     connected: int
     away: int
     certificate_expires_at: float | None
+    is_certificate_refused: bool = False
+    """The files of the certificate cannot be used as they are now; those before them are in use."""
 
 
 class LogMeasures(msgspec.Struct):

@@ -192,6 +192,11 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             "short",
             (("stockade_certificate_days_left{$S}", "{{instance}} {{use}}"),),
         ),
+        Panel(
+            "Certificates whose files are refused",
+            "short",
+            (("stockade_certificate_refused{$S}", "{{instance}} {{use}}"),),
+        ),
     ),
 }
 

@@ -25,7 +25,7 @@ from ...client.errors import ClusterUnreachable, UnreadableAnswer
 from ...client.transport.calls import decode
 from ...client.transport.http import Request, Transport
 from ...cluster.settings import ALIKE
-from ...partition.api.cluster import Cluster, Settings
+from ...partition.api.cluster import Cluster, NodeStates, Settings
 from ...partition.api.topics import Topic
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from ...partition.log.modes import SECRET_MODE, open_to_others
@@ -91,8 +91,10 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
     patience_ms = timeout_ms + config.linger_ms
     quick = replace(config, bootstrap=answering, request_timeout_ms=timeout_ms, delivery_timeout_ms=patience_ms)
     async with Client(quick) as client:
-        settings, topics = await asyncio.gather(_look_at_settings(client), _look_at_topics(client, dead, advice))
-    return [*judge_nodes(probes), *settings, *topics], True
+        certificates, settings, topics = await asyncio.gather(
+            _look_at_certificates(client), _look_at_settings(client), _look_at_topics(client, dead, advice)
+        )
+    return [*judge_nodes(probes), *certificates, *settings, *topics], True
 
 
 async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> list[Finding]:
@@ -103,6 +105,15 @@ async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> li
         return [Finding("topics", "wrong", f"cannot be looked at: {_message(error)}", advice)]
 
 
+async def _look_at_certificates(client: Client) -> list[Finding]:
+    """Nothing, where they cannot be had: a right may be missing."""
+    try:
+        found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
+    except StockadeError:
+        return []
+    return [*judge_certificates(found)]
+
+
 async def _look_at_settings(client: Client) -> list[Finding]:
     """Nothing, where they cannot be had: older software does not tell them, and a right may be missing."""
     try:
@@ -110,6 +121,14 @@ async def _look_at_settings(client: Client) -> list[Finding]:
     except StockadeError:
         return []
     return [*judge_settings(found)]
+
+
+def judge_certificates(found: NodeStates) -> Iterator[Finding]:
+    """Does every node use the files of its certificates as they are now?"""
+    advice = "Its log says what is wrong with them. The node goes on with those before, until they expire."
+    for node in found.nodes:
+        for use in node.refused_certificates:
+            yield Finding(f"certificate of {node.node_id}", "wrong", f"{use}: the node refuses its files", advice)
 
 
 def judge_settings(found: Settings) -> Iterator[Finding]:

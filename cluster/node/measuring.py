@@ -106,6 +106,7 @@ class Measuring:
             connected=len(others & host.connected),
             away=len(others - host.connected),
             certificate_expires_at=None if host.tls is None else host.tls.expires_at,
+            is_certificate_refused=host.tls is not None and host.tls.is_refused,
         )
 
     def _log(self, led: Iterable[Replica]) -> LogMeasures:

@@ -23,11 +23,12 @@ from prometheus_client.registry import Collector
 from ...cluster.front.front import Front
 from ...cluster.front.writes import now_ms
 from ...cluster.https import HttpTls
+from ...cluster.measures import Measures
 from ...partition.api.cluster import DiskSpace, Latencies, NodeState
 from ...partition.version import VERSION
 from ...raft.histogram import SECONDS as SYNC_SECONDS
 from .connections import Connections
-from .samples import Durations, Samples, family, of_node
+from .samples import Certificate, Durations, Samples, family, of_node
 from .series import SERIES, WITH_NAMES
 from .stalls import SECONDS as STALL_SECONDS
 from .stalls import Stalls
@@ -148,6 +149,7 @@ class Metrics:
         """What people look at: sums where the metrics have labels."""
         service, writes = self._front.service, self._front.writes
         measures = service.measures()
+        certificates = self._certificates(measures)
         log = measures.log
         found = [buckets for where, buckets in self._buckets.items() if where in _APPENDS]
         counts = [sum(column) for column in zip(*found, strict=True)] or [0] * (len(_SECONDS) + 1)
@@ -163,7 +165,8 @@ class Metrics:
             appends=_latencies(_SECONDS, counts),
             syncs=_latencies(SYNC_SECONDS, log.syncs.counts),
             connections=len(self._connections),
-            certificates=self._certificates(measures.raft.certificate_expires_at),
+            certificates={use: round(1000 * each.expires_at) for use, each in certificates.items()},
+            refused_certificates=[use for use, each in certificates.items() if each.is_refused],
         )
 
     async def text(self, *, names: bool) -> bytes:
@@ -176,7 +179,8 @@ class Metrics:
         """Each series is there, also one without a sample. The samples are taken at once; to write them takes longer,
         in a thread of its own: those of the loop may all wait for a disk, which is when a monitor has to see this.
         """
-        samples = self._of_requests() | of_node(self._front.service.measures(names=names), self._expiries())
+        measures = self._front.service.measures(names=names)
+        samples = self._of_requests() | of_node(measures, self._certificates(measures))
         shown = ({} if series.name in WITH_NAMES and not names else samples.get(series.name, {}) for series in SERIES)
         return await asyncio.get_running_loop().run_in_executor(self._writing, written, [*map(family, SERIES, shown)])
 
@@ -210,12 +214,15 @@ class Metrics:
             "stockade_refused_writes": writes.refusals,
         }
 
-    def _certificates(self, raft_expires_at: float | None) -> dict[str, int]:
-        expiries = {"raft": raft_expires_at, **self._expiries()}
-        return {use: round(1000 * at) for use, at in expiries.items() if at is not None}
-
-    def _expiries(self) -> dict[str, float | None]:
-        return {"http": None if self._http_tls is None else self._http_tls.expires_at}
+    def _certificates(self, measures: Measures) -> dict[str, Certificate]:
+        """Those that the node has, by their use."""
+        raft, http = measures.raft, self._http_tls
+        found = {}
+        if raft.certificate_expires_at is not None:
+            found["raft"] = Certificate(raft.certificate_expires_at, raft.is_certificate_refused)
+        if http is not None and http.expires_at is not None:
+            found["http"] = Certificate(http.expires_at, http.is_refused)
+        return found
 
 
 def _latencies(upper: Sequence[float], counts: Sequence[int]) -> Latencies:

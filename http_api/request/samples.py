@@ -43,15 +43,22 @@ def family(series: Series, samples: Mapping[Any, Any]) -> Metric:
     return others
 
 
-def of_node(found: Measures, expiries: Mapping[str, float | None]) -> Samples:
-    """What a node says of itself; ``expiries``: when its certificates expire, but that for other nodes."""
-    expiries = {**expiries, "raft": found.raft.certificate_expires_at}
+class Certificate(NamedTuple):
+    """A node's own: when it expires, in seconds since 1970, and whether newer files were refused."""
+
+    expires_at: float
+    is_refused: bool
+
+
+def of_node(found: Measures, certificates: Mapping[str, Certificate]) -> Samples:
+    """What a node says of itself; ``certificates``: those that it has, by their use."""
     now = time.time()
     return {
         "stockade_node_info": {(found.cluster_id, found.node_id, found.zone, found.version, found.commit): 1},
         "stockade_certificate_days_left": {
-            (use,): (at - now) / DAY_S for use, at in expiries.items() if at is not None
+            (use,): (each.expires_at - now) / DAY_S for use, each in certificates.items()
         },
+        "stockade_certificate_refused": {(use,): each.is_refused for use, each in certificates.items()},
         **_of_raft(found.raft),
         **_of_log(found.log),
         **({} if found.fences is None else _of_fences(found.fences)),

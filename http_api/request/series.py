@@ -104,6 +104,14 @@ _NODE = (
         "Until the node's own certificate expires; below 0 afterwards. Absent without TLS.",
         ("use",),
     ),
+    Series(
+        "stockade_certificate_refused",
+        "gauge",
+        "1 or 0",
+        "Whether the node refuses the files of its certificate as they are now, and uses those before. Absent without "
+        "TLS.",
+        ("use",),
+    ),
 )
 _RAFT = (
     Series(

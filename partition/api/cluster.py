@@ -223,7 +223,8 @@ class NodeState(msgspec.Struct, frozen=True):
     """What a node counts. ``at_ms``: its wall clock; records, bytes and refused writes are those since its start.
 
     ``appends``: from request to answer. ``syncs``: of the log, each for all groups of the node. ``certificates``: by
-    use (``raft``, ``http``), when the certificate expires, in milliseconds since 1970.
+    use (``raft``, ``http``), when the certificate expires, in milliseconds since 1970. ``refused_certificates``: the
+    uses of those whose files the node refuses as they are now; it uses those before.
     """
 
     node_id: str
@@ -238,6 +239,7 @@ class NodeState(msgspec.Struct, frozen=True):
     syncs: Latencies
     connections: int
     certificates: dict[str, int] = {}
+    refused_certificates: list[str] = []
 
 
 class NodeStates(msgspec.Struct, frozen=True):

@@ -77,6 +77,8 @@ class Tls:
         """Called when the files were read again."""
         self.expires_at: float | None = None
         """When this node's certificate expires, in seconds since 1970."""
+        self.is_refused: bool = False
+        """Whether the files cannot be used as they are now, so that those before them are in use."""
         self._mode = mode
         self._files = files
         self._uri = node_uri(cluster_id, node_id)
@@ -91,6 +93,7 @@ class Tls:
         nothing then.
         """
         self._seen = self._stamps()
+        self.is_refused = True
         found = _Contexts(
             _context(ssl.PROTOCOL_TLS_SERVER, self._files), _context(ssl.PROTOCOL_TLS_CLIENT, self._files)
         )
@@ -100,6 +103,7 @@ class Tls:
         self.expires_at = shown.expires_at
         self._revoked = _revoked(self._files.revoked)
         self._contexts = found
+        self.is_refused = False
         self.on_reload()
 
     def _stamps(self) -> list[Stamp | None]:

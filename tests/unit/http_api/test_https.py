@@ -407,8 +407,12 @@ def test_a_bad_new_certificate_is_refused_and_the_old_one_stays(house: House, ho
             with pytest.raises(TlsFault):
                 tls.reload()
             assert not tls.has_changed()
+            assert tls.is_refused
             assert await serial(server, house) == before
             assert await status(server, house.trusting()) == 200
+            house.renew(datetime.now(UTC) + timedelta(days=1))
+            tls.reload()
+            assert not tls.is_refused
 
     play(main())
 

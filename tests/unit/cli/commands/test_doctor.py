@@ -17,6 +17,7 @@ from stockade.cli.commands.doctor import (
     LOOKS_MAX,
     Probe,
     _table,
+    judge_certificates,
     judge_nodes,
     judge_settings,
     judge_topics,
@@ -24,10 +25,15 @@ from stockade.cli.commands.doctor import (
 from stockade.cli.commands.findings import Finding
 from stockade.partition.api.cluster import (
     Cluster,
+    DiskSpace,
+    Latencies,
     LeaderInfo,
     Node,
     NodeSetting,
     NodeSettings,
+    NodeState,
+    NodeStates,
+    PartitionCounts,
     Reassignment,
     Settings,
 )
@@ -77,6 +83,21 @@ def test_a_disk_that_takes_no_appends_is_wrong_by_what_its_own_node_says() -> No
     assert found["disk of n1"] == ("wrong", "low: it takes no appends")
     assert found["disk of n2"] == ("wrong", "full: it takes no appends")
     assert "disk of n1" not in verdicts(probe("n1", "ok"))
+
+
+def test_a_certificate_whose_files_a_node_refuses_is_wrong() -> None:
+    def state(node_id: str, *refused: str) -> NodeState:
+        counts, none = PartitionCounts(*[0] * 7), Latencies([], [])
+        of_node = NodeState(node_id, "1", 0, counts, DiskSpace(1, 1, 0), 0, 0, 0, none, none, 0)
+        return structs.replace(of_node, refused_certificates=list(refused))
+
+    assert list(judge_certificates(NodeStates([state("n1")]))) == []
+    [found] = judge_certificates(NodeStates([state("n1"), state("n2", "http")]))
+    assert (found.about, found.verdict, found.found) == (
+        "certificate of n2",
+        "wrong",
+        "http: the node refuses its files",
+    )
 
 
 def test_settings_that_have_to_be_alike_and_are_not_are_a_warning_that_names_the_nodes() -> None:

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stockade.cluster.access.principals import Access, Token
 from stockade.cluster.measures import Measures
 from stockade.http_api.request import metrics
-from stockade.http_api.request.samples import DAY_S, of_node
+from stockade.http_api.request.samples import DAY_S, Certificate, of_node
 from stockade.http_api.request.series import SERIES, WITH_NAMES
 from stockade.partition.api.cluster import Unready
 
@@ -225,12 +225,11 @@ def test_metrics_are_answered_while_every_thread_of_the_loop_waits_for_a_disk() 
 
 
 def test_a_certificate_counts_the_days_that_it_has_left() -> None:
-    found = fake_measures("n1")
-    now = time.time()
-    found.raft.certificate_expires_at = now - DAY_S
-    days = of_node(found, {"http": now + 10 * DAY_S})["stockade_certificate_days_left"]
+    found, now = fake_measures("n1"), time.time()
+    certificates = {"http": Certificate(now + 10 * DAY_S, False), "raft": Certificate(now - DAY_S, False)}
+    days = of_node(found, certificates)["stockade_certificate_days_left"]
     assert {key: round(value, 2) for key, value in days.items()} == {("http",): 10, ("raft",): -1}
-    assert ("http",) not in of_node(found, {"http": None})["stockade_certificate_days_left"]
+    assert of_node(found, {})["stockade_certificate_days_left"] == {}
 
 
 def test_a_state_tells_when_the_certificates_expire(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,5 +239,20 @@ def test_a_state_tells_when_the_certificates_expire(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(node.service, "measures", lambda **_: found)
         (state,) = (await node.call("GET", "/v1/nodes")).json["nodes"]
         assert state["certificates"] == {"raft": 1_800_000_000_500}
+        assert state["refused_certificates"] == []
+
+    run(test)
+
+
+def test_a_certificate_whose_files_are_refused_is_told_by_the_state_and_a_gauge(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test(node: Conversation) -> None:
+        found = fake_measures("n1")
+        found.raft.certificate_expires_at, found.raft.is_certificate_refused = 1_800_000_000.5, True
+        monkeypatch.setattr(node.service, "measures", lambda **_: found)
+        (state,) = (await node.call("GET", "/v1/nodes")).json["nodes"]
+        assert state["refused_certificates"] == ["raft"]
+        assert b'stockade_certificate_refused{use="raft"} 1.0' in (await node.call("GET", "/metrics")).body
 
     run(test)

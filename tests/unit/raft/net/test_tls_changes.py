@@ -114,9 +114,11 @@ def test_a_new_certificate_is_for_new_connections_and_a_bad_one_for_none(run: Ru
                 with pytest.raises(TlsFault):
                     tls.reload()
                 assert not tls.has_changed()
+                assert tls.is_refused
                 issuer.files("n1")  # made again
                 assert tls.has_changed()
                 tls.reload()
+                assert not tls.is_refused
                 assert n1.events == ["up n2"]
             async with Node("n2", addresses, tls=issuer.tls("n2")) as n2:
                 await n2.until_events(1)

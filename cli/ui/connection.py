@@ -14,7 +14,7 @@ import uvloop
 from ...client.api.client import Client
 from ...client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
 from ...partition.errors import StockadeError
-from .exits import INTERRUPTED, UNKNOWN_OUTCOME, fail
+from .exits import INTERRUPTED, fail
 from .manual import Adding, Connection
 
 TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX = 30.0, 0.1, 3600.0
@@ -121,11 +121,6 @@ def with_config(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[.
             # The reader of our output, such as `head`, has closed it: what is still buffered cannot be written.
             sys.stdout = None
             sys.exit(0)
-        except OSError as error:
-            # Of standard output on a full disk, above all: a command prints when it has done its work.
-            sys.stdout = None
-            click.echo(f"Error: {error}", err=True)
-            sys.exit(UNKNOWN_OUTCOME)
 
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(OPTIONS), run)
 

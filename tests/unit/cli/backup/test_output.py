@@ -107,7 +107,10 @@ def test_a_command_whose_output_cannot_be_written_ends_without_a_traceback(clust
     command = [sys.executable, "-m", "stockade", "topics", "list", "--url", cluster.nodes[0], "--json"]
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (3, "Error: standard output cannot be written: No space left on device\n")
+    assert (ended.returncode, ended.stderr) == (
+        3,
+        "Error: standard output cannot be written: No space left on device\n",
+    )
 
 
 def test_a_backup_is_made_also_where_its_gauges_cannot_be_written(run: Run, store: Store, tmp_path: Path) -> None:

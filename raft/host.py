@@ -195,7 +195,7 @@ class RaftHost:
         self.room_for_copies: Callable[[], float] = lambda: inf
         """Bytes of the disk that checkpoints of other nodes may take. To be set before ``start``."""
         self._sender: CheckpointSender | None = None
-        self._checkpointer = CheckpointScheduler(self.groups, settings, self._fail, self._has_failed)
+        self._checkpointer = CheckpointScheduler(self.groups, settings, self.fail, self._has_failed)
 
     @property
     def connected(self) -> set[str]:
@@ -239,7 +239,7 @@ class RaftHost:
         if its software does not support the level.
         """
         if not self.software.supports(level):
-            self._fail(_unsupported(self._data_dir, self.software, level))
+            self.fail(_unsupported(self._data_dir, self.software, level))
             await asyncio.Event().wait()
         if level > self.level:
             await self.log.raise_level(level)
@@ -289,11 +289,11 @@ class RaftHost:
         if (wal / ROLLED_BACK).exists():
             raise DiskRefused(self._data_dir, (wal / ROLLED_BACK).read_text())
         loop = asyncio.get_running_loop()
-        log = Wal.open(wal, loop, self._fail, settings.wal_file_bytes, stall_s=settings.disk_stall_ms / 1000)
+        log = Wal.open(wal, loop, self.fail, settings.wal_file_bytes, stall_s=settings.disk_stall_ms / 1000)
         self.incarnation = log.incarnation
         self._transport.raise_level(log.level)
         self._node = NodeRuntime(
-            self.node_id, self.incarnation, loop, log, self._transport, self.groups, self._settings, self._fail
+            self.node_id, self.incarnation, loop, log, self._transport, self.groups, self._settings, self.fail
         )
         self._transport.groups, self._transport.many = self.groups, self._node.coalescer
         self._transport.on_up = self._on_up
@@ -313,7 +313,7 @@ class RaftHost:
         self._checkpointer.start(self._storage)
         self._sender = CheckpointSender(self._storage)
         self._transport.handlers[FOR_COPIES] = self._sender.answer
-        self._installer = CheckpointReceiver(self._storage, self.groups, self._transport.call, self._fail)
+        self._installer = CheckpointReceiver(self._storage, self.groups, self._transport.call, self.fail)
         self._installer.room = self.room_for_copies
         self._node.fetch_checkpoint = self._installer.fetch
         log.on_durable = self._checkpointer.log_grew
@@ -458,7 +458,7 @@ class RaftHost:
             )
         with suppress(OSError):  # the node stops in any case, and node_id has a mark, too
             write_durably(self._data_dir / "wal" / ROLLED_BACK, fault.encode())
-        self._fail(DiskRefused(self._data_dir, fault))
+        self.fail(DiskRefused(self._data_dir, fault))
 
     async def _remember(self) -> None:
         """Write down what the other nodes have told: now and then, and when this node stops."""
@@ -471,12 +471,13 @@ class RaftHost:
             finally:
                 promises.save()
         except OSError as error:
-            self._fail(error)
+            self.fail(error)
 
     def _has_failed(self) -> bool:
         return self._node is None or self._node.failure is not None
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """End the node's part in all groups for the first error with which it cannot go on, and tell ``on_fatal``."""
         assert self._node is not None
         if self._node.failure is None:
             self._node.failure = error

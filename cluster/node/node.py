@@ -211,6 +211,7 @@ class Node:
     def _open_replica(self, assignment: Assignment, directory: Path) -> Replica:
         config = assignment.config
         log = SegmentLog(self._config.limits.segment_bytes_max)
+        log.on_torn = self._host.fail
         stored = StoredMachine(PartitionMachine(PartitionConfig(assignment.topic_id), log), log)
 
         async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:

@@ -5,7 +5,8 @@ The first part of the log may be elsewhere (``drop_local``): then it is not read
 Appending syncs nothing: an append is durable in the node's write-ahead log. A checkpoint takes the segments as they are
 at one moment, and syncs them; after a restart the log begins as the last checkpoint has it, and the commands since are
 applied again. So a file is removed only when a checkpoint without it is durable. An OSError of a write leaves a torn
-file; it propagates, and the node stops.
+file, whose index is ahead of it: it propagates, the node is told to stop, whatever the write was for, and the log takes
+and gives nothing any more.
 
 A search by timestamp bisects the indexes of the segments, and decodes one batch.
 """
@@ -124,6 +125,9 @@ class SegmentLog:
         """Bytes of batches that were written to files since the last sync began."""
         self._counted: tuple[Offset, Offset, Offset] | None = None
         self._counted_bytes = 0  # of kept_bytes, those before the last segment
+        self._torn_by: OSError | None = None  # of a write; part of it may be in the file
+        self.on_torn: Callable[[OSError], object] = lambda _: None
+        """Called with the error of a write to a file, which a read may have asked for: the node has to stop."""
 
     def restore(
         self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset, stored_end: Offset = 0
@@ -200,6 +204,7 @@ class SegmentLog:
         if segment is None or segment.size + len(command.message) > self._segment_bytes_max:
             segment = self._roll()
         elif self._writers is None:
+            self._check_whole()
             self._writers = segment_files.extend(segment)
         assert self._writers is not None
         base_offset = segment.next_offset
@@ -227,8 +232,23 @@ class SegmentLog:
         messages, size, self._unwritten, self._unwritten_bytes = self._unwritten, self._unwritten_bytes, [], 0
         if messages:
             assert self._writers is not None
-            write_all(self._writers.messages, messages)
+            self._write(self._writers.messages, messages)
             self.unsynced_bytes += size
+        else:
+            self._check_whole()
+
+    def _write(self, descriptor: int, pieces: list[bytes]) -> None:
+        try:
+            write_all(descriptor, pieces)
+        except OSError as error:
+            self._torn_by = error
+            self._end_writing()  # so that no append comes by ``_check_whole``, at no cost to those before
+            self.on_torn(error)
+            raise
+
+    def _check_whole(self) -> None:
+        if self._torn_by is not None:
+            raise OSError(self._torn_by.errno, f"a write to a segment failed before: {self._torn_by.strerror}")
 
     def trim(self, before: Offset) -> None:
         """Forget what is below ``before``, at most log_end. Whole segments go with the next checkpoint."""
@@ -299,7 +319,11 @@ class SegmentLog:
 
     def close(self) -> None:
         """Close the files. Reads are still possible, appends are not. Idempotent."""
-        self.flush()
+        if self._torn_by is None:
+            self.flush()
+        self._end_writing()
+
+    def _end_writing(self) -> None:
         writers, self._writers = self._writers, None
         if writers is not None:
             writers.close()
@@ -308,7 +332,7 @@ class SegmentLog:
         """Write the appended batches to both files of the last segment."""
         self.flush()
         if self._writers is not None:
-            write_all(self._writers.entries, [self._segments[-1].take_unwritten()])
+            self._write(self._writers.entries, [self._segments[-1].take_unwritten()])
 
     def _slice(self, offset: Offset, max_bytes: int) -> Slice:
         assert offset >= self.local_start, "these records are not on this disk"
@@ -347,7 +371,7 @@ class SegmentLog:
         self.close()
         self._directory, self._segments, self._log_start = directory, list(segments), log_start
         self._dropped, self.reclaimable, self.unsynced_bytes = [], 0, 0
-        self._counted = None
+        self._counted = self._torn_by = None
 
     def _forget(self, dropped: list[Path], size: int) -> None:
         """Remove the first dropped files, ``size`` bytes together, unless the log was restored in another directory."""

@@ -108,6 +108,10 @@ class FakeHost:
         self.room_for_copies: Callable[[], float] = lambda: inf
         self.room_at_start: Callable[[], float] = self.room_for_copies
         self._scratch = scratch
+        self.failures: list[BaseException] = []
+
+    def fail(self, error: BaseException) -> None:
+        self.failures.append(error)
 
     def software_of(self, node_id: str) -> Software | None:
         return self.software if node_id == "n1" else self.softwares.get(node_id)

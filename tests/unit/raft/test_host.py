@@ -100,7 +100,7 @@ def test_a_leader_that_fails_at_rest_falls_silent_and_is_replaced(tmp_path: Path
         async with Cluster(tmp_path) as cluster:
             leader = await cluster.led()
             await until(lambda: all(cluster.group(node).is_resting for node in cluster.hosts))
-            cluster.hosts[leader]._fail(OSError(5, "Input/output error"))
+            cluster.hosts[leader].fail(OSError(5, "Input/output error"))
             rest = [node for node in cluster.hosts if node != leader]
             await until(lambda: any(cluster.group(node).is_leader for node in rest), REST_S_MIN / 2)
             assert leader in cluster.hosts[rest[0]].connected

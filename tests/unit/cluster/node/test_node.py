@@ -1,6 +1,7 @@
 """The shell around the machines, over a Raft host in memory: what is proposed, awaited, forwarded and retried."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from stockade.partition.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from stockade.partition.log import segments
 from stockade.partition.records.batch import Batch, batch_from_columns
 from stockade.raft.log.configuration import Configuration
 
@@ -236,6 +238,21 @@ def test_a_read_at_the_log_end_waits_for_what_comes(tmp_path: Path, monkeypatch:
         with pytest.raises(OffsetOutOfRange) as refusal:
             await replica.read(2, max_bytes=9999, min_bytes=1, max_wait_ms=0, local=False)
         assert refusal.value.status == 416
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_write_to_a_segment_that_fails_in_a_read_stops_the_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        await append(service, b"x")
+        replica = await service.partition("t", 0, None)
+        with monkeypatch.context() as faulty:
+            faulty.setattr(segments, "write_all", lambda *_: os.write(-1, b""))
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                await replica.read(0, max_bytes=1, min_bytes=1, max_wait_ms=0, local=False)
+        assert [type(error) for error in host.failures] == [OSError]
 
     run(tmp_path, monkeypatch, scenario)
 

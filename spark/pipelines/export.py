@@ -2,9 +2,12 @@
 
 An export to Parquet is a stream: it continues at its checkpoint, and the files of a micro-batch count once, because the
 folder's own log (``rows/_spark_metadata``) lists them. Read the folder with Spark, which uses this log.
+
+Spark never compares the two: it leaves out every micro-batch whose number this log has already, whatever the records.
 """
 
 import argparse
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +24,8 @@ from .session import session
 
 FORMATS = ("parquet", "delta", "iceberg", "text")
 PERIOD_S = 1
+_BATCH = re.compile(r"([0-9]+)(?:\.compact)?")
+"""A file in a log of Spark's: its micro-batch, or that and all before it."""
 
 
 class Exported(NamedTuple):
@@ -47,9 +52,12 @@ def export(
 ) -> Exported:
     """Write the records of the topic that were not written yet; with ``follow``, go on until the query is stopped.
 
-    ``options`` are those of the source, with ``url``; ``on_batch`` is called with the rows written so far.
+    ``options`` are those of the source, with ``url``; ``on_batch`` is called with the rows written so far. Raises
+    ExportRefused if rows and checkpoint in the folder are not of one export.
     """
     started = time.monotonic()
+    if form == "parquet":
+        _check_progress(spark, folder)
     wanted = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true", **options}
     rows = spark.readStream.format("stockade").options(**wanted).load().selectExpr("*", "to_date(timestamp) as date")
     writer = rows.writeStream.format(form).partitionBy("date").option("checkpointLocation", f"{folder}/checkpoint")
@@ -64,6 +72,28 @@ def export(
     finally:
         query.stop()
     return Exported(sum(counts.values()), sum(1 for rows in counts.values() if rows), time.monotonic() - started)
+
+
+def _check_progress(spark: Any, folder: str) -> None:
+    """Raises ExportRefused if Spark's logs differ by more than the micro-batch that a crash has interrupted.
+
+    A micro-batch goes into the offsets, then into the log of the rows, then into the commits.
+    """
+    logs = ("checkpoint/commits", "rows/_spark_metadata", "checkpoint/offsets")
+    committed, written, planned = (_newest(spark, f"{folder}/{log}") for log in logs)
+    if not committed <= written <= planned:
+        raise ExportRefused(
+            f"{folder}: micro-batches in rows: {written + 1:,}, in checkpoint: {max(committed, planned) + 1:,}. One of"
+            " the two was deleted or put back, and records would be left out: export into another folder"
+        )
+
+
+def _newest(spark: Any, log: str) -> int:
+    """The number of the last micro-batch in a log of Spark's, -1 if it has none."""
+    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(log)
+    system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    names = [each.getPath().getName() for each in system.listStatus(path)] if system.exists(path) else []
+    return max((int(found[1]) for found in map(_BATCH.fullmatch, names) if found), default=-1)
 
 
 def _started(writer: Any, folder: str, form: str) -> Any:

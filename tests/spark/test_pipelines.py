@@ -67,12 +67,37 @@ def test_files_come_back_byte_for_byte_over_two_topics_and_parquet(
     out = str(tmp_path / "out")
     assert export(spark, there.name, out, {"url": url}).rows == rows
     assert export(spark, there.name, out, {"url": url}).rows == 0
+    shutil.rmtree(f"{out}/checkpoint/commits")  # as if it had crashed before Spark noted that the rows were written
+    export(spark, there.name, out, {"url": url})
     assert spark.read.parquet(f"{out}/rows").count() == rows
 
     load(source(spark, f"{out}/rows", "parquet"), again.name, "circle-again", {"url": url})
     restored = restore(spark, again.name, tmp_path / "back", {"url": url})
     assert (restored.rows, restored.parts) == (rows, len(contents(folder)))
     assert contents(tmp_path / "back") == contents(folder)
+
+
+@pytest.mark.parametrize(
+    ("written", "planned", "committed", "reason"),
+    [
+        ("9.compact 10", "", "", "in rows: 11, in checkpoint: 0"),
+        ("9.compact 10", "0 1", "0 1", "in rows: 11, in checkpoint: 2"),
+        ("", "0 1", "0 1", "in rows: 0, in checkpoint: 2"),
+        ("9.compact", "9 10 11", "9 10", "in rows: 10, in checkpoint: 12"),
+    ],
+)
+def test_an_export_whose_rows_and_checkpoint_do_not_match_is_refused(
+    spark: Any, tmp_path: Path, written: str, planned: str, committed: str, reason: str
+) -> None:
+    """Spark leaves out every record of a micro-batch whose number is in the rows already, and says nothing."""
+    logs = {"rows/_spark_metadata": written, "checkpoint/offsets": planned, "checkpoint/commits": committed}
+    for log, names in logs.items():
+        (tmp_path / log).mkdir(parents=True)
+        for name in names.split():
+            (tmp_path / log / name).touch()
+            (tmp_path / log / f".{name}.crc").touch()
+    with pytest.raises(ExportRefused, match=reason):
+        export(spark, "any", str(tmp_path), {"url": "http://127.0.0.1:1"})
 
 
 def test_a_compressed_file_is_not_taken_for_its_lines(spark: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ has no state that must survive.
 import logging
 import time
 from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from itertools import groupby
 
 from ...client.blocking.writer import Pair
@@ -197,18 +198,47 @@ class SinkCommitter:
                 )
 
     def _roll(self, manifest: Manifest, pair: Pair) -> None:
-        """Append every stage, in order. Only this run may append, so its own sequence numbers are next."""
+        """Append every stage, in order, but those of deleted topics: their rows would be gone with the topic as well.
+        Only this run may append, so its own sequence numbers are next.
+        """
         sequences = self._store.next_sequences(producer_name(self._sink), pair)
+        gone: set[tuple[str, int | None]] = set()
         for piece in manifest.pieces:
-            place = piece.topic, piece.partition
-            sequence = sequences.get(place, 0)
-            if self._store.append_stage(*place, piece.stage, pair, sequence):
-                sequences[place] = (sequence + piece.records) % _SEQUENCES
+            if (piece.topic, piece.topic_id) in gone:
                 continue
-            # This run or an earlier one has appended it: only the cluster knows the sequence numbers used.
-            if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
-                raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
-            sequences = self._store.next_sequences(producer_name(self._sink), pair)
+            try:
+                sequences = self._append_piece(piece, pair, sequences)
+            except (NotFound, UnknownTopicOrPartition):
+                if not self._is_deleted(piece):
+                    raise
+                gone.add((piece.topic, piece.topic_id))
+                lost = f"topic {piece.topic} was deleted, and the rows for it with it; the other topics get theirs"
+                _log.warning("batch %d of sink %s: %s", manifest.batch, self._sink, lost)
+
+    def _append_piece(
+        self, piece: Piece, pair: Pair, sequences: dict[tuple[str, int], int]
+    ) -> dict[tuple[str, int], int]:
+        """Append a stage, unless it was appended before; return the sequence numbers that are next."""
+        place = piece.topic, piece.partition
+        sequence = sequences.get(place, 0)
+        if self._store.append_stage(*place, piece.stage, pair, sequence):
+            return sequences | {place: (sequence + piece.records) % _SEQUENCES}
+        # This run or an earlier one has appended it: only the cluster knows the sequence numbers used.
+        if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
+            raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
+        return self._store.next_sequences(producer_name(self._sink), pair)
+
+    def _is_deleted(self, piece: Piece) -> bool:
+        """Whether the topic in which a piece was staged is surely gone.
+
+        A node that does not know a topic asks the controller. One that lags behind may describe the former topic of the
+        name, but none that is yet to come: ids grow.
+        """
+        try:
+            topic_id = self._store.shape(piece.topic)[2]
+        except UnknownTopicOrPartition:
+            return True
+        return piece.topic_id is not None and topic_id > piece.topic_id
 
     def _explain(self, before: History, refusal: NotFound) -> None:
         """A decided stage is gone: another driver has finished the decision, or its rows are lost."""
@@ -228,7 +258,8 @@ class SinkCommitter:
 
     def _drop(self, pieces: Iterable[Piece], pair: Pair) -> None:
         for (topic, partition), names in _by_partition(pieces):
-            self._store.delete_stages(topic, partition, names, pair)
+            with suppress(UnknownTopicOrPartition):  # deleted, and its stages with it
+                self._store.delete_stages(topic, partition, names, pair)
 
     def _sweep(self, own: Sequence[Piece], now: History, pair: Pair) -> None:
         """Delete kept stages that earlier runs left. Every decision is carried out by now."""
@@ -263,6 +294,7 @@ def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
         for piece in pieces:
             place = piece.topic, piece.partition
             sequence = sequences.get(place, 0)
+            # A duplicate is one of this very request, repeated: nothing else appends these stages.
             store.append_stage(*place, piece.stage, pair, sequence)
             sequences[place] = (sequence + piece.records) % _SEQUENCES
     except Exception as error:

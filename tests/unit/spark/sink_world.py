@@ -69,6 +69,13 @@ class World:
             config = PartitionConfig(len(self.machines) + 1)
             self.machines.setdefault((topic, partition), PartitionMachine(config, MemoryLog()))
 
+    def delete(self, topic: str) -> None:
+        """Its partitions keep their places, which are their numbers as groups, under a name that none asks for."""
+        renamed = {place: (f"{topic} {number}", place[1]) for number, place in enumerate(self.machines)}
+        self.machines = {
+            renamed[place] if place[0] == topic else place: machine for place, machine in self.machines.items()
+        }
+
     def apply(self, place: Place, command: Command) -> Any:
         """The answer; a refusal is raised."""
         result = self._apply(place, command)
@@ -236,6 +243,8 @@ class ModelStore:
 
     def stages(self, topic: str, partition: int, prefix: str) -> list[StageSeen]:
         def found() -> list[StageSeen]:
+            if (topic, partition) not in self._world.machines:
+                raise UnknownTopicOrPartition(topic=topic, partition=None)
             stages = self._world.machines[topic, partition].stages.stages.values()
             return [StageSeen(s.name, s.kept, s.is_appended) for s in stages if s.name.startswith(prefix)]
 

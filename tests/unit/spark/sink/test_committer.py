@@ -112,6 +112,47 @@ def test_a_decided_stage_that_was_deleted_is_told_as_a_loss(sink: Sink, monkeypa
         sink.commit(1, run="r2")
 
 
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_topic_deleted_after_the_decision_stops_no_other_topic(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_made_anew: bool
+) -> None:
+    sink.world.create("other", 1)
+    other = sink.store.shape("other")[2]
+    for name in ("s~x1", "s~x2"):
+        sink.store.put_stage("other", 0, name, [b"8"])
+    decided = [*(Piece("other", 0, name, 1, other) for name in ("s~x1", "s~x2")), sink.stage("c", b"4")]
+    monkeypatch.setattr(SinkCommitter, "_roll", lambda self, manifest, pair: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        sink.commit(1, *decided)
+    monkeypatch.undo()
+    sink.world.delete("other")
+    if is_made_anew:
+        sink.world.create("other", 1)
+    assert not sink.commit(1, sink.stage("d", b"5"), run="r2")
+    assert sink.values() == [b"1", b"2", b"4"]
+    assert caplog.text.count("batch 1 of sink s: topic other was deleted, and the rows for it with it") == 1
+    assert sink.commit(2, sink.stage("e", b"6"), run="r2")
+
+
+def test_a_node_that_knows_an_older_topic_of_the_name_makes_no_decided_rows_go(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the newer topic, of which this node has not heard yet."""
+    partitions, batch_bytes_max, topic_id = sink.store.shape("out")
+    piece = sink.stage("c", b"4")._replace(topic_id=topic_id)
+
+    def unheard(*place: Any) -> bool:
+        raise UnknownTopicOrPartition(topic="out", partition=None)
+
+    monkeypatch.setattr(sink.store, "append_stage", unheard)
+    monkeypatch.setattr(sink.store, "shape", lambda name: (partitions, batch_bytes_max, topic_id - 1))
+    with pytest.raises(UnknownTopicOrPartition):
+        sink.commit(1, piece)
+    monkeypatch.undo()
+    sink.commit(1, run="r2")
+    assert sink.values() == [b"1", b"2", b"4"]
+
+
 def test_what_a_run_kept_and_left_behind_goes_wherever_the_next_run_writes(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,6 +231,21 @@ def test_without_a_name_pieces_are_appended_at_once_in_order() -> None:
     append_all(sink.store, pieces, "job")
     assert sink.values() == [b"1", b"2", b"3"]
     assert not sink.world.machines["out", 0].stages.stages
+
+
+def test_without_a_name_a_stage_whose_first_answer_was_lost_has_used_its_sequence_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sink = Sink()
+    append_stage = sink.store.append_stage
+
+    def twice(*request: Any) -> bool:
+        append_stage(*request)
+        return append_stage(*request)
+
+    monkeypatch.setattr(sink.store, "append_stage", twice)
+    append_all(sink.store, [sink.stage("a", b"1"), sink.stage("b", b"2", b"3"), sink.stage("c", b"4")], "job")
+    assert sink.values() == [b"1", b"2", b"3", b"4"]
 
 
 def test_without_a_name_a_write_that_fails_leaves_no_stages() -> None:

@@ -27,9 +27,11 @@ from ...partition.errors import (
 )
 from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .history import History, Manifest, Piece, done_record, history, manifest_record, run_record
-from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost, Store
+from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost, StagesRefused, Store
 
 CONTROL_CONFIG = {"max_batch_bytes": 16 * 1024 * 1024}
+MANIFEST_BYTES_MAX = CONTROL_CONFIG["max_batch_bytes"] - 64 * 1024
+"""The rest is for what Arrow adds. A stage takes about a hundred bytes of it."""
 TRIM_EVERY = 100
 """When the control partition has more records than this, the old ones are trimmed."""
 TELL_EVERY = 100
@@ -74,7 +76,7 @@ class SinkCommitter:
         """Commit a batch in the form in which it was first decided. Returns False, and logs a warning, if these are
         other pieces than ``pieces``. A commit that fails before it decides deletes ``pieces``.
 
-        Raises SinkRefused, StageLost, DecidedStageLost.
+        Raises SinkRefused (StagesRefused: there are too many), StageLost, DecidedStageLost.
         """
         try:
             is_ours = self._commit(batch, pieces)
@@ -100,8 +102,9 @@ class SinkCommitter:
         if decided is not None:
             self._drop(set(pieces) - set(decided.pieces), pair)
             return False
-        self._keep(pieces, pair)
         wanted = Manifest(self._query, batch, tuple(pieces))
+        _check_size(now, wanted)
+        self._keep(pieces, pair)
         now = self._decide(wanted)
         self._finish(now, pair)
         return now.manifest == wanted
@@ -276,6 +279,16 @@ class SinkCommitter:
             return self._store.shape(topic)[0]
         except UnknownTopicOrPartition:  # deleted, and its stages with it
             return 0
+
+
+def _check_size(now: History, wanted: Manifest) -> None:
+    size = len(manifest_record(now, wanted))
+    if size > MANIFEST_BYTES_MAX:
+        raise StagesRefused(
+            f"the list of the {len(wanted.pieces):,} stages of batch {wanted.batch} has {size:,} bytes, and one decision"
+            f" at most {MANIFEST_BYTES_MAX:,}: write fewer rows at once, or make fewer stages, with fewer tasks or a"
+            " larger max_batch_bytes of the topic"
+        )
 
 
 def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[str]]]:

@@ -7,7 +7,7 @@ from ...client.blocking.writer import Pair, StageSeen
 
 
 class SinkRefused(Exception):
-    """This driver must not go on: another driver took over, or its checkpoint is not the latest."""
+    """This driver must not go on: another driver took over, its checkpoint is not the latest, or it asks too much."""
 
 
 class RunRetired(SinkRefused):
@@ -20,6 +20,10 @@ class OtherQuery(SinkRefused):
 
 class CheckpointWentBack(SinkRefused):
     """The checkpoint is older than the sink: a batch comes again after a later one was decided."""
+
+
+class StagesRefused(SinkRefused):
+    """The batch has more stages than one decision can list."""
 
 
 class StageLost(Exception):

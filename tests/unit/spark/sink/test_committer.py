@@ -9,7 +9,14 @@ from stockade.partition.errors import LeaderNotAvailable, NotFound, UnknownTopic
 from stockade.spark.sink import committer as committers
 from stockade.spark.sink.committer import SinkCommitter, append_all, control_topic
 from stockade.spark.sink.history import History, Manifest, Piece, history
-from stockade.spark.sink.store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost
+from stockade.spark.sink.store import (
+    CheckpointWentBack,
+    DecidedStageLost,
+    OtherQuery,
+    RunRetired,
+    StageLost,
+    StagesRefused,
+)
 
 from ..sink_world import HOUR_MS, Died, ModelStore, World
 
@@ -151,6 +158,18 @@ def test_a_node_that_knows_an_older_topic_of_the_name_makes_no_decided_rows_go(
     monkeypatch.undo()
     sink.commit(1, run="r2")
     assert sink.values() == [b"1", b"2", b"4"]
+
+
+def test_a_batch_of_too_many_stages_is_refused_before_any_is_kept_and_says_so(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was MESSAGE_TOO_LARGE, "send shorter records", from the decision."""
+    monkeypatch.setattr(committers, "MANIFEST_BYTES_MAX", 500)
+    monkeypatch.setattr(sink.store, "keep_stages", lambda *request: pytest.fail("they were kept"))
+    pieces = [sink.stage(f"n{number}", b"4") for number in range(20)]
+    with pytest.raises(StagesRefused, match="the list of the 20 stages of batch 1 has .* one decision at most 500"):
+        sink.commit(1, *pieces)
+    assert all(not machine.stages.stages for machine in sink.world.machines.values())
 
 
 def test_what_a_run_kept_and_left_behind_goes_wherever_the_next_run_writes(

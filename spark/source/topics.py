@@ -10,10 +10,13 @@ from ...client.blocking.reader import BlockingClient
 from ...partition.errors import UnknownTopicOrPartition
 from .filters import AcceptedFilters
 from .planning.options import EARLIEST, LATEST, OffsetSpec, ReadOptions, Selection, parse_read_options
-from .planning.ranges import DataLost, Range, Seen, available
+from .planning.ranges import Range, Seen, available
 
 _BOUNDS = [f"{side}{by}" for side in ("starting", "ending") for by in ("offsets", "timestamp", "offsetsbytimestamp")]
 """Options that say where a read starts and ends, in lower case."""
+
+_Offsets = Mapping[str, Mapping[int, int]]
+"""By topic and partition."""
 
 
 class Found(NamedTuple):
@@ -52,7 +55,7 @@ def names(client: BlockingClient, selection: Selection) -> list[str]:
 
 
 def starts(client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen]) -> dict[str, dict[int, int]]:
-    """The first offset to read, by topic and partition. Raises DataLost, ValueError."""
+    """The first offset to read, by topic and partition. Raises ValueError."""
     _check_named(options.starting, seen)
     return {topic: {p: _start(client, options, topic, now, p) for p in now.bounds} for topic, now in seen.items()}
 
@@ -70,7 +73,7 @@ def _start(client: BlockingClient, options: ReadOptions, topic: str, now: Seen, 
     late = None if options.fail_late_start else now.bounds[partition][1]
     offset = _resolved(client, options.starting, topic, now, partition, late)
     if offset is None:
-        raise DataLost(
+        raise ValueError(
             f"{topic}/{partition} has no record at or after the time of {options.starting.option};"
             " startingOffsetsByTimestampStrategy=latest starts such partitions at their end"
         )
@@ -105,7 +108,7 @@ def planned(
     client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen], filters: AcceptedFilters
 ) -> list[Range]:
     """The ranges of a batch read, one for each partition with records. Raises DataLost, ValueError."""
-    begin, end = starts(client, options, seen), stops(client, options, seen)
+    begin, end = _span(client, options, seen)
     wanted = [
         Range(topic, p, begin[topic][p], end[topic][p], now.topic_id)
         for topic, now in seen.items()
@@ -113,6 +116,30 @@ def planned(
     ]
     there = available(wanted, seen, fail=options.fail_on_data_loss)
     return [each for each in _since(client, filters.cut(there), filters.since_ms) if each.start < each.end]
+
+
+def _span(client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen]) -> tuple[_Offsets, _Offsets]:
+    """Where a batch read begins and ends, by topic and partition. Raises ValueError if it ends before it begins."""
+    begin = _not_behind(seen, options.starting, starts(client, options, seen))
+    end = _not_behind(seen, options.ending, stops(client, options, seen))
+    for topic, now in seen.items():
+        for p, (log_start, log_end) in now.bounds.items():
+            # Beyond the log's bounds it would be lost data, and not a mistake in the options.
+            if log_start <= end[topic][p] < begin[topic][p] <= log_end:
+                raise ValueError(
+                    f"{topic}/{p} would be read from {begin[topic][p]} ({options.starting.option}) to {end[topic][p]}"
+                    f" ({options.ending.option}): let the read begin before it ends"
+                )
+    return begin, end
+
+
+def _not_behind(seen: Mapping[str, Seen], spec: OffsetSpec, found: _Offsets) -> _Offsets:
+    """The offsets of times, none behind the log end that was seen: records that came since are not part of the read."""
+    if spec.by != "timestamp":
+        return found
+    return {
+        topic: {p: min(offset, seen[topic].bounds[p][1]) for p, offset in of.items()} for topic, of in found.items()
+    }
 
 
 def _since(client: BlockingClient, ranges: Iterable[Range], since_ms: int | None) -> Iterator[Range]:
@@ -126,12 +153,12 @@ def _since(client: BlockingClient, ranges: Iterable[Range], since_ms: int | None
 
 def pinned(options: Mapping[str, str]) -> dict[str, str]:
     """The options of a batch read, with the offsets of now where it starts and ends: every query that is made of them
-    reads the same records. Raises OptionsError, DataLost, ValueError.
+    reads the same records. Raises OptionsError, ValueError.
     """
     parsed = parse_read_options(options, "batch")
     with closing(BlockingClient(parsed.urls, parsed.access)) as client:
         client.connect()
         seen = look(client, parsed.selection).seen
-        bounds = {"startingOffsets": starts(client, parsed, seen), "endingOffsets": stops(client, parsed, seen)}
+        begin, end = _span(client, parsed, seen)
     others = {name: value for name, value in options.items() if name.lower() not in _BOUNDS}
-    return others | {name: json.dumps(offsets) for name, offsets in bounds.items()}
+    return others | {"startingOffsets": json.dumps(begin), "endingOffsets": json.dumps(end)}

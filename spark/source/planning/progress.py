@@ -44,7 +44,7 @@ def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) 
     for topic, before in start.items():
         _check_same(topic, before, seen.get(topic), fail)
     todo = {
-        (topic, p): (_next_of(start, topic, now, p, log_start), log_end)
+        (topic, p): (_next_of(start, topic, now, p, log_start, fail), log_end)
         for topic, now in sorted(seen.items())
         for p, (log_start, log_end) in sorted(now.bounds.items())
     }
@@ -101,10 +101,13 @@ def _check_same(topic: str, before: dict[str, Any], now: Seen | None, fail: bool
                 raise DataLost(f"{topic}/{p} was read to {offset}, and ends at {now.bounds[int(p)][1]}")
 
 
-def _next_of(start: Progress, topic: str, now: Seen, partition: int, log_start: int) -> int:
-    """The next offset of a partition; a new partition is read from its log start."""
+def _next_of(start: Progress, topic: str, now: Seen, partition: int, log_start: int, fail: bool) -> int:
+    """The next offset of a partition; a new partition is read from its log start.
+
+    Without ``fail`` also one whose records were dropped: a step would be spent on each ``rows_max`` of what is gone.
+    """
     known = _known(start, topic, now).get(str(partition))
-    return log_start if known is None else max(int(known), 0)
+    return log_start if known is None else max(int(known), 0 if fail else log_start)
 
 
 def _known(start: Progress, topic: str, now: Seen | None) -> Mapping[str, int]:

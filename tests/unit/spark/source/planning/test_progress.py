@@ -80,6 +80,20 @@ def test_a_topic_or_a_partition_that_is_out_of_sight_for_a_while_is_read_on_wher
     assert ranges(neither, again) == [Range("a", 0, 5, 7, 1), Range("a", 1, 6, 9, 1)]
 
 
+def test_no_step_is_spent_on_records_that_are_gone() -> None:
+    dropped: Topics = {"a": Seen(1, {0: (1_000_000, 1_000_100)})}
+    start = at(a=[10])
+    step = advance(start, dropped, 80, fail=False)
+    assert available(ranges(start, json.loads(json.dumps(step))), dropped, fail=False) == [
+        Range("a", 0, 1_000_000, 1_000_080, 1)
+    ]
+    following = advance(step, dropped, 80, fail=False)
+    assert ranges(step, following) == [Range("a", 0, 1_000_080, 1_000_100, 1)]
+    assert advance(following, dropped, 80, fail=False) is following
+    with pytest.raises(DataLost, match="has offsets 1000000 to 1000100, and 10 to 90 were asked for"):
+        available(ranges(start, advance(start, dropped, 80, fail=True)), dropped, fail=True)
+
+
 def test_the_first_step_is_repeated_with_the_same_records_though_the_start_is_computed_anew() -> None:
     first = beginning({"a": {0: 3, 1: 0}}, seen(a=[3, 2]))
     step = json.loads(json.dumps(advance(first, seen(a=[5, 2]), None, fail=True)))

@@ -285,8 +285,8 @@ def _check_size(now: History, wanted: Manifest) -> None:
     size = len(manifest_record(now, wanted))
     if size > MANIFEST_BYTES_MAX:
         raise StagesRefused(
-            f"the list of the {len(wanted.pieces):,} stages of batch {wanted.batch} has {size:,} bytes, and a decision at"
-            f" most {MANIFEST_BYTES_MAX:,}: write fewer rows at once, or make fewer stages, with fewer tasks or a"
+            f"the list of the {len(wanted.pieces):,} stages of batch {wanted.batch} has {size:,} bytes, and a decision"
+            f" at most {MANIFEST_BYTES_MAX:,}: write fewer rows at once, or make fewer stages, with fewer tasks or a"
             " larger max_batch_bytes of the topic"
         )
 

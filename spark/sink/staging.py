@@ -16,7 +16,9 @@ from .rows import Group, Router, stream
 
 ROWS_MAX = 50_000
 _FILL = 0.9
-"""The share of max_batch_bytes that rows fill; the rest is for what Arrow adds."""
+"""The share of max_batch_bytes that rows fill; the rest is for what Arrow adds to many rows."""
+_BYTES_ADDED = 640
+"""The bytes that Arrow adds to the fewest rows."""
 
 WritePiece = Callable[[str, int, pa.RecordBatch], None]
 """Stages or appends the rows of one piece to a partition of a topic."""
@@ -55,7 +57,8 @@ class Gatherer:
     def add(self, group: Group) -> None:
         """Add rows of one partition; write pieces that are full."""
         place = group.topic, group.partition
-        room = int(self._topics.shape(group.topic).batch_bytes_max * _FILL)
+        bytes_max = self._topics.shape(group.topic).batch_bytes_max
+        room = min(int(bytes_max * _FILL), bytes_max - _BYTES_ADDED)
         for rows in _cut(group.rows, room):
             waiting = self._rows.setdefault(place, [])
             if waiting and (

@@ -68,29 +68,40 @@ def test_rows_that_have_no_place_are_refused(batch: dict[str, object], topic: st
 
 
 class Shapes:
-    """Topics whose batches are small."""
+    """Topics with one limit of their batches."""
+
+    def __init__(self, batch_bytes_max: int) -> None:
+        self._batch_bytes_max = batch_bytes_max
 
     def shape(self, topic: str) -> Shape:
-        return Shape(3, 1000, 7)
+        return Shape(3, self._batch_bytes_max, 7)
 
 
-def test_pieces_fit_and_keep_the_order() -> None:
+@pytest.mark.parametrize(
+    "batch_bytes_max", [1024, 4096, 1 << 20]
+)  # the smallest that a topic may have, and its default
+@pytest.mark.parametrize("size", [1, 3, 100, 300])
+def test_pieces_fit_and_keep_the_order(batch_bytes_max: int, size: int) -> None:
     handed: list[pa.RecordBatch] = []
-    shapes: Any = Shapes()
+    shapes: Any = Shapes(batch_bytes_max)
     gatherer = Gatherer(shapes, lambda topic, partition, rows: handed.append(rows))
-    values = [b"%03d" % number * 10 for number in range(100)]
-    rows = columns(pa.record_batch({"value": values}))
-    for start in range(0, 100, 30):
-        gatherer.add(Group("t", 0, rows.slice(start, 30)))
+    count = 3 * batch_bytes_max // (size + 28)
+    values = [b"%d" % (number % 10) * size for number in range(count)]
+    keys = [None if number < count // 2 else b"k" for number in range(count)]
+    rows = columns(pa.record_batch({"value": values, "key": pa.array(keys, pa.binary())}))
+    part = count // 7 + 1
+    for start in range(0, count, part):
+        gatherer.add(Group("t", 0, rows.slice(start, part)))
     gatherer.finish()
     assert [value for piece in handed for value in piece.column("value").to_pylist()] == values
     assert len(handed) > 3
-    assert all(piece.nbytes <= 1000 for piece in handed)
+    for piece in handed:
+        assert batch_from_stream(stream(piece), now_ms=0, batch_bytes_max=batch_bytes_max).count == len(piece)
 
 
 def test_a_row_that_is_too_large_is_handed_over_for_the_server_to_refuse() -> None:
     handed: list[int] = []
-    shapes: Any = Shapes()
+    shapes: Any = Shapes(1000)
     gatherer = Gatherer(shapes, lambda topic, partition, rows: handed.append(len(rows)))
     gatherer.add(Group("t", 0, columns(pa.record_batch({"value": [b"a", b"x" * 5000, b"b"]}))))
     gatherer.finish()

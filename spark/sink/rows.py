@@ -24,6 +24,37 @@ SCHEMA = pa.schema(
 """The same as in partition.records, which needs more than pyarrow."""
 
 
+def _any(*kinds: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
+    return lambda kind: any(is_kind(kind) for is_kind in (pa.types.is_null, *kinds))
+
+
+_is_text = _any(pa.types.is_string, pa.types.is_large_string)
+_is_bytes = _any(_is_text, pa.types.is_binary, pa.types.is_large_binary)
+_is_integer = _any(pa.types.is_integer)
+_is_time = _any(_is_text, pa.types.is_timestamp, pa.types.is_date32, pa.types.is_int64)
+
+
+def _is_headers(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind):
+        return _is_bytes(kind.key_type) and _is_bytes(kind.item_type)
+    item = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
+    if item is None or not pa.types.is_struct(item):
+        return pa.types.is_null(kind)
+    return {each.name for each in item} == {"key", "value"} and all(_is_bytes(each.type) for each in item)
+
+
+_TYPES = {
+    "key": (_is_bytes, "bytes or text"),
+    "value": (_is_bytes, "bytes or text"),
+    "timestamp": (_is_time, "a timestamp"),
+    "headers": (_is_headers, "array<struct<key: string, value: binary>>"),
+    "topic": (_is_text, "text"),
+    "partition": (_is_integer, "whole numbers"),
+}
+"""Of each column that is written, whether a type can be, and what it must be."""
+COLUMNS = tuple(_TYPES)
+
+
 class Group(NamedTuple):
     """Rows for one partition, in the order in which they came."""
 
@@ -70,7 +101,7 @@ class Router:
         count = self._partitions_of(topic)
         targets = self._targets(rows.column("key"), count)
         if wanted is not None:
-            targets = pc.coalesce(wanted.cast(pa.int32()), targets)
+            targets = pc.coalesce(wanted.cast(pa.int64()), targets.cast(pa.int64()))
         for partition in sorted(pc.unique(targets).to_pylist()):
             if not 0 <= partition < count:
                 raise RowsRefused(f"topic {topic} has partitions 0 to {count - 1}, and a row names {partition}")
@@ -86,6 +117,13 @@ class Router:
         return pc.fill_null(found.take(coded.indices), default)
 
 
+def check_types(schema: pa.Schema) -> None:
+    """Raises RowsRefused with the first column that has a type of which no rows can be written."""
+    for name, (fits, words) in _TYPES.items():
+        if name in schema.names and not fits(schema.field(name).type):
+            raise RowsRefused(f"column {name} must be {words}, and is {schema.field(name).type}")
+
+
 def columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns that are stored. Rows without a timestamp get the present one. Raises RowsRefused."""
     now = pa.scalar(time.time_ns() // 1_000_000, pa.int64()).cast(SCHEMA.field("timestamp").type)
@@ -96,8 +134,8 @@ def columns(batch: pa.RecordBatch) -> pa.RecordBatch:
         column = _column(batch, field.name)
         try:
             array = pa.nulls(batch.num_rows, field.type) if column is None else column.cast(field.type, safe=False)
-        except pa.ArrowInvalid as error:
-            raise RowsRefused(f"column {field.name} must be {field.type}, or be given as text: {error}") from error
+        except pa.ArrowException as error:
+            raise RowsRefused(f"column {field.name} must be {_TYPES[field.name][1]}: {error}") from error
         arrays.append(pc.fill_null(array, now) if field.name == "timestamp" else array)
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ...client.blocking.reader import BlockingClient
@@ -23,6 +24,7 @@ from ...client.blocking.writer import BlockingWriter
 from .committer import NAMED_BATCH, SinkCommitter, append_all, discard, stage_prefix
 from .history import Piece
 from .options import WriteOptions, parse_write_options
+from .rows import COLUMNS, check_types
 from .staging import append_rows, stage_rows
 
 _BATCH_ID, _QUERY_ID, _RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
@@ -143,10 +145,14 @@ def connect(options: WriteOptions) -> None:
 
 
 def _check_schema(options: WriteOptions, schema: StructType) -> None:
+    """Raises ValueError for a column that is missing, or of which no rows can be written; all others are ignored."""
     needed = ["value"] if options.topic is not None else ["value", "topic"]
     missing = [name for name in needed if name not in schema.fieldNames()]
     if missing:
         raise ValueError(f"there must be a column {missing[0]}; the columns are {', '.join(schema.fieldNames())}")
+    written = {*COLUMNS} - ({"topic"} if options.topic is not None else set())
+    chosen = StructType([field for field in schema.fields if field.name in written])
+    check_types(to_arrow_schema(chosen, timezone="UTC"))
 
 
 def writer_of(options: WriteOptions) -> BlockingWriter:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from integration.api import Topic, call, expect
+from pyspark.errors import AnalysisException
 
 from .topics import load
 
@@ -36,6 +37,24 @@ def test_every_mode_but_append_is_refused(spark: Any, url: str, mode: str, told:
     topic = Topic(url, "modes")
     with pytest.raises(Exception, match=told):
         write(spark.range(5).selectExpr("cast(id as string) as value"), topic, mode)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "told"),
+    [
+        ("id as value", {}, "column value must be bytes or text, and is int64"),
+        ("'x' as value, 1.5D as partition", {}, "column partition must be whole numbers, and is double"),
+        ("'x' as value, true as partition", {}, "column partition must be whole numbers, and is bool"),
+        ("'x' as value, 7 as topic", {"topic": None}, "column topic must be text, and is int32"),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_refused_before_any_task(
+    spark: Any, url: str, columns: str, options: dict[str, Any], told: str
+) -> None:
+    given = {"topic": "t", **options}
+    writer = spark.range(5).selectExpr(*columns.split(", ")).write.format("stockade").mode("append")
+    with pytest.raises(AnalysisException, match=told):
+        writer.options(url=url, **{name: value for name, value in given.items() if value}).save()
 
 
 @pytest.mark.parametrize("options", [{}, {"sink": "failing"}])

@@ -1,5 +1,6 @@
 """Which rows go where, what becomes of their columns, and how they are cut into pieces."""
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 from stockade.partition.partitioner import partition_for_key
 from stockade.partition.records import batch as records
 from stockade.partition.records.batch import batch_from_stream
-from stockade.spark.sink.rows import SCHEMA, Group, Router, RowsRefused, columns, stream
+from stockade.spark.sink.rows import SCHEMA, Group, Router, RowsRefused, check_types, columns, stream
 from stockade.spark.sink.staging import Gatherer, Shape
 
 
@@ -60,11 +61,42 @@ def test_a_column_chooses_topic_and_partition_and_the_option_wins() -> None:
         ({"value": ["a"], "topic": pa.array([None], pa.string())}, None),
         ({"value": ["a"], "partition": [3]}, "t"),
         ({"value": ["a"], "partition": [-1]}, "t"),
+        ({"value": ["a"], "partition": [1 << 40]}, "t"),
+        ({"value": [1]}, "t"),
+        ({"value": ["a"], "timestamp": ["noon"]}, "t"),
     ],
 )
 def test_rows_that_have_no_place_are_refused(batch: dict[str, object], topic: str | None) -> None:
     with pytest.raises(RowsRefused):
         groups(pa.record_batch(batch), topic)
+
+
+HEADERS = SCHEMA.field("headers").type
+
+
+@pytest.mark.parametrize(
+    ("name", "fitting", "odd"),
+    [
+        ("key", [pa.string(), pa.binary(), pa.null()], [pa.int32(), pa.float64(), pa.bool_()]),
+        ("value", [pa.string(), pa.large_binary()], [pa.int64(), pa.float64(), pa.bool_(), HEADERS]),
+        ("timestamp", [pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.date32(), pa.int64()], [pa.float64()]),
+        ("topic", [pa.string()], [pa.int32(), pa.binary()]),
+        ("partition", [pa.int32(), pa.int64(), pa.null()], [pa.float64(), pa.bool_(), pa.string()]),
+        (
+            "headers",
+            [HEADERS, pa.map_(pa.string(), pa.binary()), pa.null()],
+            [pa.list_(pa.string()), pa.list_(pa.struct([("k", pa.string()), ("v", pa.binary())])), pa.string()],
+        ),
+    ],
+)
+def test_a_column_of_a_type_that_cannot_be_written_is_refused_before_any_row(
+    name: str, fitting: list[pa.DataType], odd: list[pa.DataType]
+) -> None:
+    for kind in fitting:
+        check_types(pa.schema([(name, kind), ("other", pa.month_day_nano_interval())]))
+    for kind in odd:
+        with pytest.raises(RowsRefused, match=f"^column {name} must be .*, and is {re.escape(str(kind))}$"):
+            check_types(pa.schema([(name, kind)]))
 
 
 class Shapes:

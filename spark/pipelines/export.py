@@ -108,22 +108,24 @@ def _started(writer: Any, folder: str, form: str) -> Any:
 def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) -> Exported:
     """Write the files that ``load`` has read, byte for byte, under their names.
 
-    Raises ExportRefused for records that are not lines of files, and for files of which lines are missing or there
-    twice; then it writes nothing.
+    Raises ExportRefused for records that are not lines of files, for files of which lines are missing, there twice or
+    behind the end, and for names that no file has; then it writes nothing.
     """
     started = time.monotonic()
     wanted = pinned({"subscribe": topic, "includeHeaders": "true", **options})
     rows = spark.read.format("stockade").options(**wanted).load()
-    strange = rows.where("key is null or not coalesce(exists(headers, h -> h.key = 'line'), false)").limit(1).collect()
+    strange = rows.where(f"key is null or value is null or {lines.LINE} is null").limit(1).collect()
     if strange:
         place = f"{topic}/{strange[0]['partition']} at {strange[0]['offset']}"
         raise ExportRefused(f"{place}: not a line of a file; text is for topics that were loaded from files of text")
     counts = lines.counts(rows).collect()
-    if odd := sorted(_torn(each) for each in counts if not each["lines"] == each["different"] == each["last"]):
+    if odd := sorted(_torn(each) for each in counts if not lines.is_whole(each)):
         raise ExportRefused(
             f"{topic} does not have each line once of {', '.join(odd)}: it was loaded under two names, or another file"
             " of its name was loaded, or its first records are gone. The format parquet writes every record"
         )
+    for each in counts:
+        _check_name(each["name"])
     folder.mkdir(parents=True, exist_ok=True)
     count = 0
     for name, content in lines.files(rows).toLocalIterator():
@@ -133,13 +135,19 @@ def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) ->
 
 
 def _torn(file: Any) -> str:
-    return f"{file['name']} ({file['lines']:,} lines, {file['different']:,} different ones, up to {file['last']:,})"
+    ends = f", its end behind line {file['end']:,}" if file["end"] is not None else ""
+    numbered = f"numbered {file['first']:,} to {file['last']:,}"
+    return f"{file['name']} ({file['lines']:,} lines, {file['different']:,} different ones, {numbered}{ends})"
+
+
+def _check_name(name: str) -> None:
+    """Raises ExportRefused for a name that would be outside of the folder, or nowhere."""
+    if name in ("", ".", "..") or Path(name).name != name or "\0" in name:
+        raise ExportRefused(f"{name!r} is not the name of a file")
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:
-    """Write a whole file or nothing, and only into this folder."""
-    if name in ("", ".", "..") or Path(name).name != name:
-        raise ExportRefused(f"{name!r} is not the name of a file")
+    """Write a whole file or nothing."""
     unfinished = folder / f".{name}.unfinished"
     unfinished.write_bytes(content)
     unfinished.replace(folder / name)

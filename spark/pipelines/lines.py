@@ -17,8 +17,9 @@ _MARK = b"\xef\xbb\xbf"
 """The byte order mark of UTF-8, which Spark drops at the start of a file; it is put back."""
 _MISSING = (0, -1, len(_MARK), len(_MARK) - 1)
 """Bytes by which a file may be longer than its lines: with or without the mark, and with or without a last LF."""
-_LINE = "cast(cast(filter(headers, h -> h.key = 'line')[0].value as string) as long)"
-"""The number of a line, in its headers."""
+LINE = "try_cast(cast(get(filter(headers, h -> h.key = 'line'), 0).value as string) as long)"
+"""The number of a line, in its headers; null if there is none."""
+_HAS_END = "exists(headers, h -> h.key = 'end')"
 _NEVER_READ = ("_metadata", "_common_metadata")
 """Prefixes of names that Spark reserves for Parquet: it lists such files, and does not read them."""
 
@@ -36,13 +37,16 @@ def text(spark: Any, path: str, **options: str) -> Any:
     if left_out:
         raise LoadRefused(
             f"a load would leave out {', '.join(left_out)}: it takes the files of a folder, but not of its sub-folders,"
-            " and names that begin with . or _ from Spark 4.3 on; name what to load by a pattern, as in 'FOLDER/*.log'"
+            " no byte order mark with nothing behind it, and names that begin with . or _ from Spark 4.3 on; name what"
+            " to load by a pattern, as in 'FOLDER/*.log'"
         )
     return rows
 
 
 def _left_out(spark: Any, path: str, taken: set[PurePosixPath]) -> list[str]:
-    """Names of files that ``path`` matches, are not empty, and are not ``taken``; of a sub-folder only its own name."""
+    """Names of files that ``path`` matches, are not empty, and are not ``taken`` or have no line for Spark; of a
+    sub-folder only its own name.
+    """
     context = spark.sparkContext
     pattern = context._jvm.org.apache.hadoop.fs.Path(path)  # as Spark sees it: on any of Hadoop's file systems
     system = pattern.getFileSystem(context._jsc.hadoopConfiguration())
@@ -53,10 +57,21 @@ def _left_out(spark: Any, path: str, taken: set[PurePosixPath]) -> list[str]:
         while below.hasNext():
             status = below.next()
             file = PurePosixPath(status.getPath().toUri().getPath())
-            if status.getLen() and file not in taken:
+            if status.getLen() and (file not in taken or _is_mark(context, system, status)):
                 first, *deeper = file.relative_to(root).parts or ("",)
                 names.add(f"{root / first}{'/' if deeper else ''}")
     return sorted(names)
+
+
+def _is_mark(context: Any, system: Any, status: Any) -> bool:
+    """Whether a file is a byte order mark alone: Spark drops that, and has no line left."""
+    if status.getLen() != len(_MARK):
+        return False
+    content = system.open(status.getPath())
+    try:
+        return bytes(context._jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(content)) == _MARK
+    finally:
+        content.close()
 
 
 def records(spark: Any, path: str) -> Any:
@@ -96,8 +111,8 @@ def _check_names(rows: Any) -> None:
 
 def files(rows: Any) -> Any:
     """(name, content) of each file whose lines these rows (key, value, headers) are. Each file must fit into memory."""
-    line = F.expr(_LINE)
-    end = F.when(F.expr("exists(headers, h -> h.key = 'end')"), F.lit(b"")).otherwise(F.lit(b"\n"))
+    line = F.expr(LINE)
+    end = F.when(F.expr(_HAS_END), F.lit(b"")).otherwise(F.lit(b"\n"))
     each = rows.select(
         F.col("key").cast("string").alias("name"),
         F.struct(line.alias("line"), F.concat("value", end).alias("text")).alias("row"),
@@ -108,13 +123,27 @@ def files(rows: Any) -> Any:
 
 def counts(rows: Any) -> Any:
     """Of each file whose lines these rows are: its ``name``, how many ``lines`` there are, how many ``different`` ones,
-    and the ``last`` number of one. A file is whole if all three are equal.
+    the ``first`` and ``last`` number of one, and the first at the ``end`` of a file without a last LF, null if none is.
     """
-    each = rows.select(F.col("key").cast("string").alias("name"), F.expr(_LINE).alias("line"))
+    each = rows.select(
+        F.col("key").cast("string").alias("name"),
+        F.expr(LINE).alias("line"),
+        F.expr(f"if({_HAS_END}, {LINE}, null)").alias("end"),
+    )
     number = F.col("line")
     return each.groupBy("name").agg(
-        F.count("*").alias("lines"), F.count_distinct(number).alias("different"), F.max(number).alias("last")
+        F.count("*").alias("lines"),
+        F.count_distinct(number).alias("different"),
+        F.min(number).alias("first"),
+        F.max(number).alias("last"),
+        F.min("end").alias("end"),
     )
+
+
+def is_whole(file: Any) -> bool:
+    """Whether the ``counts`` of a file are those of lines 1 to the last one, of which none but the last is its end."""
+    numbers = file["lines"], file["different"], file["first"], file["end"] or file["last"]
+    return numbers == (file["last"], file["last"], 1, file["last"])
 
 
 def _checked() -> Any:

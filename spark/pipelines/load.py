@@ -46,9 +46,9 @@ def source(spark: Any, path: str, form: str) -> Any:
     if form == "text":
         return lines.records(spark, path)
     if form == "json":
-        odd = F.concat(F.lit("not JSON: "), F.left("value", F.lit(80)))
+        odd = F.concat(F.lit("not JSON, or a key twice: "), F.left("value", F.lit(80)))
         valid = F.when(F.expr("try_parse_json(value) is not null"), F.col("value")).otherwise(F.raise_error(odd))
-        rows = lines.text(spark, path).where("length(trim(value)) > 0")
+        rows = lines.text(spark, path).where(F.length(F.btrim("value", F.lit(" \t"))) > 0)
         return rows.select(F.lit(None).cast("binary").alias("key"), valid.cast("binary").alias("value"))
     frame = spark.table(path) if form == "table" else spark.read.parquet(path)
     if "value" not in frame.columns:

@@ -130,14 +130,23 @@ def test_a_load_that_would_leave_files_out_is_refused_and_names_them(spark: Any,
         source(spark, f"{tmp_path}/h*", form)
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_file_of_which_spark_has_no_line_is_not_left_out_unsaid(spark: Any, tmp_path: Path, form: str) -> None:
+    for name, content in {"mark": b"\xef\xbb\xbf", "123": b"123", "empty": b""}.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(LoadRefused, match=re.escape(f"would leave out {tmp_path}/mark: ")):
+        source(spark, str(tmp_path), form)
+    assert source(spark, f"{tmp_path}/[!m]*", form).count() == 1
+
+
 def test_lines_that_are_no_json_are_refused_and_nothing_is_loaded(spark: Any, url: str, tmp_path: Path) -> None:
     topic = Topic(url, "json")
     topic.create()
     (tmp_path / "some.json").write_text('{"a": 1}\n\n[2]\n{"a":\n')
-    with pytest.raises(PySparkException, match=r'not JSON: \{"a":'):
+    with pytest.raises(PySparkException, match=r'not JSON, or a key twice: \{"a":'):
         load(source(spark, str(tmp_path), "json"), topic.name, "bad", {"url": url})
     assert topic.values() == []
-    (tmp_path / "some.json").write_text('{"a": 1}\n\n[2]\n')
+    (tmp_path / "some.json").write_text('{"a": 1}\n\n \t \n[2]\n')  # blank lines are left out
     assert load(source(spark, str(tmp_path), "json"), topic.name, "good", {"url": url})[:2] == (2, 11)
     assert topic.values() == ['{"a": 1}', "[2]"]
 
@@ -157,14 +166,14 @@ def test_files_that_are_not_there_whole_and_once_are_not_restored(spark: Any, ur
     (tmp_path / "in" / "x.log").write_text("a\nb\n")
     for name in ("torn-1", "torn-2"):
         load(source(spark, str(tmp_path / "in"), "text"), topic.name, name, {"url": url})
-    with pytest.raises(ExportRefused, match=r"of x\.log \(4 lines, 2 different ones, up to 2\): it was"):
+    with pytest.raises(ExportRefused, match=r"of x\.log \(4 lines, 2 different ones, numbered 1 to 2\): it was"):
         restore(spark, topic.name, tmp_path / "out", {"url": url})
     assert not (tmp_path / "out").exists()
     first = {"url": url, "endingOffsets": '{"torn": {"0": 2}}'}
     assert restore(spark, topic.name, tmp_path / "out", first)[:2] == (2, 1)
     assert contents(tmp_path / "out") == contents(tmp_path / "in")
     expect(200, call("POST", f"{topic.url}/partitions/0/trim", {"before": 1}))
-    with pytest.raises(ExportRefused, match=r"of x\.log \(1 lines, 1 different ones, up to 2\): it was"):
+    with pytest.raises(ExportRefused, match=r"of x\.log \(1 lines, 1 different ones, numbered 2 to 2\): it was"):
         restore(spark, topic.name, tmp_path / "out", first)
 
 
@@ -183,6 +192,33 @@ def test_records_that_are_no_lines_do_not_become_files(spark: Any, url: str, tmp
     append(topic, 0, [record(0, 1)])
     with pytest.raises(ExportRefused, match="no-lines/0 at 0: not a line of a file"):
         restore(spark, topic.name, tmp_path / "out", {"url": url})
+
+
+def line(name: str, number: bytes, value: bytes | None = b"x", *, is_end: bool = False) -> dict[str, Any]:
+    headers = [{"key": "line", "value": number}, *([{"key": "end", "value": b""}] if is_end else [])]
+    return {"key": name.encode(), "value": value, "headers": headers}
+
+
+TORN = {
+    "null": ([line("b", b"1"), line("b", b"2", None)], "0 at 2: not a line of a file"),
+    "word": ([line("b", b"one")], "0 at 1: not a line of a file"),
+    "zero": ([line("b", b"0"), line("b", b"2")], r"b \(2 lines, 2 different ones, numbered 0 to 2\)"),
+    "end": ([line("b", b"1", is_end=True), line("b", b"2")], r"b \(.*, numbered 1 to 2, its end behind line 1\)"),
+    "name": ([line("sub/b", b"1")], "'sub/b' is not the name of a file"),
+}
+
+
+@pytest.mark.parametrize("torn", TORN)
+def test_what_is_not_a_file_byte_for_byte_is_refused_before_any_is_written(
+    spark: Any, url: str, tmp_path: Path, torn: str
+) -> None:
+    records, reason = TORN[torn]
+    topic = Topic(url, f"torn-{torn}")
+    topic.create()
+    append(topic, 0, [line("a", b"1"), *records])
+    with pytest.raises(ExportRefused, match=reason):
+        restore(spark, topic.name, tmp_path / "out", {"url": url})
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_same_files_and_topic_are_the_same_load(spark: Any) -> None:
@@ -239,7 +275,7 @@ def test_the_commands_tell_in_one_line_what_they_refuse(spark: Any, url: str, tm
     missing = stockade("load", str(tmp_path / "bad.json"), "no-such-topic", "--url", url)
     assert (missing.exit_code, "UNKNOWN_TOPIC_OR_PARTITION" in missing.stderr) == (1, True)
     bad = stockade("load", str(tmp_path / "bad.json"), "refused", "--format", "json", "--url", url)
-    assert (bad.exit_code, "not JSON: {" in bad.stderr, bad.stderr.count("\n")) == (1, True, 1)
+    assert (bad.exit_code, "a key twice: {" in bad.stderr, bad.stderr.count("\n")) == (1, True, 1)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "more.json").write_text("{}")
     partial = stockade("load", str(tmp_path), "refused", "--url", url)

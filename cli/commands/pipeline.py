@@ -21,6 +21,7 @@ from ...client.config import ClientConfig
 from ...spark.pipelines.audit.findings import Audited
 from ...spark.pipelines.audit.page import page
 from ...spark.pipelines.reporting import shown
+from ...spark.sink.options import sink_name
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_config
 from ..ui.exits import LOCAL, REFUSED
@@ -148,6 +149,13 @@ def _print(audited: Audited, expected: dict[str, int] | None) -> None:
     click.echo(f"{counts}; judged in {sum(audited.seconds.values()):.1f} s")
 
 
+def _sink_name(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    try:
+        return None if text is None else sink_name("it", text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 FORMATS_IN = ["text", "json", "parquet", "table"]
 FORMATS_OUT = ["parquet", "delta", "iceberg", "text"]
 
@@ -181,7 +189,9 @@ pipeline.add_command(audit)
     " (PATH is its name): columns key, value and headers; without a column value, each row becomes a JSON object.",
 )
 @click.option(
-    "--name", help="Name of this load; loads with the same name are done once. Default: made of PATH, format and TOPIC."
+    "--name",
+    callback=_sink_name,
+    help="Name of this load; loads with the same name are done once. Default: made of PATH, format and TOPIC.",
 )
 @cores_option
 @output_option
@@ -202,8 +212,8 @@ async def load(
     from ...spark.pipelines import load as loading  # noqa: PLC0415 (needs Spark)
     from ...spark.pipelines.reporting import watched  # noqa: PLC0415
 
-    chosen = name or loading.name_of(spark, path, form, topic)
     with _refusals(), _bar() as bar:
+        chosen = name or loading.name_of(spark, path, form, topic)
         task = bar.add_task("tasks", total=None)
         with watched(spark, lambda done, total: bar.update(task, completed=done, total=total or None)):
             rows = loading.source(spark, path, form)

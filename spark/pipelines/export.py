@@ -13,11 +13,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from ..options import OptionsError
 from ..sink.store import SinkRefused
+from ..source.planning.ranges import DataLost
 from ..source.topics import pinned
 from . import lines
+from .arguments import add_options, options_of
 from .lines import LoadRefused
 from .reporting import Progress, summary
 from .session import session
@@ -158,12 +162,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write a topic into files, exactly once.")
     parser.add_argument("topic")
     parser.add_argument("folder")
-    parser.add_argument("--url", required=True, help="base URL of a node, or several separated by commas")
     parser.add_argument("--format", choices=FORMATS, default="parquet")
     parser.add_argument("--follow", action="store_true", help="go on until stopped")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the source")
+    add_options(parser, "source")
     given = parser.parse_args(arguments)
-    options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}
+    options = options_of(given)
     spark = session("stockade export")
     if given.format == "text":
         done = restore(spark, given.topic, Path(given.folder), options)
@@ -176,12 +179,13 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-REFUSALS = (PySparkException, ExportRefused, LoadRefused, SinkRefused)
+REFUSALS = (PySparkException, Py4JError, ExportRefused, LoadRefused, SinkRefused, OptionsError, DataLost)
 _ENDINGS = ("Error", "Refused", "DataLost")
 
 
 def why(error: Exception) -> str:
     """The most useful line of a message: that of the last Python exception in it, or else the first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = str(getattr(error, "java_exception", error))
+    lines = [line.strip() for line in told.splitlines() if line.strip()]
     named = [line for line in lines if line.split(":")[0].split(".")[-1].endswith(_ENDINGS)]
     return named[-1] if named else next(iter(lines), "Spark gives no reason")

@@ -19,6 +19,7 @@ from ..sink.named_batch import NamedBatch
 from ..sink.options import parse_write_options
 from ..sink.writer import connect, writer_of
 from . import lines
+from .arguments import add_options, options_of
 from .reporting import Progress, print_line, summary, watched
 from .session import session
 
@@ -103,13 +104,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Load files or a table into a topic, exactly once.")
     parser.add_argument("path", help="file, folder, or name of a table")
     parser.add_argument("topic")
-    parser.add_argument("--url", required=True, help="base URL of a node, or several separated by commas")
     parser.add_argument("--format", choices=FORMATS, default="text")
     parser.add_argument("--name", help="name of this load; by default made of path, format and topic")
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="an option of the sink")
+    add_options(parser, "sink")
     given = parser.parse_args(arguments)
     spark = session("stockade load")
-    options = {"url": given.url, **dict(each.split("=", 1) for each in given.option)}
+    options = options_of(given)
     name = given.name or name_of(spark, given.path, given.format, given.topic)
     with watched(spark, Progress("tasks done")):
         loaded = load(source(spark, given.path, given.format), given.topic, name, options)

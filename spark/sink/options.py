@@ -38,7 +38,7 @@ def parse_write_options(options: Mapping[str, str], mode: Literal["batch", "stre
         urls=given.take(urls, "url", ""),
         access=credentials(given),
         topic=given.take(_topic, "topic", None),
-        sink=given.take(_sink, "sink", None),
+        sink=given.take(sink_name, "sink", None),
         takeover=given.take(flag, "takeover", "false"),
         is_exactly_once=given.take(_delivery, "delivery", "exactly-once"),
     )
@@ -57,7 +57,8 @@ def _topic(name: str, text: str) -> str:
     return text
 
 
-def _sink(name: str, text: str) -> str:
+def sink_name(name: str, text: str) -> str:
+    """The name of a sink, from the option ``name``. Raises ValueError."""
     if not _SINK.fullmatch(text):
         raise ValueError(f"{name} must be 1 to 100 of letters, digits, '.', '_', '-'")
     return text

@@ -281,6 +281,9 @@ def test_the_commands_tell_in_one_line_what_they_refuse(spark: Any, url: str, tm
     partial = stockade("load", str(tmp_path), "refused", "--url", url)
     assert (partial.exit_code, f"leave out {tmp_path}/sub/:" in partial.stderr) == (1, True)
     assert partial.stderr.count("\n") == 1
+    strange = stockade("load", "nosuch://bucket/x", "refused", "--url", url)
+    assert (strange.exit_code, strange.stderr.count("\n")) == (1, 1), strange.output
+    assert 'No FileSystem for scheme "nosuch"' in strange.stderr
     absent = stockade("export", "refused", str(tmp_path / "out"), "--format", "delta", "--url", url)
     assert (absent.exit_code, "cannot write delta" in absent.stderr, absent.stderr.count("\n")) == (1, True, 1)
     wrong = stockade("audit", str(tmp_path / "bad.json"), str(tmp_path / "bad.json"))

@@ -27,7 +27,7 @@ OWNERS = {
     "yaml": ["http_api/contract.py"],
     "orjson": ["http_api/codec/json_codec.py"],
     "prometheus_client": ["http_api/*", "cli/backup/schedule.py", "cli/canary/figures.py"],
-    "py4j": ["spark/pipelines/audit/evidence.py"],
+    "py4j": ["spark/pipelines/*"],
     "pyspark": ["spark/data_source.py", "spark/source/stream.py", "spark/sink/writer.py", "spark/pipelines/*"],
     "uvloop": ["cli/*"],
     "click": ["cli/*"],

@@ -3,5 +3,6 @@
 In: options and arguments. Out: tables, JSON, exit codes. Each file is one command or group.
 May import: chaos.demo, chaos.history, chaos.streams, chaos.system, cli, cli.local_cluster, cli.orders, cli.ui, client,
 client.api, client.consumer, client.producer, client.producer.queue, client.session, client.transport, cluster,
-cluster.access, partition, partition.api, partition.log, spark.pipelines, spark.pipelines.audit.
+cluster.access, partition, partition.api, partition.log, spark.pipelines, spark.pipelines.audit,
+spark.sink.
 """

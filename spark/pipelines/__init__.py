@@ -2,5 +2,5 @@
 
 In: a Spark session, paths, topics. Out: rows in topics, files, an audit's verdict; progress as lines. They need pyspark
 and pyarrow, nothing else.
-May import: spark, spark.sink, spark.source.
+May import: spark, spark.sink, spark.source, spark.source.planning.
 """

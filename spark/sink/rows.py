@@ -39,7 +39,7 @@ def _is_headers(kind: pa.DataType) -> bool:
         return _is_bytes(kind.key_type) and _is_bytes(kind.item_type)
     item = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else None
     if item is None or not pa.types.is_struct(item):
-        return pa.types.is_null(kind)
+        return bool(pa.types.is_null(kind))
     return {each.name for each in item} == {"key", "value"} and all(_is_bytes(each.type) for each in item)
 
 

@@ -225,7 +225,8 @@ class SinkCommitter:
         place = piece.topic, piece.partition
         sequence = sequences.get(place, 0)
         if self._store.append_stage(*place, piece.stage, pair, sequence):
-            return sequences | {place: (sequence + piece.records) % _SEQUENCES}
+            sequences[place] = (sequence + piece.records) % _SEQUENCES
+            return sequences
         # This run or an earlier one has appended it: only the cluster knows the sequence numbers used.
         if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
             raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")

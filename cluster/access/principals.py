@@ -187,8 +187,8 @@ def _digests(tokens: Sequence[Token]) -> dict[str, Caller]:
 
 
 class Access:
-    """The principals of a cluster: those of this node's configuration, and those that the controller told. Without any,
-    the cluster is open: every caller has every right.
+    """The principals of a cluster: those of this node's configuration, and those that the controller told. Where there
+    never were any, the cluster is open: every caller has every right.
     """
 
     def __init__(
@@ -218,8 +218,14 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether every caller has every right."""
-        return not (self._digests or self.configured or self._replicated)
+        """Whether every caller has every right. Not where the last principals were deleted: two that delete each other
+        at a time are both obeyed, and a principal of the configuration is the way back in.
+        """
+        return not (self._has_any or self._index)
+
+    @property
+    def _has_any(self) -> bool:
+        return bool(self._digests or self.configured or self._replicated)
 
     def replicate(self, index: int, principals: Iterable[Principal]) -> None:
         """Take over what the controller told as of an index of its log, unless it is older. A principal of the
@@ -264,6 +270,8 @@ class Access:
         """
         if self.is_open:
             return self._everyone
+        if not self._has_any:
+            raise Unauthenticated("no principal is left: put one into node.toml, and send the node SIGHUP")
         if authorization is not None and authorization[: len(_SCHEME)].lower() == _SCHEME:
             return self._of_token(authorization[len(_SCHEME) :].strip())
         if authorization is None and certificate is not None:

@@ -168,6 +168,21 @@ def test_faults_of_level_tokens_are_found() -> None:
     ]
 
 
+def test_a_cluster_whose_last_principals_are_deleted_is_not_open_to_all() -> None:
+    """Two administrators that deleted each other at the same moment opened it to every caller."""
+    access, mine = Access(), new_token()
+    access.replicate(0, [])
+    assert access.is_open, "there never were any"
+    access.replicate(5, [Principal("alice", ["all"], [PrincipalToken(mine.hash)])])
+    access.replicate(7, [])
+    assert not access.is_open
+    for header in (None, bearer(mine.token)):
+        with pytest.raises(Unauthenticated, match="no principal is left: put one into node"):
+            access.caller(header, None)
+    access.configure((), [Principal("root", ["all"], [PrincipalToken(mine.hash)])])
+    assert access.caller(bearer(mine.token), None).principal == "root"
+
+
 def test_told_principals_end_an_open_cluster_and_the_newest_count() -> None:
     access, mine = Access(), new_token()
     access.replicate(5, [Principal("p", ["read topic:t"], [PrincipalToken(mine.hash)]), Principal("q")])

@@ -79,11 +79,9 @@ class Budget:
         self.what: str = what
         self.retry_after_ms: int = retry_after_ms
 
-    def check(self, count: int, spare: int = 0) -> None:
-        """Raises ThrottlingQuotaExceeded if there is no room for ``count`` more, with ``spare`` beyond the limit."""
-        if self.used + count > self.limit + spare:
-            text = f"the node has too many {self.what} already"
-            raise ThrottlingQuotaExceeded(text, retry_after_ms=self.retry_after_ms)
+    def refusal(self) -> ThrottlingQuotaExceeded:
+        """What is said where there is no room for more."""
+        return ThrottlingQuotaExceeded(f"the node has too many {self.what} already", retry_after_ms=self.retry_after_ms)
 
 
 class InFlight:
@@ -99,8 +97,10 @@ class InFlight:
 
     def take_spare(self) -> None:
         """Count one that keeps alive, or gives up, what its caller has. Raises ThrottlingQuotaExceeded."""
-        self.requests.check(1, KEEPING_MAX)
-        self.requests.used += 1
+        requests = self.requests
+        if requests.used >= requests.limit + KEEPING_MAX:
+            raise requests.refusal()
+        requests.used += 1
 
     def take(
         self, requests: int = 0, body_bytes: int = 0, answer_bytes: int = 0, followers: int = 0, arriving: int = 0
@@ -108,8 +108,8 @@ class InFlight:
         """Count these as held: all of them or none. Raises ThrottlingQuotaExceeded."""
         counts = (requests, body_bytes, answer_bytes, followers, arriving)
         for budget, count in zip(self._budgets, counts, strict=True):
-            if count:
-                budget.check(count)
+            if count and budget.used + count > budget.limit:
+                raise budget.refusal()
         for budget, count in zip(self._budgets, counts, strict=True):
             budget.used += count
 

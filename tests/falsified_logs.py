@@ -185,6 +185,13 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ),
     ("sequence-order", "a producer starts above 0", on_every_replica(with_item("stamps", 0, (4, 0, 7)))),
     ("aborted-read", "a refused batch is stored", on_every_replica(with_item("names", 6, "old/6"))),
+    (
+        "aborted-read",
+        "a read showed a refused batch that is not stored",
+        lambda run: on_every_replica(lambda log: rows(log, [0, 1, 2, 3]))(
+            replace(run, operations=[append(30, "old", 4, 1, pid=ZOMBIE_PID, seq=4, **FENCED), read(40, 6, 5)])
+        ),
+    ),
     ("stale-read", "a read misses what was acknowledged", operation(4, offset=3)),
     ("zombie", "an epoch goes down", on_every_replica(with_item("writer_epochs", 8, 1))),
     ("zombie", "two writers within one epoch", on_every_replica(with_item("names", 8, "old/8"))),

@@ -18,9 +18,10 @@ def aborted_read(evidence: Evidence) -> Iterator[str]:
     for log in evidence.distinct_logs():
         place = f"partition {log.partition} on {log.node}"
         yield from (f"{place} has {name}, which was refused" for name in log.names if name in failed)
-    for op in evidence.ended("poll", "ok"):
+    for op in (*evidence.ended("poll", "ok"), *evidence.ended("fetch", "ok")):
         assert op.end is not None
-        yield from (f"poll {op.invoke.i} read {name}, which was refused" for name in names_of(op.end) if name in failed)
+        shown = [name for name in names_of(op.end) if name in failed]
+        yield from (f"{op.invoke.f} {op.invoke.i} read {name}, which was refused" for name in shown)
 
 
 def stale_read(evidence: Evidence) -> Iterator[str]:

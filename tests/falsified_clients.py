@@ -121,6 +121,25 @@ def unanswered(f: str) -> Falsify:
     return lambda run: replace(run, operations=[change(op) for op in run.operations])
 
 
+def shared(names: list[str]) -> Falsify:
+    """A slot that x owned, whom y and z share after that: its log has these records of theirs."""
+    slots = [
+        done(0, "x", "acquire", {}, epoch=1),
+        done(2, "x", "append", {"value": "x@0/0", "count": 1, "epoch": 1}, offset=names.index("x@0/0")),
+        done(4, "y", "share", {}, epoch=1),
+        done(6, "y", "append", {"value": "y@0/0", "count": 1, "epoch": 1}, offset=names.index("y@0/0")),
+        done(8, "z", "share", {}, epoch=1),
+        done(10, "z", "append", {"value": "z@0/0", "count": 1, "epoch": 1}, offset=names.index("z@0/0")),
+    ]
+    values = [payload(name.partition("/")[0], 0) or b"" for name in names]
+    log = ReplicaLog("n1", 0, 0, len(names), range(len(names)), names, values, [None] * 3, [1] * 3)
+    return lambda run: replace(run, operations=slots, logs=[log], notes=[])
+
+
+def idle(at_s: int) -> Operation:
+    return done(at_s, "m", "position", {"resource": "g"}, "info", error="LEADER_NOT_AVAILABLE")
+
+
 def healing(at_s: int, *operations: Operation, also_healed_s: int | None = None) -> Falsify:
     """The operations of a run whose last fault was healed at ``at_s``, another one at ``also_healed_s``."""
     notes = [note("healed", at_s), *([] if also_healed_s is None else [note("heal", also_healed_s)])]
@@ -131,6 +150,8 @@ HONEST: list[tuple[str, Falsify]] = [
     ("as it was", lambda run: run),
     ("a consumer reads again what it has read", also(poll(22, 0, ["a@0/0"]))),
     ("the run ended before its readers had come to the end", lambda run: replace(without(5)(run), notes=[])),
+    ("who shares a slot that its owner left writes in its epoch", shared(["x@0/0", "y@0/0", "z@0/0"])),
+    ("no client comes to append for 50 s", healing(10, append(2, "a", 1, 0), idle(60))),
     ("a partition recovers in 50 s", healing(10, append(2, "a", 1, 0), refused(11), append(60, "b", 2, 1))),
     (
         "one fault is healed while another one lasts",
@@ -153,9 +174,11 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("recovery", "no write after everything was mended", operation(3, t_mono_ns=70 * S)),
     ("recovery", "a node never came back", lambda run: replace(run, notes=[*run.notes, note("lost", 5)])),
     ("recovery", "clients come late, and append in vain", healing(10, append(2, "a", 1, 0), refused(22), refused(90))),
+    ("recovery", "no client comes to append", healing(10, append(2, "a", 1, 0), idle(300))),
     ("lost-write", "no replica can be read any more", lambda run: replace(run, logs=[])),
     ("zombie", "an owner that was out-claimed writes", also(append(22, "a", 1, 0))),
     ("zombie", "fence_epochs decrease along the log", swapped),
+    ("zombie", "an owner writes after one who shares the slot that it left", shared(["y@0/0", "x@0/0", "z@0/0"])),
     (
         "zombie",
         "an instance of a name whose identity was replaced writes",

@@ -76,8 +76,8 @@ def spark_session(name: str, cores: int | None) -> Any:
 )
 @cores_option
 def audit(history: str | None, logs: str | None, html: Path | None, rehearse: int | None, cores: int | None) -> None:
-    """Check HISTORY and LOGS, the Parquet files of `stockade chaos run`, with all checkers that need no more than that:
-    those of `stockade chaos` but byte-exact, order and slot-history, and phantom beside them.
+    """Check HISTORY and LOGS, the Parquet files of `stockade chaos run`, with the checkers of `stockade chaos` but
+    byte-exact, order and slot-history, and with phantom beside them.
     """
     if (rehearse is None) == (history is None or logs is None) or (rehearse is not None and history is not None):
         raise click.UsageError("give HISTORY and LOGS, or --rehearse")
@@ -144,7 +144,7 @@ def _print(audited: Audited, expected: dict[str, int] | None) -> None:
     show_table(["CHECKER", "CHECKED", "VIOLATIONS", *planted, "CLAIM"], rows)
     for finding in audited.findings:
         for violation in finding.examples if expected is None else ():
-            click.echo(f"{finding.checker}: {violation.topic}/{violation.partition}: {violation.what}")
+            click.echo(f"{finding.checker}: {violation.place}: {violation.what}")
     counts = ", ".join(f"{count:,} {name}" for name, count in audited.counts.items())
     click.echo(f"{counts}; judged in {sum(audited.seconds.values()):.1f} s")
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from stockade.spark.pipelines.audit import log_checks, planted, rehearsal
-from stockade.spark.pipelines.audit.audit import CLAIMS, NoEvidence, audit
+from stockade.spark.pipelines.audit.audit import CLAIMS, EXAMPLES_MAX, NoEvidence, audit, take
 from stockade.spark.pipelines.audit.evidence import Evidence, fingerprints
+from stockade.spark.pipelines.audit.findings import Violation
 from stockade.spark.pipelines.audit.page import page
 
 
@@ -41,6 +42,17 @@ def test_a_replica_of_a_lost_node_was_not_read_and_is_not_called_empty(spark: An
     evidence = Evidence(None, None, None, fingerprints(stored), stored, noted, [])
     found = [each["what"] for each in log_checks.different_replicas(evidence).collect()]
     assert found == ([] if lost else ["only n1, n2 have records of it, of 3 replicas"])
+
+
+def test_each_checker_has_examples_though_another_one_of_its_pass_has_more_than_are_shown(spark: Any) -> None:
+    rows = [*(("lost-write", "t", 0, n, "lost") for n in range(500)), ("phantom", "t", 1, 7, "strange")]
+    found: list[Violation] = []
+    counts = {"lost-write": 0, "phantom": 0}
+    columns = "checker string, topic string, partition int, offset long, what string"
+    take(spark.createDataFrame(rows, columns), found, counts)
+    assert counts == {"lost-write": 500, "phantom": 1}
+    assert [each.offset for each in found if each.checker == "lost-write"] == list(range(EXAMPLES_MAX))
+    assert [each for each in found if each.checker == "phantom"] == [Violation("phantom", "t", 1, 7, "strange")]
 
 
 def test_what_is_no_history_is_refused_by_what_it_lacks(spark: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import falsified_clients
 import falsified_logs
 import pytest
 from msgspec.structs import replace
+from pyspark.sql import functions as F  # noqa: N812
 
 from stockade.chaos.checkers.verdicts import judge
 from stockade.chaos.history.evidence import Evidence, ReplicaLog
@@ -18,6 +19,9 @@ from stockade.spark.pipelines.audit.evidence import read, settings
 
 ONLY_CHAOS = {"byte-exact", "order", "slot-history"}
 ONLY_AUDIT = {"phantom"}
+End = frozenset[str]
+"""Which marks of its end a run has. They are about a whole file, and so about all topics in it."""
+DRAINED, LOST, UNREAD = frozenset({"drained"}), frozenset({"drained", "lost"}), frozenset[str]()
 APART_NS = 10_000 * falsified_clients.S
 """Between two runs: the healing of one says nothing of the others."""
 
@@ -55,6 +59,12 @@ def stored(log: ReplicaLog) -> ReplicaLog:
     return replace(log, log_start=log.offsets[0], log_end=log.offsets[-1] + 1)
 
 
+def end_of(run: Evidence) -> End:
+    """The end of a run; without readers it is no matter whether they had the time to read."""
+    has_readers = any(op.invoke.f == "poll" for op in run.operations)
+    return LOST & {note.f for note in run.notes} if has_readers else DRAINED
+
+
 def events_of(run: Evidence) -> list[Event]:
     return [*(event for op in run.operations for event in (op.invoke, op.end) if event is not None), *run.notes]
 
@@ -67,34 +77,39 @@ def judged_by_chaos(run: Evidence) -> set[str]:
 
 
 def judged_by_audit(spark: Any, folder: Path, several: Mapping[str, Evidence]) -> dict[str, set[str]]:
-    """The checkers that find a violation in each topic, all topics in one audit."""
-    folder.mkdir()
+    """The checkers that find a violation in each topic: all topics in one audit, and the passes that look at the marks
+    of a file again for runs that end in another way than most.
+    """
     history, logs = folder / "history.parquet", folder / "logs.parquet"
     write_history(history, (event for run in several.values() for event in events_of(run)))
     with TableWriter(logs, LOGS_SCHEMA) as table:
         for topic, run in several.items():
             for log in run.logs:
                 table.add(log_table(topic, log))
-    found: dict[str, set[str]] = {topic: set() for topic in several}
+    found: dict[tuple[End, str], set[tuple[str, str]]] = {}
     with settings(spark):
         evidence = read(spark, str(history), str(logs))
-        for check in PASSES.values():
-            for topic, checker in check(evidence).select("topic", "checker").distinct().collect():
-                found[topic].add(checker)
+        for end, passes in ((DRAINED, tuple(PASSES)), (LOST, ("recovery", "replicas")), (UNREAD, ("records",))):
+            seen = evidence._replace(marks=evidence.marks.where(F.col("f").isin("healed", "heal", *end)))
+            for name in passes:
+                rows = PASSES[name](seen).select("topic", "checker").distinct().collect()
+                found[end, name] = {(row["topic"], row["checker"]) for row in rows}
         evidence.forget()
-    return {topic: checkers - ONLY_AUDIT for topic, checkers in found.items()}
+    return {
+        topic: {
+            checker
+            for name in PASSES
+            for at, checker in found.get((end_of(run), name), found[DRAINED, name])
+            if at == topic and checker not in ONLY_AUDIT
+        }
+        for topic, run in several.items()
+    }
 
 
 @pytest.mark.timeout(600)
 def test_the_audit_finds_in_each_falsified_history_what_chaos_finds(spark: Any, tmp_path: Path) -> None:
-    """Notes without a place are about all topics of a file, so runs that end in different ways need several files."""
-    ends = {"drained", "lost"}
-    by_end: dict[frozenset[str], dict[str, Evidence]] = {}
-    for topic, run in runs():
-        by_end.setdefault(frozenset(note.f for note in run.notes) & ends, {})[topic] = run
-    chaos = {topic: judged_by_chaos(run) for several in by_end.values() for topic, run in several.items()}
-    audit: dict[str, set[str]] = {}
-    for number, several in enumerate(by_end.values()):
-        audit |= judged_by_audit(spark, tmp_path / str(number), several)
-    different = {topic: (chaos[topic], audit[topic]) for topic in chaos if chaos[topic] != audit[topic]}
+    several = dict(runs())
+    chaos = {topic: judged_by_chaos(run) for topic, run in several.items()}
+    audit = judged_by_audit(spark, tmp_path, several)
+    different = {topic: (chaos[topic], audit[topic]) for topic in several if chaos[topic] != audit[topic]}
     assert different == {}, "(chaos, audit)"

@@ -16,8 +16,10 @@ PLACE = ["topic", "partition"]
 RECORD = ["offset", "key", "value", "writer_epoch", "producer_id", "producer_epoch", "sequence"]
 EVENT = [
     *("i", "t_mono_ns", "process", "type", "f", "of", *PLACE, "epoch", "producer_id", "producer_epoch", "seq", "value"),
-    *("count", "offset", "records", "resource", "error", "outcome"),
+    *("count", "offset", "log_end", "records", "resource", "node", "error", "outcome"),
 ]
+WHOLE = -1
+"""Stands for the partition of operations on a topic as a whole (``init``): null would equal none in a join."""
 
 PIECE = 1 << 16
 """Offsets in a piece of a log. Pieces in which replicas differ are read again."""
@@ -88,7 +90,8 @@ def read(spark: Any, history: str, logs: str) -> Evidence:
     log = _kept(representatives(stored, pieces))
     operations = _kept(operations_of(events))
     others = _kept(operations.where("f <> 'append'"))
-    return Evidence(operations, others, log, pieces, stored, _marks(events), [operations, others, log, pieces])
+    marks = _kept(_marks(events))
+    return Evidence(operations, others, log, pieces, stored, marks, [operations, others, log, pieces, marks])
 
 
 def _kept(frame: Any) -> Any:
@@ -110,6 +113,7 @@ def _table(spark: Any, path: str, columns: list[str]) -> Any:
 
 def operations_of(events: Any) -> Any:
     """A row for each invocation and its end."""
+    events = events.withColumn("partition", F.coalesce("partition", F.lit(WHOLE)))
     begun = events.where("type = 'invoke'").select(
         *PLACE,
         F.col("i").alias("op"),
@@ -118,6 +122,7 @@ def operations_of(events: Any) -> Any:
         *("process", "f", "value", "count", "producer_id", "producer_epoch", "seq", "resource"),
         # An append by the owner of a resource carries that one's epoch, which says nothing of the slot.
         F.when(F.expr("f <> 'append' or resource is null"), F.col("epoch")).alias("sent_epoch"),
+        F.when(F.expr("f = 'append' and resource is not null"), F.col("epoch")).alias("fence_epoch"),
         F.col("offset").alias("asked"),
     )
     ended = events.where("of is not null").select(
@@ -126,11 +131,13 @@ def operations_of(events: Any) -> Any:
         F.col("t_mono_ns").alias("ended_ns"),
         "type",
         F.col("epoch").alias("given_epoch"),
+        F.col("producer_id").alias("given_producer_id"),
+        F.col("producer_epoch").alias("given_producer_epoch"),
         F.col("offset").alias("answered"),
         # Other answers repeat what was asked.
         F.when(F.col("f") == "fetch", F.col("value")).alias("shown"),
         F.when(F.col("f") == "fetch", F.col("count")).alias("shown_count"),
-        *("records", "outcome"),
+        *("log_end", "records", "outcome"),
     )
     both = _clustered(begun).join(_clustered(ended), [*PLACE, "op"], "left")
     return both.withColumn("type", F.coalesce("type", F.lit("info")))
@@ -159,4 +166,4 @@ def _clustered(frame: Any) -> Any:
 
 
 def _marks(events: Any) -> Any:
-    return events.where("process = 'nemesis'").select("i", "t_mono_ns", "f", "error")
+    return events.where("process = 'nemesis'").select("i", "t_mono_ns", "f", "node", "error")

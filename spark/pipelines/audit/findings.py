@@ -12,6 +12,12 @@ class Violation(NamedTuple):
     offset: int | None
     what: str
 
+    @property
+    def place(self) -> str:
+        """The partition, the topic of what is about all its partitions, or everywhere."""
+        where = [str(each) for each in (self.topic, self.partition) if each is not None]
+        return "/".join(where) or "everywhere"
+
 
 class Finding(NamedTuple):
     """The result of one checker."""

@@ -1,4 +1,4 @@
-"""Checkers along the log: holes, sequences, epochs, writers, and differences between replicas."""
+"""Checkers along the log: holes, sequences, epochs, and differences between replicas."""
 
 from typing import Any
 
@@ -6,13 +6,11 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from .evidence import PIECE, PLACE, RECORD, Evidence
-from .record_checks import records_of
 from .violations import all_of, any_of, violations
 
 SEQUENCES = 1 << 31
 """Sequence numbers are modulo this."""
 PRODUCER = [*PLACE, "producer_id", "producer_epoch"]
-EPOCH = [*PLACE, "writer_epoch"]
 
 
 _KINDS = (
@@ -53,7 +51,7 @@ def _along(log: Any) -> Any:
 def _repeated_stamps(log: Any, odd: Any) -> Any:
     """duplicate: one sequence number of a producer at two offsets. Only producers out of sequence can have that."""
     numbered = log.where("producer_id is not null").select(*PRODUCER, "offset", "sequence")
-    doubtful = odd.where("producer_id is not null and sequence < sequence_due").select(*PRODUCER).distinct()
+    doubtful = odd.where("producer_id is not null and sequence <> sequence_due").select(*PRODUCER).distinct()
     repeated = (
         numbered.join(doubtful, PRODUCER, "left_semi")
         .groupBy(*PRODUCER, "sequence")
@@ -61,48 +59,6 @@ def _repeated_stamps(log: Any, odd: Any) -> Any:
     )
     what = "concat('producer ', producer_id, ' epoch ', producer_epoch, ' has ', sequence, ' ', times, ' times')"
     return violations(repeated, "duplicate", "times > 1", what, "offset")
-
-
-def shared_epochs(evidence: Evidence) -> Any:
-    """zombie: two writers in one epoch that is one's alone, or a client without a token between an owner's records.
-
-    Epoch 0 is the open slot; a later one that its owner has left is open, too, until the next owner. Writers are
-    counted, not compared with the one before: one record of a stranger between two of the owner is enough.
-    """
-    log = evidence.log.where("writer_epoch > 0").withColumn("writer", _writer("key"))
-    mark = F.xxhash64("writer")
-    each = log.groupBy(*EPOCH).agg(F.min(mark).alias("least"), F.max(mark).alias("most"))
-    several = evidence.keep(each.where("least <> most").select(*EPOCH))
-    rows = log.join(several, EPOCH, "left_semi").select(*EPOCH, "offset", F.col("key").alias("name"), "writer")
-    claims = _claims(evidence, several.select(*PLACE).distinct()).withColumn("claimed", F.lit(1))
-    marked = rows.join(claims, [*PLACE, "name"], "left")
-    before = Window.partitionBy(*EPOCH).orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
-    owners = marked.withColumns(
-        {
-            "owner": F.max(F.when(F.col("claimed") == 1, F.col("writer"))).over(before),
-            "guest": F.max(F.when(F.col("claimed").isNull(), F.col("writer"))).over(before),
-        }
-    )
-    intruded = owners.where("claimed = 1 and (owner <> writer or guest is not null)")
-    found = intruded.groupBy(*EPOCH).agg(
-        F.min("offset").alias("offset"), F.min(F.struct("offset", "writer", "owner", "guest")).alias("at")
-    )
-    what = "concat(at.writer, ' wrote in epoch ', writer_epoch, ' after ', coalesce(at.guest, at.owner))"
-    return violations(found, "zombie", "true", what, "offset")
-
-
-def _claims(evidence: Evidence, places: Any) -> Any:
-    """Names of records that were sent to these places under the token of an exclusive slot."""
-    seated = evidence.others.where("f = 'share' and type = 'ok'").select("process").distinct()
-    sent = evidence.operations.where("f = 'append' and type <> 'fail' and sent_epoch is not null")
-    sent = sent.join(F.broadcast(places), PLACE, "left_semi")
-    runs = sent.join(F.broadcast(seated), "process", "left_anti")
-    return records_of(runs, "value", "count").distinct()
-
-
-def _writer(name: str) -> Any:
-    """What stands in a name before the mark of the partition, and of an attempt."""
-    return F.substring_index(F.substring_index(F.substring_index(name, "/", 1), "@", 1), "+", 1)
 
 
 def different_replicas(evidence: Evidence) -> Any:

@@ -1,16 +1,17 @@
-"""Checkers about the order of answers: reads, sends, polls, grants, positions, certificates, recovery."""
+"""Checkers about the order of answers: reads, sends, polls, positions, certificates, recovery."""
 
 from typing import Any
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from .evidence import PLACE, Evidence
+from .evidence import PLACE, WHOLE, Evidence
 from .log_checks import SEQUENCES
+from .record_checks import GIVEN
 from .violations import all_of, behind, violations
 
-RECOVERY_S = 30
-"""After a fault is healed, an append to each partition that is written to must succeed within this time."""
+RECOVERY_S = 60
+"""As chaos/checkers/recovery.py."""
 NS = 1_000_000_000
 GROUP = [*PLACE, "resource"]
 
@@ -20,123 +21,69 @@ def stale_reads(evidence: Evidence) -> Any:
     acked = evidence.operations.where("type = 'ok' and f = 'append'").select(
         *PLACE, F.col("ended_ns").alias("t"), F.expr("answered + count").alias("high")
     )
-    # A poll may give less than there is; only one that gives nothing claims that there is no more.
-    reads = evidence.others.where("type = 'ok' and (f = 'fetch' or (f = 'poll' and answered = asked))")
-    asked = reads.select(*PLACE, "op", F.col("begun_ns").alias("t"), F.col("answered").alias("seen"))
+    reads = evidence.others.where("type = 'ok' and f in ('fetch', 'poll')")
+    seen = F.expr("coalesce(if(f = 'poll', log_end, answered), 0)").alias("seen")
+    asked = reads.select(*PLACE, "op", F.col("begun_ns").alias("t"), seen)
     what = "concat('read ', op, ' saw the end at ', seen, '; ', high, ' was acknowledged')"
     return violations(behind(acked, asked, PLACE), "stale-read", "true", what, "seen")
 
 
 def sends(evidence: Evidence) -> Any:
-    """nonmonotonic-send, and zombie: an append that began after a higher epoch was answered, and succeeded."""
+    """nonmonotonic-send: of two appends of a client to a partition, the later one is acknowledged at a lower offset."""
     own = Window.partitionBy(*PLACE, "client").orderBy("op").rowsBetween(Window.unboundedPreceding, -1)
-    later = Window.partitionBy(*PLACE).orderBy("epoch").rowsBetween(1, Window.unboundedFollowing)
-    granted = (
-        evidence.others.where("type = 'ok' and f = 'acquire'")
-        .groupBy(*PLACE, F.col("given_epoch").alias("epoch"))
-        .agg(F.min("ended_ns").alias("t"))
-    )
-    over = granted.withColumn("over_ns", F.min("t").over(later)).select(
-        *PLACE, F.col("epoch").alias("sent_epoch"), "over_ns"
-    )
     appends = evidence.operations.where("type = 'ok' and f = 'append' and answered is not null")
-    return all_of(
-        appends.withColumn("before", F.max("answered").over(own)).join(
-            F.broadcast(over), [*PLACE, "sent_epoch"], "left"
-        ),
-        (
-            "nonmonotonic-send",
-            "answered <= before",
-            "concat('append ', op, ' of ', process, ' is at ', answered, ', an earlier one at ', before)",
-        ),
-        (
-            "zombie",
-            "begun_ns > over_ns",
-            "concat('append ', op, ' under epoch ', sent_epoch, ' began after a higher one was granted')",
-        ),
-        offset="answered",
-    )
+    each = appends.withColumn("before", F.max("answered").over(own))
+    what = "concat('append ', op, ' of ', process, ' is at ', answered, ', an earlier one at ', before)"
+    return violations(each, "nonmonotonic-send", "answered <= before", what, "answered")
 
 
 def polls(evidence: Evidence) -> Any:
-    """nonmonotonic-poll, skipped-poll: a consumer that goes back, or passes over offsets."""
-    own = Window.partitionBy(*PLACE, "process").orderBy("op")
-    seen = evidence.others.where("f = 'poll' and type = 'ok'").select(
-        *PLACE,
-        *("op", "process", "asked", "answered"),
-        F.lag("answered").over(own).alias("before"),
-        F.expr("aggregate(coalesce(records, array()), 0L, (sum, each) -> sum + each.count)").alias("given"),
+    """nonmonotonic-poll, skipped-poll: an answer that begins before, or behind, the offset asked for, or has a hole.
+
+    A consumer may ask for any offset: it may read again, or pass over what it does not want.
+    """
+    seen = evidence.others.where("f = 'poll' and type = 'ok'").selectExpr(
+        *PLACE, "op", "coalesce(asked, 0) as asked", f"coalesce(answered, 0) - {GIVEN} as given_from"
     )
+    what = "concat('poll ', op, ' asked for ', asked, ' and was given records from ', given_from, ' on')"
     return all_of(
         seen,
-        ("nonmonotonic-poll", "asked < before", "concat(process, ' went back from ', before, ' to ', asked)"),
-        ("skipped-poll", "asked > before", "concat(process, ' went on from ', before, ' at ', asked)"),
-        (
-            "skipped-poll",
-            "given <> answered - asked",
-            "concat(process, ' was given ', given, ' records from ', asked, ' to ', answered)",
-        ),
+        ("nonmonotonic-poll", "given_from < asked", what),
+        ("skipped-poll", "given_from > asked", what),
         offset="asked",
     )
 
 
-def unseen(evidence: Evidence) -> Any:
-    """unseen: acknowledged records behind all that was ever polled, where consumers polled at all, answered or not."""
-    polls = evidence.others.where("f = 'poll'")
-    ends = polls.groupBy(*PLACE).agg(F.max(F.expr("if(type = 'ok', answered, 0L)")).alias("end"))
-    late = evidence.operations.where("type = 'ok' and f = 'append'").join(F.broadcast(ends), PLACE)
-    what = "concat(value, ' was acknowledged at ', answered, ', and consumers came to ', end)"
-    return violations(late, "unseen", "answered + count > end", what, "answered")
-
-
-def epochs(evidence: Evidence) -> Any:
-    """epoch-uniqueness: one epoch granted to two."""
-    grants = evidence.others.where("type = 'ok' and f in ('acquire', 'own') and given_epoch is not null")
-    holders = grants.groupBy(*PLACE, "resource", "given_epoch").agg(
-        F.countDistinct("process").alias("holders"), F.min("process"), F.max("process")
-    )
-    what = "concat('epoch ', given_epoch, ' was granted to ', `min(process)`, ' and to ', `max(process)`)"
-    return violations(holders, "epoch-uniqueness", "holders > 1", what)
-
-
 def positions(evidence: Evidence) -> Any:
-    """position: a group's committed position goes back, or a reader that was fenced sets it."""
+    """position: a group's position that is read or committed below one that was committed before."""
     ops = evidence.others.where("type = 'ok' and f in ('commit', 'position')")
-    value = F.coalesce("answered", "asked")
     commits = ops.where("f = 'commit'")
-    known = commits.select(*GROUP, F.col("ended_ns").alias("t"), value.alias("high"))
-    asked = ops.select(*GROUP, "op", "f", F.col("begun_ns").alias("t"), value.alias("seen"))
-    back = violations(
-        behind(known, asked, GROUP),
-        "position",
-        "true",
-        "concat(f, ' ', op, ' of ', resource, ': ', seen, ' after ', high)",
-        "seen",
-    )
-    guards = commits.where("sent_epoch is not null")
-    known = guards.select(*GROUP, F.col("ended_ns").alias("t"), F.col("sent_epoch").alias("high"))
-    asked = guards.select(*GROUP, "op", F.col("begun_ns").alias("t"), F.col("sent_epoch").alias("seen"))
-    what = "concat('commit ', op, ' of ', resource, ' under epoch ', seen, ' came after epoch ', high)"
-    return back.unionByName(violations(behind(known, asked, GROUP), "position", "true", what))
+    known = commits.select(*GROUP, F.col("ended_ns").alias("t"), F.coalesce("asked", F.lit(0)).alias("high"))
+    seen = F.coalesce("answered", F.lit(0)).alias("seen")
+    asked = ops.select(*GROUP, "op", "f", F.col("begun_ns").alias("t"), seen)
+    what = "concat(f, ' ', op, ' of ', resource, ': ', seen, ' after ', high)"
+    return violations(behind(known, asked, GROUP), "position", "true", what, "seen")
 
 
 def certificates(evidence: Evidence) -> Any:
     """outcome-certificate: what a fencing refusal said of a batch is not what the log shows."""
-    said = evidence.operations.where("f = 'append' and outcome is not null and seq is not null")
+    said = evidence.operations.where("f = 'append' and outcome is not null")
     stamps = said.select(
-        *PLACE,
-        *("op", "producer_id", "producer_epoch", "count", "outcome"),
-        F.explode(F.expr(f"transform(sequence(0L, count - 1L), k -> cast((seq + k) % {SEQUENCES}L as int))")).alias(
-            "sequence"
-        ),
-    )
-    stamp = [*PLACE, "producer_id", "producer_epoch", "sequence"]
+        *PLACE, "op", "producer_id", "producer_epoch", "seq", F.explode(F.expr("sequence(0L, count - 1L)")).alias("k")
+    ).withColumn("sequence", F.expr(f"cast((seq + k) % {SEQUENCES}L as int)"))
     held = (
-        evidence.log.join(F.broadcast(stamps), stamp)
+        evidence.log.join(F.broadcast(stamps), [*PLACE, "producer_id", "producer_epoch", "sequence"])
         .groupBy("op")
-        .agg(F.count("*").alias("held"), F.min("offset").alias("first"), F.max("offset").alias("last"))
+        .agg(
+            F.countDistinct("k").alias("held"),
+            F.expr("max_by(offset, struct(-k, offset))").alias("first"),
+            F.expr("max_by(offset, struct(k, offset))").alias("last"),
+        )
     )
     judged = said.join(F.broadcast(held), "op", "left").fillna(0, ["held"])
+    said_at, held_at = "struct(outcome.base_offset, outcome.last_offset)", "struct(first, last)"
+    elsewhere = f"outcome.base_offset is not null and not ({said_at} <=> {held_at})"
+    certified = "coalesce(concat('at ', outcome.base_offset, ' to ', outcome.last_offset), 'committed')"
     return all_of(
         judged,
         (
@@ -146,37 +93,50 @@ def certificates(evidence: Evidence) -> Any:
         ),
         (
             "outcome-certificate",
-            "outcome.state = 'committed' and (held <> count or not (outcome.base_offset <=> first))",
-            "concat('append ', op, ' was certified at ', outcome.base_offset, '; the log has ', held, ' at ', first)",
+            f"outcome.state = 'committed' and (held <> count or {elsewhere})",
+            f"concat('append ', op, ' was certified ', {certified}, '; the log has ', held, ' of ', count)",
         ),
         offset="first",
     )
 
 
 def recovery(evidence: Evidence) -> Any:
-    """recovery: after a fault was healed, no append to a partition that is written to succeeds in time."""
-    busy = _busy_seconds(evidence.operations.where("f = 'append'"))
-    heals = F.broadcast(
-        evidence.marks.where("f = 'heal'").select(F.expr(f"t_mono_ns div {NS}").alias("healed")).distinct()
-    )
-    near = busy.join(heals, F.expr(f"second between healed and healed + {RECOVERY_S}"))
-    judged = near.groupBy(*PLACE, "healed").agg(
-        F.count("won").alias("won"),
-        F.min(F.when(F.col("tried") == 1, F.col("second"))).alias("first"),
-        F.max("second").alias("last"),
-    )
-    # Judged only where it was tried soon enough to succeed within the time.
-    condition = f"won = 0 and first <= healed + {RECOVERY_S // 3}"
-    return violations(
-        judged, "recovery", condition, f"concat('no append succeeded within {RECOVERY_S} s after ', healed, ' s')"
-    )
+    """recovery: a node that was lost, and a partition that was written to before every fault was healed, and
+    acknowledges no append within 60 s of the first one after that; of the healing, if clients go on for 60 s and none
+    comes to append.
+    """
+    appends = evidence.operations.where("f = 'append'")
+    healed = _healed(evidence)
+    begun = F.when(F.col("begun_ns") >= F.col("healed"), F.col("begun_ns"))
+    done = F.when(F.expr("type = 'ok' and ended_ns >= healed"), F.col("ended_ns"))
+    judged = appends.join(F.broadcast(healed), PLACE).groupBy(*PLACE, "healed", "over")
+    judged = judged.agg(F.min(begun).alias("asked"), F.min(done).alias("answered"))
+    judged = judged.withColumn("until", F.expr(f"coalesce(asked, healed) + {RECOVERY_S * NS}L"))
+    condition = "(answered is null or answered > until) and (asked is not null or over >= until)"
+    why = "if(asked is null, ': no client came to append', '')"
+    what = f"concat('no append succeeded within {RECOVERY_S} s after the healing', {why})"
+    return violations(judged, "recovery", condition, what).unionByName(_lost(evidence))
 
 
-def _busy_seconds(appends: Any) -> Any:
-    """Seconds in which an append to a partition began (``tried``), or succeeded (``won``)."""
-    begun, done = f"begun_ns div {NS} as begun", f"if(type = 'ok', ended_ns div {NS}, null) as done"
-    # Most appends end in the second in which they began: few rows are left to be looked at twice.
-    spans = appends.selectExpr(*PLACE, begun, done).distinct()
-    each = spans.selectExpr(*PLACE, "stack(2, begun, 1, null, done, null, 1) as (second, tried, won)")
-    seconds = each.where("second is not null").groupBy(*PLACE, "second")
-    return seconds.agg(F.max("tried").alias("tried"), F.max("won").alias("won"))
+def _healed(evidence: Evidence) -> Any:
+    """For each partition the times at which every fault was healed (``healed``) while it was in use: after its first
+    append, and before the last operation on it or on its topic as a whole ended (``over``).
+    """
+    is_append = F.col("f") == "append"
+    used = evidence.operations.groupBy(*PLACE).agg(
+        F.min(F.when(is_append, F.col("begun_ns"))).alias("first"),
+        F.max(F.coalesce("ended_ns", "begun_ns")).alias("last"),
+    )
+    whole = F.max(F.when(F.col("partition") == WHOLE, F.col("last"))).over(Window.partitionBy("topic"))
+    used = used.select(*PLACE, "first", F.greatest("last", whole).alias("over")).where("first is not null")
+    times = evidence.marks.where("f = 'healed'").select(F.col("t_mono_ns").alias("healed"))
+    return used.join(F.broadcast(times), F.expr("healed > first and healed <= over")).drop("first")
+
+
+def _lost(evidence: Evidence) -> Any:
+    """recovery: nodes that did not come back, once for each partition."""
+    used = evidence.operations.where(f"partition <> {WHOLE}").select(*PLACE)
+    places = used.union(evidence.pieces.select(*PLACE)).distinct()
+    lost = evidence.marks.where("f = 'lost'")
+    what = "concat_ws(': ', node, substring_index(error, '\\n', 1))"
+    return violations(places.crossJoin(F.broadcast(lost)), "recovery", "true", what)

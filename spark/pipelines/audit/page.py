@@ -186,9 +186,8 @@ def _examples(broken: list[Finding], title: str) -> Iterator[str]:
         rest = f", the first {shown}" if shown < finding.violations else ""
         yield f"<details open><summary>{escape(finding.checker)}: {finding.violations:,}{rest}</summary><ul>"
         for each in finding.examples:
-            place = f"{each.topic}/{each.partition}" if each.topic is not None else "everywhere"
             at = "" if each.offset is None else f" at {each.offset:,}"
-            yield f"<li><code>{escape(place + at)}</code>: {escape(each.what)}</li>"
+            yield f"<li><code>{escape(each.place + at)}</code>: {escape(each.what)}</li>"
         yield "</ul></details>"
 
 

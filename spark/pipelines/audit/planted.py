@@ -25,7 +25,7 @@ class Planted:
     rows: list[dict[str, Any]] = field(default_factory=list)
     expected: Counter[str] = field(default_factory=Counter)
 
-    def op(self, f: str, kind: str, p: int, at: float, *, end: dict[str, Any], **about: Any) -> None:
+    def op(self, f: str, kind: str, p: int | None, at: float, *, end: dict[str, Any], **about: Any) -> None:
         """One operation; ``at`` is when it began, in steps of the rehearsal."""
         i = _FIRST_OP + 2 * len(self.events)
         t = int((1 + at) * STEP_NS)
@@ -37,10 +37,15 @@ class Planted:
         """An append of one record."""
         self.op("append", kind, p, at, end={"offset": offset}, value=value, count=1, **about)
 
-    def poll(self, process: str, p: int, at: float, start: int, value: str) -> None:
-        """A poll that was answered one record."""
-        end = {"offset": start + 1, "records": [(value, 1)]}
-        self.op("poll", "ok", p, at, end=end, process=process, offset=start)
+    def poll(self, p: int, at: float, start: int, value: str, *, asked: int | None = None, **about: Any) -> None:
+        """A poll that was answered one record, at ``start``, where it ``asked`` for it."""
+        end = {"offset": start + 1, "log_end": 2 * self.size.per, "records": [(value, 1)]}
+        self.op("poll", "ok", p, at, end=end, offset=start if asked is None else asked, **about)
+
+    def note(self, f: str, at: float) -> None:
+        """An event of the nemesis."""
+        i, t = _FIRST_OP + 2 * len(self.events), int((1 + at) * STEP_NS)
+        self.events.append({"i": i, "t_mono_ns": t, "process": "nemesis", "type": "info", "f": f})
 
     def row(self, p: int, key: str, *, offset: int | None = None, epoch: int = TENURES, **stamp: Any) -> None:
         """A record behind the last one of a partition, on every replica."""
@@ -93,7 +98,7 @@ def _strange(p: int, number: int) -> str:
 
 def _duplicate(x: Planted, p: int) -> dict[str, int]:
     x.row(p, x.name(p, x.size.per - 9))
-    return {"duplicate": 1}
+    return {"duplicate": 1, "inconsistent-offset": 2}  # it was acknowledged, and read, at one of two offsets
 
 
 def _repeated_stamp(x: Planted, p: int) -> dict[str, int]:
@@ -139,7 +144,30 @@ def _other_epoch(x: Planted, p: int) -> dict[str, int]:
     return {"zombie": 1}
 
 
+def _older_producer_epoch(x: Planted, p: int) -> dict[str, int]:
+    for step, epoch in enumerate((2, 1)):
+        name = f"w{p}-{TENURES}/{2_000_000_010 + step}"
+        x.append("info", p, x.size.per, name)
+        x.row(p, name, offset=x.size.per + step, producer_id=7, producer_epoch=epoch, sequence=0)
+    return {"zombie": 1}
+
+
+def _shared_identity(x: Planted, p: int) -> dict[str, int]:
+    x.append("info", p, x.size.per, "guest/0")
+    x.row(p, "guest/0", producer_id=1000 + p, producer_epoch=TENURES, sequence=x.size.tenure)
+    return {"zombie": 1}
+
+
+def _older_fence_epoch(x: Planted, p: int) -> dict[str, int]:
+    for step, epoch in enumerate((2, 1)):
+        name = f"w{p}-{TENURES}/{2_000_000_020 + step}"
+        x.append("info", p, x.size.per, name, resource="older", epoch=epoch)
+        x.row(p, name, offset=x.size.per + step)
+    return {"zombie": 1}
+
+
 def _unseen(x: Planted, p: int) -> dict[str, int]:
+    x.note("drained", x.size.per)
     x.append("ok", p, x.size.per, _strange(p, 7), offset=x.size.per)
     x.row(p, _strange(p, 7))
     return {"unseen": 1}
@@ -152,12 +180,12 @@ def _phantom(x: Planted, p: int) -> dict[str, int]:
 
 def _lost(x: Planted, p: int, n: int) -> dict[str, int]:
     x.append("ok", p, n, "lost/0", offset=n)
-    return {"lost-write": 1}
+    return {"lost-write": 1, "unseen": 1}
 
 
 def _vanished(x: Planted, p: int, n: int) -> dict[str, int]:
     x.append("info", p, n, "vanished/0")
-    x.poll("c-vanished", p, n, n, "vanished/0")
+    x.poll(p, n, n, "vanished/0")
     return {"lost-write": 1}
 
 
@@ -167,19 +195,17 @@ def _acked_elsewhere(x: Planted, p: int, n: int) -> dict[str, int]:
 
 
 def _read_elsewhere(x: Planted, p: int, n: int) -> dict[str, int]:
-    x.poll("c-elsewhere", p, n + 9, n, x.name(p, n + 5))
+    x.poll(p, n + 9, n, x.name(p, n + 5))
     return {"inconsistent-offset": 1}
 
 
 def _went_back(x: Planted, p: int, n: int) -> dict[str, int]:
-    for start in (n, n - 5):
-        x.poll("c-back", p, n + 9, start, x.name(p, start))
+    x.poll(p, n + 9, n - 5, x.name(p, n - 5), asked=n)
     return {"nonmonotonic-poll": 1}
 
 
 def _skipped(x: Planted, p: int, n: int) -> dict[str, int]:
-    for start in (n, n + 5):
-        x.poll("c-skip", p, n + 9, start, x.name(p, start))
+    x.poll(p, n + 9, n + 5, x.name(p, n + 5), asked=n)
     return {"skipped-poll": 1}
 
 
@@ -200,8 +226,33 @@ def _granted_twice(x: Planted, p: int, n: int) -> dict[str, int]:
     return {"epoch-uniqueness": 1}
 
 
+def _late_owner(x: Planted, p: int, n: int) -> dict[str, int]:
+    for epoch in (1, 2):
+        x.op("own", "ok", p, n - 9 + epoch, end={"epoch": epoch}, resource="late")
+    x.append("ok", p, n, x.name(p, n), offset=n, resource="late", epoch=1)
+    return {"zombie": 1}
+
+
+def _late_producer(x: Planted, p: int, n: int) -> dict[str, int]:
+    for epoch in (1, 2):
+        x.op("init", "ok", None, n - 9 + epoch, end={"producer_id": 8, "producer_epoch": epoch}, value="late")
+    x.append("ok", p, n, x.name(p, n), offset=n, producer_id=8, producer_epoch=1, seq=0)
+    return {"zombie": 1}
+
+
+def _named_twice(x: Planted, p: int, n: int) -> dict[str, int]:
+    for _ in range(2):
+        x.op("init", "ok", None, n, end={"producer_id": 9, "producer_epoch": 0}, value="twice")
+    return {"epoch-uniqueness": 1}
+
+
 def _stale(x: Planted, p: int, n: int) -> dict[str, int]:
     x.op("fetch", "ok", p, n, end={"offset": n // 2})
+    return {"stale-read": 1}
+
+
+def _stale_poll(x: Planted, p: int, n: int) -> dict[str, int]:
+    x.op("poll", "ok", p, n, end={"offset": 1, "log_end": 1, "records": [(x.name(p, 0), 1)]}, offset=0)
     return {"stale-read": 1}
 
 
@@ -212,6 +263,11 @@ def _certified_absent(x: Planted, p: int, n: int) -> dict[str, int]:
 
 def _certified_elsewhere(x: Planted, p: int, n: int) -> dict[str, int]:
     _certificate(x, p, n, ("committed", n + 1, n + 1))
+    return {"outcome-certificate": 1}
+
+
+def _certified_to_another_end(x: Planted, p: int, n: int) -> dict[str, int]:
+    _certificate(x, p, n, ("committed", n, n + 1))
     return {"outcome-certificate": 1}
 
 
@@ -227,18 +283,19 @@ def _position_back(x: Planted, p: int, n: int) -> dict[str, int]:
     return {"position": 1}
 
 
-def _fenced_commit(x: Planted, p: int, n: int) -> dict[str, int]:
-    for step, epoch in enumerate((5, 4)):
-        x.op("commit", "ok", p, n + 9 + step, end={}, resource="g-fenced", offset=n + step, epoch=epoch)
-    return {"position": 1}
+def _replaced_member(x: Planted, p: int, n: int) -> dict[str, int]:
+    for epoch in (4, 5):
+        x.op("own", "ok", p, n + epoch, end={"epoch": epoch}, resource=f"t/{p}")
+    x.op("commit", "ok", p, n + 9, end={}, resource="g-fenced", offset=n, epoch=4)
+    x.poll(p, n + 9, n, x.name(p, n), epoch=4)
+    return {"position": 2}
 
 
 def _no_recovery(x: Planted, p: int, n: int) -> dict[str, int]:
     healed = x.size.per + 1_000_000
-    note = {"i": _FIRST_OP - 1, "t_mono_ns": healed * STEP_NS, "process": "nemesis", "type": "info", "f": "heal"}
-    x.events.append(note)
-    for second in range(25):
-        x.append("info", PARTITIONS, healed + second * 1000, f"quiet/{second}")
+    x.append("info", PARTITIONS, n, "quiet/0")
+    x.note("healed", healed)
+    x.append("info", PARTITIONS, healed + 11_000, "quiet/1")
     return {"recovery": 1}
 
 
@@ -253,11 +310,13 @@ def _no_poll_answered(x: Planted, p: int, n: int) -> dict[str, int]:
 _AT_THE_END: tuple[Callable[[Planted, int], dict[str, int]], ...] = (
     *(_duplicate, _repeated_stamp, _aborted, _gap, _sequence),
     *(_older_epoch, _two_writers, _other_epoch, _unseen, _phantom),
+    *(_older_producer_epoch, _shared_identity, _older_fence_epoch),
 )
 _INSIDE: tuple[Callable[[Planted, int, int], dict[str, int]], ...] = (
     *(_lost, _vanished, _acked_elsewhere, _read_elsewhere, _went_back, _skipped, _sent_backwards, _late_success),
-    *(_granted_twice, _stale, _certified_absent, _certified_elsewhere, _position_back, _fenced_commit, _no_recovery),
-    _no_poll_answered,
+    *(_late_owner, _late_producer, _granted_twice, _named_twice, _stale, _stale_poll),
+    *(_certified_absent, _certified_elsewhere, _certified_to_another_end, _position_back, _replaced_member),
+    *(_no_recovery, _no_poll_answered),
 )
 
 

@@ -13,13 +13,13 @@ _KINDS = (
     ("duplicate", "copies > 1", "concat(name, ' is at ', first_at, ' and at ', last_at)"),
     (
         "inconsistent-offset",
-        "copies = 1 and (ack_min <> first_at or ack_max <> first_at)",
-        "concat(name, ' is at ', first_at, ', acknowledged at ', if(ack_min <> first_at, ack_min, ack_max))",
+        "copies > 0 and (ack_min <> last_at or ack_max <> last_at)",
+        "concat(name, ' is at ', last_at, ', acknowledged at ', if(ack_min <> last_at, ack_min, ack_max))",
     ),
     (
         "inconsistent-offset",
-        "copies = 1 and (read_min <> first_at or read_max <> first_at)",
-        "concat(name, ' is at ', first_at, ', and was read at ', if(read_min <> first_at, read_min, read_max))",
+        "copies > 0 and (read_min <> last_at or read_max <> last_at)",
+        "concat(name, ' is at ', last_at, ', and was read at ', if(read_min <> last_at, read_min, read_max))",
     ),
     (
         "aborted-read",
@@ -29,18 +29,22 @@ _KINDS = (
     ("phantom", "copies > 0 and sends = 0", "concat(name, ' was never sent')"),
     (
         "zombie",
-        "copies = 1 and epoch_min = epoch_max and stored_epoch <> epoch_min and (ok = 1 or open = 1)",
+        "copies > 0 and (epoch_min <> stored_epoch or epoch_max <> stored_epoch)",
         "concat(name, ' was sent under epoch ', epoch_min, ', and is stored under ', stored_epoch)",
     ),
+    ("unseen", "ok = 1 and polled = 0 and has_readers", "concat(name, ' was acknowledged, and never read')"),
 )
 """Checker, condition on a record's row, and what is wrong then."""
 
-_OK, _FAILED, _OPEN = 1, 2, 4
-"""Bits: how appends of a record ended."""
+GIVEN = "aggregate(coalesce(records, array()), 0L, (sum, each) -> sum + each.count)"
+"""How many records a poll was answered."""
+_BITS = {"ok": 1, "failed": 2, "open": 4, "polled": 8}
+"""How appends of a record ended, and whether a poll has returned it."""
 
 
 def record_checks(evidence: Evidence) -> Any:
-    """lost-write, duplicate, inconsistent-offset, aborted-read, phantom, and appends stored under another epoch.
+    """lost-write, duplicate, inconsistent-offset, aborted-read, phantom, unseen, and zombie (a record that is stored
+    under another epoch than it was sent).
 
     Records are first compared by a hash of their names and by few narrow columns, which is much faster. Those
     that are not plainly well are then judged by their names.
@@ -50,20 +54,27 @@ def record_checks(evidence: Evidence) -> Any:
         each = each.unionByName(more, allowMissingColumns=True)
     each = each.withColumn("id", F.xxhash64(*PLACE, "name"))
     # Few, as a rule: kept, so that Spark knows how few, and hands them to all tasks.
-    suspects = evidence.keep(_suspects(each))
-    return all_of(_judged(each.join(suspects, "id", "left_semi")), *_KINDS, offset="first_at")
+    suspects = evidence.keep(_suspects(each, _readers(evidence)))
+    return all_of(_judged(each.join(suspects, "id")), *_KINDS, offset="first_at")
 
 
-def _suspects(each: Any) -> Any:
-    """Ids of all records that are not plainly well: stored once, where all say that it is, under one epoch, and sent by
-    a client that was not refused; or neither stored nor read, and never acknowledged.
+def _readers(evidence: Evidence) -> Any:
+    """Partitions whose consumers had to read everything: they polled, answered or not, and had the time to."""
+    polled = evidence.others.where("f = 'poll'").select(*PLACE).distinct()
+    is_drained = not evidence.marks.where("f = 'drained'").isEmpty()
+    return F.broadcast(polled.where(F.lit(is_drained)).withColumn("has_readers", F.lit(True)))
+
+
+def _suspects(each: Any, readers: Any) -> Any:
+    """Ids of all records that are not plainly well: stored once, where all say that it is, under one epoch, sent by a
+    client that was not refused, and read where there are readers; or neither stored nor read, and never acknowledged.
     """
     place = F.coalesce("stored_at", "acked_at", "read_at")
     narrow = each.select(
         *PLACE,
         "id",
         F.when(F.col("stored_at").isNotNull(), 1).otherwise(0).alias("copy"),
-        F.expr(f"if(ok = 1, {_OK}, 0) + if(failed = 1, {_FAILED}, 0) + if(open = 1, {_OPEN}, 0)").alias("ended"),
+        F.expr(" + ".join(f"if({name} = 1, {bit}, 0)" for name, bit in _BITS.items())).alias("ended"),
         place.alias("at"),
         F.coalesce("sent_epoch", "writer_epoch").alias("epoch"),
     )
@@ -72,16 +83,20 @@ def _suspects(each: Any) -> Any:
         F.bit_or("ended").alias("ended"),
         *(side(name).alias(f"{name}_{side.__name__}") for name in ("at", "epoch") for side in (F.min, F.max)),
     )
+    ok, maybe, polled = (f"ended & {bits} <> 0" for bits in (_BITS["ok"], _BITS["ok"] | _BITS["open"], _BITS["polled"]))
     epochs = "(epoch_min is null or epoch_min = epoch_max)"
-    stored = f"copies = 1 and at_min = at_max and {epochs} and ended & {_OK | _OPEN} <> 0"
-    return seen.where(f"not (({stored}) or (copies = 0 and at_min is null and ended & {_OK} = 0))").select("id")
+    stored = f"copies = 1 and at_min = at_max and {epochs} and {maybe}"
+    read = f"({polled} or not {ok} or not has_readers)"
+    plain = f"{stored} and {read} or copies = 0 and at_min is null and not {ok}"
+    judged = seen.join(readers, PLACE, "left").withColumn("has_readers", F.coalesce("has_readers", F.lit(False)))
+    return judged.where(f"not ({plain})").select("id", "has_readers")
 
 
 def _judged(each: Any) -> Any:
     """A row for each record, with the columns that _KINDS asks about."""
-    return each.groupBy(*PLACE, "name").agg(
+    return each.groupBy(*PLACE, "name", "has_readers").agg(
         F.count("sent").alias("sends"),
-        *(F.coalesce(F.max(kind), F.lit(0)).alias(kind) for kind in ("ok", "failed", "open")),
+        *(F.coalesce(F.max(name), F.lit(0)).alias(name) for name in _BITS),
         F.min("acked_at").alias("ack_min"),
         F.max("acked_at").alias("ack_max"),
         F.min("sent_epoch").alias("epoch_min"),
@@ -92,7 +107,7 @@ def _judged(each: Any) -> Any:
         F.count("stored_at").alias("copies"),
         F.min("stored_at").alias("first_at"),
         F.max("stored_at").alias("last_at"),
-        F.min("writer_epoch").alias("stored_epoch"),
+        F.max_by("writer_epoch", "stored_at").alias("stored_epoch"),
     )
 
 
@@ -109,24 +124,30 @@ def _sent(operations: Any) -> Any:
             for kind, name in (("ok", "ok"), ("fail", "failed"), ("info", "open"))
         ),
         F.when(F.col("type") == "ok", F.col("answered") + F.col("k")).alias("acked_at"),
-        "sent_epoch",
+        F.when(F.col("type") != "fail", F.col("sent_epoch")).alias("sent_epoch"),
     )
 
 
 def _read(operations: Any) -> Any:
     """A row for each record that a poll was answered, or that a fetch named as the last ones before the log's end."""
     polls = operations.where("f = 'poll' and type = 'ok'").select(
-        *PLACE, F.col("asked").alias("base"), F.posexplode("records").alias("place", "run"), "records"
+        *PLACE,
+        F.expr(f"answered - {GIVEN}").alias("base"),
+        F.posexplode("records").alias("place", "run"),
+        "records",
     )
     before = F.expr("aggregate(slice(records, 1, place), 0L, (sum, each) -> sum + each.count)")
-    runs = polls.select(*PLACE, (F.col("base") + before).alias("at"), "run.value", "run.count")
+    at, polled = (F.col("base") + before).alias("at"), F.lit(1).alias("polled")
+    runs = polls.select(*PLACE, at, "run.value", "run.count", polled)
     ends = operations.where("f = 'fetch' and type = 'ok' and shown is not null").select(
         *PLACE,
         (F.col("answered") - F.col("shown_count")).alias("at"),
         F.col("shown").alias("value"),
         F.col("shown_count").alias("count"),
+        F.lit(0).alias("polled"),
     )
-    return records_of(runs.unionByName(ends), "value", "count", (F.col("at") + F.col("k")).alias("read_at"))
+    read_at = (F.col("at") + F.col("k")).alias("read_at")
+    return records_of(runs.unionByName(ends), "value", "count", read_at, "polled")
 
 
 def _stored(log: Any) -> Any:

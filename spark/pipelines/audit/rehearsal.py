@@ -19,7 +19,7 @@ POLLED = 100
 
 HISTORY = (
     "i long, t_mono_ns long, process string, type string, f string, of long, topic string, partition int, epoch long,"
-    " producer_id long, producer_epoch int, seq int, value string, count int, offset long,"
+    " producer_id long, producer_epoch int, seq int, value string, count int, offset long, log_end long,"
     " records array<struct<value: string, count: int>>, resource string, generation long, node string, error string,"
     " outcome struct<state: string, base_offset: long, last_offset: long>"
 )
@@ -100,7 +100,11 @@ def _fetches(n: Any) -> Any:
 
 def _polls(n: Any, size: Size) -> Any:
     first = f"concat(w, '/', (n - {POLLED - 1}) % {size.tenure})"
-    shown = {"offset": "n + 1", "records": f"array(named_struct('value', {first}, 'count', {POLLED}))"}
+    shown = {
+        "offset": "n + 1",
+        "log_end": "n + 1",
+        "records": f"array(named_struct('value', {first}, 'count', {POLLED}))",
+    }
     wanted = {"offset": f"n - {POLLED - 1}"}
     chosen = n.where(f"n % {POLLED} = {POLLED - 1}")
     return _both(chosen, 3, "poll", "concat('c', p)", (0.7, 0.8), "'ok'", wanted, shown)

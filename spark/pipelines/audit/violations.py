@@ -5,14 +5,20 @@ from typing import Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from .evidence import PLACE
+from .evidence import WHOLE
+
+_PLACE = ("topic", f"nullif(partition, {WHOLE}) as partition")
+"""The place of a violation in SQL: one of a topic as a whole has no partition."""
 
 
 def violations(frame: Any, checker: str, condition: str, what: str, offset: str | None = None) -> Any:
     """Rows (checker, topic, partition, offset, what) where ``condition`` holds; ``what`` is SQL for a sentence."""
     place = F.col(offset) if offset else F.lit(None)
     return frame.where(condition).select(
-        F.lit(checker).alias("checker"), *PLACE, place.cast("long").alias("offset"), F.expr(what).alias("what")
+        F.lit(checker).alias("checker"),
+        *map(F.expr, _PLACE),
+        place.cast("long").alias("offset"),
+        F.expr(what).alias("what"),
     )
 
 
@@ -26,8 +32,8 @@ def all_of(frame: Any, *found: tuple[str, str, str], offset: str | None = None) 
     # First whether it is any of them: most rows are none, and what follows is slow.
     odd = frame.where(any_of(*found))
     each = odd.withColumn("found", F.array_compact(F.array(*kinds)))
-    exploded = each.select(*PLACE, place.cast("long").alias("offset"), F.explode("found").alias("found"))
-    return exploded.select("found.checker", *PLACE, "offset", "found.what")
+    exploded = each.select(*map(F.expr, _PLACE), place.cast("long").alias("offset"), F.explode("found").alias("found"))
+    return exploded.select("found.checker", "topic", "partition", "offset", "found.what")
 
 
 def any_of(*found: tuple[str, str, str]) -> str:

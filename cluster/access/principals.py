@@ -221,11 +221,7 @@ class Access:
         """Whether every caller has every right. Not where the last principals were deleted: two that delete each other
         at a time are both obeyed, and a principal of the configuration is the way back in.
         """
-        return not (self._has_any or self._index)
-
-    @property
-    def _has_any(self) -> bool:
-        return bool(self._digests or self.configured or self._replicated)
+        return not (self._digests or self.configured or self._replicated or self._index)
 
     def replicate(self, index: int, principals: Iterable[Principal]) -> None:
         """Take over what the controller told as of an index of its log, unless it is older. A principal of the
@@ -270,8 +266,6 @@ class Access:
         """
         if self.is_open:
             return self._everyone
-        if not self._has_any:
-            raise Unauthenticated("no principal is left: put one into node.toml, and send the node SIGHUP")
         if authorization is not None and authorization[: len(_SCHEME)].lower() == _SCHEME:
             return self._of_token(authorization[len(_SCHEME) :].strip())
         if authorization is None and certificate is not None:
@@ -279,6 +273,8 @@ class Access:
             if found is None:
                 raise Unauthenticated("no principal of this cluster has a name of the client's certificate")
             return found
+        if not (self._digests or self.configured or self._replicated):
+            raise Unauthenticated("no principal is left: put one into node.toml, and send the node SIGHUP")
         certificates = " or a client certificate" if self._certificates else ""
         raise Unauthenticated(f"this cluster wants a bearer token{certificates}: Authorization: Bearer TOKEN")
 

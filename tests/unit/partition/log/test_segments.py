@@ -1,10 +1,9 @@
-import errno
 import os
 import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -581,52 +580,3 @@ def test_an_index_that_two_threads_read_at_a_time_counts_once(tmp_path: Path, mo
     assert loaded.load(segment) == loaded.load(segment)
     assert loaded.size == segment.index_size
     log.close()
-
-
-@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("ask", ["read", "tail", "find_timestamp", "greatest_timestamp", "flush", "settle", "capture"])
-def test_a_write_that_fails_ends_the_log_whatever_asked_for_it(
-    log: SegmentLog, monkeypatch: pytest.MonkeyPatch, ask: str, number: int
-) -> None:
-    """A read met the error, answered 500, and the next batches were written where that one belonged."""
-    told: list[OSError] = []
-    log.on_torn = told.append
-    monkeypatch.setattr(segments, "UNWRITTEN_REST_BYTES_MAX", 0)
-    asks: dict[str, Callable[[], object]] = {
-        "read": lambda: log.read(0, 1),
-        "tail": lambda: log.tail(1),
-        "find_timestamp": lambda: log.find_timestamp(1),
-        "greatest_timestamp": log.greatest_timestamp,
-        "flush": log.flush,
-        "settle": log.settle,
-        "capture": lambda: log.capture(b""),
-    }
-    log.append(command([1]), 0)
-
-    def fails(descriptor: int, pieces: list[bytes]) -> None:
-        raise OSError(number, os.strerror(number))
-
-    with monkeypatch.context() as faulty:
-        faulty.setattr(segments, "write_all", fails)
-        with pytest.raises(OSError, match=os.strerror(number)):
-            asks[ask]()
-    assert [error.errno for error in told] == [number]
-    for refused in (lambda: log.append(command([2]), 0), *(asks[each] for each in asks if each != "settle")):
-        with pytest.raises(OSError, match="a write to a segment failed before"):
-            refused()
-    assert len(told) == 1
-    log.close()
-
-
-def test_a_log_that_is_restored_in_another_directory_is_whole_again(
-    log: SegmentLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log.append(command([1]), 0)
-    with monkeypatch.context() as faulty:
-        faulty.setattr(segments, "write_all", lambda *_: os.write(-1, b""))
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            log.flush()
-    (tmp_path / "other").mkdir()
-    log.begin(tmp_path / "other")
-    log.append(command([1]), 0)
-    assert log.read(0, 1).next_offset == 1

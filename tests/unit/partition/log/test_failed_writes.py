@@ -1,0 +1,67 @@
+"""A segment of which a write failed: nothing is added to it, read from it or captured any more."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stockade.partition.log import segments
+from stockade.partition.log.segments import SegmentLog
+
+from .test_segments import begun, command
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> SegmentLog:
+    return begun(tmp_path / "log", 1 << 20)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("ask", ["read", "tail", "find_timestamp", "greatest_timestamp", "flush", "settle", "capture"])
+def test_a_write_that_fails_ends_the_log_whatever_asked_for_it(
+    log: SegmentLog, monkeypatch: pytest.MonkeyPatch, ask: str, number: int
+) -> None:
+    """A read met the error, answered 500, and the next batches were written where that one belonged."""
+    told: list[OSError] = []
+    log.on_torn = told.append
+    monkeypatch.setattr(segments, "UNWRITTEN_REST_BYTES_MAX", 0)
+    asks: dict[str, Callable[[], object]] = {
+        "read": lambda: log.read(0, 1),
+        "tail": lambda: log.tail(1),
+        "find_timestamp": lambda: log.find_timestamp(1),
+        "greatest_timestamp": log.greatest_timestamp,
+        "flush": log.flush,
+        "settle": log.settle,
+        "capture": lambda: log.capture(b""),
+    }
+    log.append(command([1]), 0)
+
+    def fails(descriptor: int, pieces: list[bytes]) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(segments, "write_all", fails)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            asks[ask]()
+    assert [error.errno for error in told] == [number]
+    for refused in (lambda: log.append(command([2]), 0), *(asks[each] for each in asks if each != "settle")):
+        with pytest.raises(OSError, match="a write to a segment failed before"):
+            refused()
+    assert len(told) == 1
+    log.close()
+
+
+def test_a_log_that_is_restored_in_another_directory_is_whole_again(
+    log: SegmentLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.append(command([1]), 0)
+    with monkeypatch.context() as faulty:
+        faulty.setattr(segments, "write_all", lambda *_: os.write(-1, b""))
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            log.flush()
+    (tmp_path / "other").mkdir()
+    log.begin(tmp_path / "other")
+    log.append(command([1]), 0)
+    assert log.read(0, 1).next_offset == 1

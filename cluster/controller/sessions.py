@@ -96,6 +96,11 @@ class Session(msgspec.Struct):
         return SessionState(self.session, self.client_id, self.ttl_ms, self.deadline_ms)
 
 
+def ttl_in_range(ttl_ms: int) -> int:
+    """The ttl that a session gets that asks for this one."""
+    return min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX)
+
+
 class SavedSessions(msgspec.Struct, frozen=True):
     """``expired``: the oldest first."""
 
@@ -126,7 +131,7 @@ class Sessions:
         check_most(by, self._counts[by.principal], "sessions")
         if len(self._live) >= SESSIONS_MAX:
             raise ThrottlingQuotaExceeded(f"there are {SESSIONS_MAX} sessions", retry_after_ms=RETRY_AFTER_MS)
-        ttl_ms = min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX)
+        ttl_ms = ttl_in_range(ttl_ms)
         opened = Session(session, client_id, ttl_ms, clock_ms + ttl_ms, by.principal)
         self._counts[by.principal] += 1
         self._live[session] = opened
@@ -259,8 +264,9 @@ class Leases:
     A session costs one line of a command a ttl, however often it is renewed: what was heard is written down only before
     the deadline in the log is reached. Two bounds keep that safe. Commands are stamped below the *horizon*; no session
     with a deadline below it has a renewal that only the leader knows. And a session whose deadline is near is renewed
-    by a command of its own. A leader that stalls therefore slows the lease clock, and ends no session that it has heard
-    of. What a lost leader had heard is made good by the next one, whose first command gives every session a full ttl.
+    by a command of its own, with the true deadline directly behind it when the stamp ``lags``. A leader that stalls
+    therefore slows the lease clock, and ends no session that it has heard of. What a lost leader had heard is made good
+    by the next one, whose first command gives every session a full ttl.
     """
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
@@ -289,6 +295,10 @@ class Leases:
     def stamp(self, term: int, now_ms: int) -> int:
         """The lease clock that a command may carry."""
         return min(now_ms, self._horizon_ms - 1) if term == self._term else now_ms
+
+    def lags(self, term: int, now_ms: int) -> bool:
+        """Whether the stamp is behind this lease clock: a ttl that counts from it ends before its time."""
+        return self.stamp(term, now_ms) < now_ms
 
     def renew(self, term: int, session: str, now_ms: int, principal: str = "") -> SessionState | None:
         """Full ttl from now; None: only the log can tell. Raises UnknownSession, SessionExpired, PermissionDenied."""

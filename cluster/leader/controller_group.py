@@ -24,9 +24,12 @@ from ..controller.commands import (
     Done,
     FenceInstalled,
     FenceRef,
+    OpenSession,
     RaiseFeatureLevel,
     ReaderRef,
+    RenewSession,
     RenewSessions,
+    SessionState,
     Tick,
 )
 from ..controller.ledger import BeginLedger
@@ -170,6 +173,23 @@ class ControllerGroup(ServedGroup):
         if not isinstance(result, answer):
             raise InternalError(f"the controller answered {result!r}")
         return result
+
+    async def decide_lease(
+        self, make: Callable[[int], OpenSession | RenewSession], session: str, ttl_ms: int
+    ) -> SessionState:
+        """``decide`` a command that gives this session its full ttl, and have that count from now. Commits that stall
+        hold the stamp back, and the deadline with it. So the true one follows at once: in the log, no command comes
+        between the two, whose later stamp might end the session.
+        """
+        now_ms = self.now_ms()
+        if not self.leases.lags(self.group.term, now_ms):
+            return await self.decide(make, SessionState)
+        deadline_ms = now_ms + ttl_ms
+        # Two tasks begin one after the other, in one turn of the loop, and each proposes before it waits.
+        state, is_written = await asyncio.gather(
+            self.decide(make, SessionState), quietly(self.decide(partial(_renewals, [(session, deadline_ms)]), Done))
+        )
+        return msgspec.structs.replace(state, deadline_ms=deadline_ms) if is_written else state
 
     @property
     def keeps_ledger(self) -> bool:

@@ -35,6 +35,7 @@ from ..controller.commands import (
     SessionState,
     TicketState,
 )
+from ..controller.sessions import ttl_in_range
 from ..features import SESSION_FENCES
 from ..model import NO_PRINCIPAL, By
 from .controller_group import ControllerGroup
@@ -56,12 +57,17 @@ class RenewalBatcher:
         control = self._control
         if not control.group.is_leader:
             raise control.not_leading()
-        if control.leases.has_begun(control.group.term):
-            await self._prove()
-            heard = control.leases.renew(control.group.term, session, control.now_ms(), by.principal)
-            if heard is not None:
-                return heard
-        return await control.decide(lambda now: RenewSession(now_ms=now, by=by, session=session), SessionState)
+
+        def renewal(now_ms: int) -> RenewSession:
+            return RenewSession(now_ms=now_ms, by=by, session=session)
+
+        if not control.leases.has_begun(control.group.term):
+            return await control.decide(renewal, SessionState)
+        await self._prove()
+        heard = control.leases.renew(control.group.term, session, control.now_ms(), by.principal)
+        if heard is not None:
+            return heard
+        return await control.decide_lease(renewal, session, control.machine.sessions.find(session).ttl_ms)
 
     async def _prove(self) -> None:
         """Return when it is proved that this node led after the call."""
@@ -112,9 +118,10 @@ class SessionService:
     async def open_session(self, client_id: str, ttl_ms: int, by: By = NO_PRINCIPAL) -> SessionInfo:
         """A new session; its id is a secret, drawn at random."""
         session = f"s-{secrets.token_hex(SESSION_ID_BYTES)}"
-        state = await self._control.decide(
+        state = await self._control.decide_lease(
             lambda now: OpenSession(now_ms=now, by=by, session=session, client_id=client_id, ttl_ms=ttl_ms),
-            SessionState,
+            session,
+            ttl_in_range(ttl_ms),
         )
         return self._session_info(state)
 

@@ -240,6 +240,11 @@ class Ledger:
         """Entries that are not known to be copied."""
         return len(self._waiting)
 
+    @property
+    def first_waiting(self) -> int:
+        """The number of the first entry that waits; of the next one, when none waits."""
+        return self.next - len(self._waiting)
+
     def oldest(self, entries_max: int, bytes_max: int) -> tuple[int, list[bytes]]:
         """The number of the first entry that waits, and so many from it on; one at least, if there is one."""
         found: list[bytes] = []
@@ -249,7 +254,7 @@ class Ledger:
             if found and size > bytes_max:
                 break
             found.append(entry)
-        return self.next - len(self._waiting), found
+        return self.first_waiting, found
 
     def copied(self, number: int) -> None:
         """The topic has the entries up to this one. Raises InvalidRequest."""
@@ -257,7 +262,7 @@ class Ledger:
             raise InvalidRequest(
                 f"the ledger's topic has {number} entries, and the controller has made {self.next - 1}"
             )
-        while self._waiting and self.next - len(self._waiting) <= number:
+        while self._waiting and self.first_waiting <= number:
             self._bytes -= len(self._waiting.popleft())
         if self._gap is not None and self._has_room(reserve=0):
             told, self._gap = self._gap, None

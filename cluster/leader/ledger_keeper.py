@@ -82,8 +82,7 @@ class LedgerKeeper:
         if wanted != topic.config:
             await control.decide(lambda now: KeepLedger(now_ms=now, config=wanted, nodes=[]), TopicChanged)
         await self._grow(topic)
-        while control.machine.ledger.waiting and control.group.is_leader:
-            await self._copy(topic)
+        await self._copy_waiting(topic)
 
     async def _place(self, leading_s: float) -> None:
         eligible, controllers = self._control.eligible, self._control.machine.assignment.controllers
@@ -94,24 +93,39 @@ class LedgerKeeper:
         await self._control.decide(lambda now: KeepLedger(now_ms=now, config=self._config, nodes=nodes), TopicCreated)
 
     async def _grow(self, topic: Topic) -> None:
-        """Alone, one replica survives nothing: with three nodes there are three, as of the controller group."""
-        assignment, here = self._control.machine.assignment, topic.placements[0]
-        others = [node_id for node_id, _ in self._control.eligible if node_id not in here]
-        others = list(filter(self._control.is_present, others))
-        lacking = REPLICAS - len(here)
-        if lacking <= 0 or len(others) < lacking or group_id(topic.topic_id, 0) in assignment.moves:
+        """Alone, one replica survives nothing: with three nodes there are three, as of the controller group, and in as
+        many zones as there are.
+        """
+        control, here = self._control, topic.placements[0]
+        assignment = control.machine.assignment
+        if len(here) >= REPLICAS or group_id(topic.topic_id, 0) in assignment.moves:
             return
-        target = [*here, *others[:lacking]]
-        await self._control.decide(
+        away = {node_id for node_id, _ in control.eligible if not control.is_present(node_id)}
+        target = assignment.grown(here, REPLICAS, away)
+        if len(target) < REPLICAS:
+            return
+        await control.decide(
             lambda now: Reassign(now_ms=now, topic=LEDGER_TOPIC, partition=0, replicas=target), Arranged
         )
 
-    async def _copy(self, topic: Topic) -> None:
-        """Copy the oldest entries, and have those dropped that the topic is known to have. Raises StockadeError."""
+    async def _copy_waiting(self, topic: Topic) -> None:
+        """Copy the entries that wait now. Those that come meanwhile share a copy of the next step, which looks at the
+        topic before: without an end to entries, it would never grow. Raises StockadeError.
+        """
+        control = self._control
+        end = control.machine.ledger.next
+        while control.group.is_leader and control.machine.ledger.first_waiting < end:
+            if not await self._copy(topic):
+                return
+
+    async def _copy(self, topic: Topic) -> bool:
+        """Copy the oldest entries, and have those dropped that the topic is known to have; whether there were any, and
+        the topic has what is before them. Raises StockadeError.
+        """
         control = self._control
         first, entries = control.machine.ledger.oldest(COPY_ENTRIES_MAX, COPY_BYTES_MAX)
         if not entries:
-            return
+            return False
         command = encode_command(self._append(topic, first, entries))
         group, voters = group_id(topic.topic_id, 0), topic.placements[0]
         answer = decode_result(await self._router.propose(group, voters, command, COPY_TIMEOUT_S))
@@ -119,8 +133,9 @@ class LedgerKeeper:
         if copied is None or copied >= control.machine.ledger.next:
             self._tell_unfit(first, answer)
             await asyncio.sleep(PERIOD_S)
-            return
+            return False
         await control.decide(lambda now: LedgerCopied(now_ms=now, number=copied), Done)
+        return True
 
     def _append(self, topic: Topic, first: int, entries: list[bytes]) -> Append:
         """Holds at the end of the log that is right for the first of these entries, and nowhere else."""

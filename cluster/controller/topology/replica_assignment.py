@@ -116,6 +116,10 @@ class ReplicaAssignment:
         located = self._catalog.locate(group)
         return located[0].placements[located[1]] if located is not None else None
 
+    def grown(self, replicas: Sequence[str], count: int, away: Collection[str]) -> list[str]:
+        """These replicas and more, up to ``count``, as new ones are placed; none comes to a node that is ``away``."""
+        return _filled(replicas, count, self._candidates(away=away))
+
     def leaving(self, command: RemoveNode | RemoveZone) -> list[str]:
         """The nodes that a removal is about. Raises NotFound."""
         if isinstance(command, RemoveNode):

@@ -8,17 +8,31 @@ from typing import Any, cast
 
 import pytest
 
+from stockade.cluster.access.store import PrincipalStore
 from stockade.cluster.config import LedgerSection
 from stockade.cluster.controller import ledger
-from stockade.cluster.controller.commands import DeleteTopic, Done, FenceInstalled, decode_command
-from stockade.cluster.controller.ledger import chained
+from stockade.cluster.controller.commands import (
+    Command,
+    DeleteTopic,
+    Done,
+    FenceInstalled,
+    InitProducer,
+    RaiseFeatureLevel,
+    RegisterNode,
+    decode_command,
+    encode_command,
+)
+from stockade.cluster.controller.ledger import KeepLedger, chained
+from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, Topic, group_id
+from stockade.cluster.groups import Router
 from stockade.cluster.leader.controller_group import ControllerGroup
 from stockade.cluster.leader.ledger_keeper import LedgerKeeper, copied_up_to
 from stockade.cluster.model import By
 from stockade.cluster.node.node_service import NodeService
 from stockade.partition.api.ledger import NO_HASH
 from stockade.partition.api.topics import TopicConfig
-from stockade.partition.commands import Appended
+from stockade.partition.commands import Appended, encode_result
 from stockade.partition.errors import (
     LeaderNotAvailable,
     LedgerFull,
@@ -30,8 +44,9 @@ from stockade.partition.errors import (
 )
 from stockade.partition.internal_names import LEDGER_TOPIC
 from stockade.partition.records.batch import decode_batch
+from stockade.raft.core.group import Group
 
-from ..fakes import FakeHost, fake
+from ..fakes import FakeGroup, FakeHost, fake
 from ..node.test_node import append, grant, run
 
 ROOT = By("root", request="r-1", client="::1")
@@ -278,6 +293,94 @@ def test_entries_wait_when_the_topic_has_some_that_the_controller_has_not_made(
         assert control.machine.ledger.waiting == 1
 
     run(tmp_path, monkeypatch, scenario)
+
+
+class Founded:
+    """The control of a cluster of one node, in zone ``a``, whose ledger has its topic there."""
+
+    def __init__(self) -> None:
+        def group_of(machine: ControllerMachine) -> Group:
+            return cast(Group, FakeGroup(CONTROLLER_GROUP, {"a1": 1}, machine))
+
+        self.control = ControllerGroup(group_of, {}, 1.0, PrincipalStore(Path("nowhere")))
+        self.register("a1")
+        self.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["a1"]))
+        self.do(KeepLedger(now_ms=0, config=TopicConfig(), nodes=[("a1", "a")]))
+
+    def do(self, command: Command) -> None:
+        group = fake(self.control.group)
+        group._index += 1
+        answer = group.machine.apply(group._index, 1, encode_command(command))
+        assert not isinstance(answer, StockadeError), answer
+
+    def register(self, *node_ids: str) -> None:
+        """These nodes come; the first letter is the zone."""
+        for node_id in node_ids:
+            self.do(
+                RegisterNode(
+                    now_ms=0, node_id=node_id, url="u", raft="h:1", zone=node_id[0], incarnation=1, controllers=["a1"]
+                )
+            )
+
+    @property
+    def topic(self) -> Topic:
+        return self.control.machine.catalog.by_id[self.control.machine.ledger.topic_id or 0]
+
+    def moves_to(self) -> list[str] | None:
+        """Where the topic's replicas shall be, if it moves."""
+        move = self.control.machine.assignment.moves.get(group_id(self.topic.topic_id, 0))
+        return move.target if move is not None else None
+
+
+def test_the_ledger_grows_into_further_zones() -> None:
+    """Its three replicas were on the first nodes by id: all in one zone, next to a topic that was spread."""
+    it = Founded()
+    it.register("a2", "a3", "b1", "c1", "d1")
+    it.control.is_present = lambda node_id: node_id != "b1"
+    asyncio.run(LedgerKeeper(it.control, cast(Router, None), DEFAULT)._grow(it.topic))
+    assert it.moves_to() == ["a1", "c1", "d1"]
+
+
+def test_the_ledger_grows_and_takes_its_configuration_however_many_entries_come() -> None:
+    """Each copy brings another entry: a step that copied until none waited never ended."""
+    it = Founded()
+    section = LedgerSection(retention_ms=86_400_000)
+
+    class Busy:
+        copies = 0
+
+        async def propose(self, group: int, voters: list[str], command: bytes, timeout_s: float) -> bytes:
+            self.copies += 1
+            assert self.copies < 10, "the step does not end"
+            it.do(InitProducer(now_ms=0, name=f"p{self.copies}"))
+            return encode_result(Appended(0, 0, False, 0, None))
+
+    busy = Busy()
+    its_keeper = LedgerKeeper(it.control, cast(Router, busy), section)
+
+    async def scenario() -> None:
+        await its_keeper.step()
+        it.register("b1", "c1")
+        await its_keeper.step()
+
+    asyncio.run(scenario())
+    assert it.moves_to() == ["a1", "b1", "c1"]
+    assert it.topic.config.retention_ms == section.retention_ms
+    assert busy.copies == 2, "entries that come during a copy share the next one"
+
+
+def test_a_step_copies_all_that_waited_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.cluster.leader.ledger_keeper.COPY_ENTRIES_MAX", 3)
+    it = Founded()
+    for number in range(10):
+        it.do(InitProducer(now_ms=0, name=f"p{number}"))
+
+    class Taking:
+        async def propose(self, group: int, voters: list[str], command: bytes, timeout_s: float) -> bytes:
+            return encode_result(Appended(0, 0, False, 0, None))
+
+    asyncio.run(LedgerKeeper(it.control, cast(Router, Taking()), DEFAULT).step())
+    assert it.control.machine.ledger.waiting == 0
 
 
 def test_below_its_level_no_command_carries_what_older_software_would_lose(

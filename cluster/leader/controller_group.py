@@ -206,8 +206,13 @@ class ControllerGroup(ServedGroup):
 
     async def installed(self, fences: Collection[FenceRef], readers: Collection[ReaderRef]) -> None:
         """Return when partitions have committed what was decided about them. Raises RequestTimedOut."""
-        over = [partial(self.machine.is_over, fence) for fence in fences]
-        installed = [partial(self.machine.reader_fences.is_installed, reader) for reader in readers]
+        machine = self.machine  # a checkpoint that comes meanwhile gives it other parts
+
+        def is_installed(reader: ReaderRef) -> bool:
+            return machine.reader_fences.is_installed(reader)
+
+        over = [partial(machine.is_over, fence) for fence in fences]
+        installed = [partial(is_installed, reader) for reader in readers]
         await self.until_all([*over, *installed], "decided, but not every partition has committed it in time")
 
     async def until_all(self, conditions: Collection[Callable[[], bool]], late: str) -> None:

@@ -10,7 +10,7 @@ from ...partition.api.producers import ProducerOnPartition, ProducerPair, Produc
 from ...partition.errors import LeaderNotAvailable, NotFound, StockadeError
 from .. import rpc
 from ..controller import commands
-from ..controller.commands import Enrol, Enrolled, FenceProducer, InitProducer, ProducerState
+from ..controller.commands import Enrol, Enrolled, FenceProducer, InitProducer, ProducerFence, ProducerState
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..groups import Router
 from ..model import NO_PRINCIPAL, By
@@ -109,8 +109,12 @@ class ProducerService:
         return ProducerStatus(pid, epoch, name, await self._states.ask(pid, places, self._control.timeout_s))
 
     async def _when_installed(self, state: ProducerState) -> ProducerPair:
-        enrolments = self._control.machine.registry.enrolments
-        installed = [partial(enrolments.is_installed, fence) for fence in state.pending]
+        machine = self._control.machine  # a checkpoint that comes meanwhile gives it other parts
+
+        def is_installed(fence: ProducerFence) -> bool:
+            return machine.registry.enrolments.is_installed(fence)
+
+        installed = [partial(is_installed, fence) for fence in state.pending]
         await self._control.until_all(installed, "the new epoch could not be installed everywhere in time")
         return ProducerPair(state.pid, state.epoch, state.name)
 

@@ -16,7 +16,6 @@ from ...partition.errors import (
     NotFound,
     ProducerBusy,
     SessionExpired,
-    StockadeError,
     UnknownSession,
     UnknownTopicOrPartition,
 )
@@ -49,8 +48,7 @@ class RenewalBatcher:
 
     def __init__(self, control: ControllerGroup) -> None:
         self._control = control
-        self._waiting: list[asyncio.Future[None]] = []
-        self._rounds: set[asyncio.Task[None]] = set()
+        self._round: asyncio.Task[None] | None = None
 
     async def renew(self, session: str, by: By) -> SessionState:
         """Full ttl from now. Raises UnknownSession, SessionExpired, PermissionDenied."""
@@ -70,33 +68,15 @@ class RenewalBatcher:
         return await control.decide_lease(renewal, session, control.machine.sessions.find(session).ttl_ms)
 
     async def _prove(self) -> None:
-        """Return when it is proved that this node led after the call."""
-        loop = asyncio.get_running_loop()
-        proved = loop.create_future()
-        self._waiting.append(proved)
-        if len(self._waiting) == 1:
-            loop.call_later(WINDOW_S, self._begin_round)
-        await proved
+        """Return when it is proved that this node led after the call. Raises as the barrier does."""
+        if self._round is None:
+            self._round = asyncio.create_task(self._prove_to_all())
+        await asyncio.shield(self._round)  # a caller that is cancelled leaves it to the others
 
-    def _begin_round(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        task = asyncio.create_task(self._prove_to(waiting))
-        self._rounds.add(task)
-        task.add_done_callback(self._rounds.discard)
-
-    async def _prove_to(self, waiting: list[asyncio.Future[None]]) -> None:
-        refusal: StockadeError | None = None
-        try:
-            await self._control.barrier()
-        except StockadeError as error:
-            refusal = error
-        for proved in waiting:
-            if proved.done():  # its caller was cancelled
-                continue
-            if refusal is None:
-                proved.set_result(None)
-            else:
-                proved.set_exception(refusal)
+    async def _prove_to_all(self) -> None:
+        await asyncio.sleep(WINDOW_S)
+        self._round = None
+        await self._control.barrier()
 
 
 INSTALLING_MAX_S = 5.0

@@ -3,7 +3,7 @@ all nodes that ask the same.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -12,10 +12,20 @@ import pytest
 
 from stockade.cluster import rpc
 from stockade.cluster.access.store import PrincipalStore
-from stockade.cluster.controller.commands import RegisterNode, encode_command
+from stockade.cluster.controller.commands import (
+    ProducerFence,
+    ProducerState,
+    ReaderRef,
+    RegisterNode,
+    encode_command,
+)
 from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.ownership.fence_installs import ReaderFence
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
 from stockade.cluster.leader.controller_group import ControllerGroup
+from stockade.cluster.leader.producer_service import ProducerService, ProducerStatusReader
+from stockade.cluster.leader.session_service import RenewalBatcher
+from stockade.cluster.model import NO_PRINCIPAL
 from stockade.cluster.replica.replica_manager import by_node
 from stockade.partition.errors import RequestTimedOut
 from stockade.raft.core.group import Group
@@ -56,6 +66,53 @@ def test_what_is_not_committed_in_time_is_an_unknown_outcome() -> None:
     conditions: list[Callable[[], bool]] = [lambda: True, lambda: False, lambda: True]
     with pytest.raises(RequestTimedOut, match="late"):
         asyncio.run(control(0.0).until_all(conditions, "late"))
+
+
+async def restored_meanwhile(group: ControllerGroup, state: bytes, waiting: Awaitable[object]) -> None:
+    """What waits sees that a checkpoint, which came to this node when it led no more, has what it waits for."""
+    waiter = asyncio.ensure_future(waiting)
+    await asyncio.sleep(0)
+    assert not waiter.done()
+    group.machine.restore(None, state, [])
+    await waiter
+
+
+def test_a_checkpoint_that_tells_of_an_install_ends_the_wait_for_it() -> None:
+    group = control(1.0)
+    state, machine = group.machine.capture().state, group.machine
+    machine.reader_fences.owe(1 << 16, "g", ReaderFence(1, owned=True))
+    asyncio.run(restored_meanwhile(group, state, group.installed([], [ReaderRef(1 << 16, "g", 1)])))
+
+
+def test_a_checkpoint_that_tells_of_a_producers_epoch_ends_the_wait_for_it() -> None:
+    group = control(1.0)
+    state, machine = group.machine.capture().state, group.machine
+    machine.registry.enrolments.owed[1 << 16] = {7: 1}
+    fenced = ProducerState(7, 1, "p", [ProducerFence(7, 1, 1 << 16)])
+    producers = ProducerService(group, cast(ProducerStatusReader, None))
+    asyncio.run(restored_meanwhile(group, state, producers._when_installed(fenced)))
+
+
+def test_renewals_of_one_window_share_a_proof_and_each_hears_of_any_failure_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group, rounds = control(1.0), list[str]()
+
+    async def fail() -> None:
+        rounds.append("one")
+        raise RuntimeError("a fault of the engine")
+
+    async def scenario() -> list[object]:
+        await group._keep_leases(group.group.term)
+        renewals = RenewalBatcher(group)
+        monkeypatch.setattr(group, "barrier", fail)
+        cancelled, *others = (asyncio.create_task(renewals.renew("s", NO_PRINCIPAL)) for _ in range(3))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        return list(await asyncio.wait_for(asyncio.gather(*others, return_exceptions=True), 1.0))
+
+    assert [str(outcome) for outcome in asyncio.run(scenario())] == ["a fault of the engine"] * 2
+    assert rounds == ["one"]
 
 
 def test_each_node_is_asked_about_what_it_holds() -> None:

@@ -12,11 +12,15 @@ PLACES_MAX = 16
 """Beyond it, the controller forgets the place whose backup was noted longest ago."""
 PLACE_CHARACTERS_MAX = 500
 NAME_CHARACTERS_MAX = 100
+AHEAD_MS_MAX = 3_600_000
+"""How far the clock of a backup's maker may be ahead of the leader's. What is noted from the far future would be the
+newest of its place until then.
+"""
 
 
 class NoteBackup(Asked, frozen=True, tag="note_backup"):
-    """A backup was made. It replaces the backup that was noted for its place before, unless it is older. Its principal
-    is the caller's. Answers Done, or InvalidRequest.
+    """A backup was made. If it is newer, it replaces the backup that was noted for its place before. Its principal is
+    the caller's. Answers Done, or InvalidRequest.
     """
 
     made: NotedBackup

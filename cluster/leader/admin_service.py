@@ -3,6 +3,7 @@ producers.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from itertools import chain
@@ -31,7 +32,7 @@ from ...partition.api.topics import Mode
 from ...partition.errors import FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
 from ...partition.version import VERSION
 from ...raft.host import Software
-from ..controller.backups import NoteBackup
+from ..controller.backups import AHEAD_MS_MAX, NoteBackup
 from ..controller.balance import ChooseControllers
 from ..controller.commands import (
     AddNode,
@@ -169,6 +170,9 @@ class MemberService:
     async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> list[NotedBackup]:
         """All, the newest first. Raises FeatureLevelTooLow, InvalidRequest."""
         self._control.features.require(BACKUPS)
+        ahead_ms = made.cut_ms - time.time_ns() // 1_000_000
+        if ahead_ms > AHEAD_MS_MAX:
+            raise InvalidRequest(f"cut_ms: {ahead_ms // 1000} s ahead of this cluster's clock")
         await self._control.decide(lambda now: NoteBackup(now_ms=now, by=by, made=made), Done)
         return self._backups()  # without a barrier: a refusal of it would say that nothing was changed
 

@@ -24,7 +24,7 @@ import msgspec
 from ...partition.errors import Unauthenticated
 from ..https import ClientCertificate
 from .issuers import Issuers, is_subject
-from .quotas import NO_QUOTA, Quota, quota_faults
+from .quotas import NO_QUOTA, Quota, Spending, quota_faults
 from .rights import ALL, Caller, parse
 
 PRINCIPALS_MAX = 10_000
@@ -212,6 +212,7 @@ class Access:
         self._subjects: dict[str, Caller] = {}
         self._replicated: dict[str, Principal] = {}
         self._told: tuple[Principal, ...] = ()
+        self._spendings: dict[str, Spending] = {}  # by name: what a principal uses does not end when it changes
         self._index = 0
         for principal in principals:
             self._admit(principal)
@@ -258,6 +259,7 @@ class Access:
             if name not in self._replicated:
                 self._replicated[name] = principal
                 self._admit(principal)
+        self._spendings = {name: self._spendings[name] for name in (*self.configured, *self._replicated)}
 
     def caller(self, authorization: str | None, certificate: ClientCertificate | None) -> Caller:
         """The principal of a request with this header and this certificate; the header counts before the certificate.
@@ -310,6 +312,8 @@ class Access:
     def _admit(self, principal: Principal) -> None:
         """The rights are read when they are first asked for: ten thousand principals come at once."""
         caller = Caller(f"principal {principal.name}", principal.rights, principal.name, principal.quota)
+        caller.spending = self._spendings.setdefault(principal.name, caller.spending)
+        caller.spending.allow(principal.quota)
         for name in principal.certificates:
             self._certificates.setdefault(name, caller)
         for name in principal.subjects:

@@ -83,14 +83,24 @@ class Spending:
         self, name: str, quota: Quota, *, is_principals: bool = True, now_s: Callable[[], float] = time.monotonic
     ) -> None:
         """``name`` is what refusals call the principal. ``now_s``: a clock that only rises."""
-        self.quota: Quota = quota
         self.name: str = name
         self.is_principals: bool = is_principals
         self.held_requests: int = 0
         self._now_s = now_s
-        now = now_s()
-        self._requests = None if quota.requests_per_s is None else _Bucket(quota.requests_per_s, now)
-        self._bytes = None if quota.bytes_per_s is None else _Bucket(quota.bytes_per_s, now)
+        self._requests: _Bucket | None = None
+        self._bytes: _Bucket | None = None
+        self.allow(quota)
+
+    def allow(self, quota: Quota) -> None:
+        """Count by this quota from now on. What was used of a rate stays used while the rate stays."""
+        self.quota: Quota = quota
+        self._requests = self._bucket(self._requests, quota.requests_per_s)
+        self._bytes = self._bucket(self._bytes, quota.bytes_per_s)
+
+    def _bucket(self, before: _Bucket | None, per_s: int | None) -> _Bucket | None:
+        if before is not None and before.per_s == per_s:
+            return before
+        return None if per_s is None else _Bucket(per_s, self._now_s())
 
     def admit(self) -> None:
         """Count one request. Raises ThrottlingQuotaExceeded, with the time after which it may come again."""

@@ -19,8 +19,10 @@ from stockade.cluster.access.principals import (
     principal_faults,
     token_faults,
 )
+from stockade.cluster.access.quotas import Quota
+from stockade.cluster.access.rights import Caller
 from stockade.cluster.https import ClientCertificate
-from stockade.partition.errors import Unauthenticated
+from stockade.partition.errors import ThrottlingQuotaExceeded, Unauthenticated
 
 LEGACY = [Token(level, hashlib.sha256(level.encode()).hexdigest(), level) for level in LEVELS]
 CERTIFICATE = ClientCertificate("c0ffee" + "0" * 58, ("DNS:a.example", "URI:spiffe://x/alice"), "alice")
@@ -213,6 +215,37 @@ def test_what_is_configured_counts_before_what_was_told() -> None:
         found.require("admin", "cluster", "")
     access.replicate(2, [])
     assert access.caller(None, CERTIFICATE).principal == "root", "what leaves takes nothing of the configured with it"
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+def test_what_a_principal_uses_counts_on_when_principals_change(is_configured: bool) -> None:
+    """Whatever it has in flight was forgotten, and it could have as much again; and its rates were unused."""
+    index = 0
+
+    def change(*principals: Principal) -> Caller:
+        nonlocal index
+        index += 1
+        access.configure((), [root, *principals] if is_configured else [root])
+        access.replicate(index, () if is_configured else principals)
+        return access.caller(None, CERTIFICATE)
+
+    root, quota = Principal("root", ["all"]), Quota(requests_per_s=1, bytes_per_s=1 << 30)
+    access, mine = Access((), [root]), Principal("p", ["read topic:t"], [], ["CN:alice"], quota=quota)
+    spending = change(mine).spending
+    spending.admit()
+    spending.held_requests = 5
+    caller = change(Principal("p", ["read topic:u"], [], ["CN:alice"], quota=quota))
+    assert caller.may("read", "topic", "u")
+    assert caller.spending.held_requests == 5
+    with pytest.raises(ThrottlingQuotaExceeded):
+        caller.spending.admit()
+    more = change(Principal("p", [], [], ["CN:alice"], quota=Quota(requests_per_s=2))).spending
+    assert (more.held_requests, more.quota) == (5, Quota(requests_per_s=2))
+    more.admit()
+    other = change(Principal("q", [], [], ["CN:alice"], quota=quota)).spending
+    other.admit()
+    assert other.held_requests == 0
+    assert change(mine).spending.held_requests == 0, "one that comes back is a new one"
 
 
 def test_no_principal_of_many_can_have_the_fault_of_another_twice() -> None:

@@ -97,7 +97,8 @@ def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
         try:
             written = os.writev(descriptor, some)
         except OSError as error:
-            make_room(error)
+            if not make_room(error):
+                raise
             written = 0
         if written < sum(map(len, some)):
             rest = memoryview(b"".join(some))[written:]
@@ -112,7 +113,8 @@ def write_all_at(descriptor: int, data: bytes | memoryview, position: int) -> No
         try:
             written = os.pwrite(descriptor, rest, position)
         except OSError as error:
-            make_room(error)
+            if not make_room(error):
+                raise
             continue
         rest = rest[written:]
         position += written

@@ -79,17 +79,18 @@ class Reserve:
         os.fsync(self._descriptor)
 
 
-def make_room(error: OSError) -> None:
-    """Give a reserve up if this error says that the disk is full: then the call may be repeated. Raises ``error``
-    otherwise, and when no reserve is left. Threads may call this at the same time.
+def make_room(error: OSError) -> bool:
+    """Give a reserve up if this error says that the disk is full; whether the call may be repeated. Not when no reserve
+    is left. Threads may call this at the same time.
     """
     try:
         reserve = _held.pop() if error.errno in _FULL else None
     except IndexError:
         reserve = None
     if reserve is None:
-        raise error
+        return False
     reserve.give_up()
+    return True
 
 
 def with_space(call: Callable[[], _T]) -> _T:
@@ -98,4 +99,5 @@ def with_space(call: Callable[[], _T]) -> _T:
         try:
             return call()
         except OSError as error:
-            make_room(error)
+            if not make_room(error):
+                raise

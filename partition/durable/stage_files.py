@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ..log.fsutil import open_file, write_all
+from ..log.fsutil import open_file, open_to_read, write_all
 from ..log.image import FileExtent, ImageDamaged
 from ..log.segment_files import remove
 from ..records.checksum import crc32
@@ -57,7 +57,8 @@ class DiskStageFiles:
     def read(self, stage: Stage) -> bytes:
         """The message of a stage. Raises OSError, also when it is not what was written."""
         path = self._path(stage.number)
-        message = path.read_bytes()
+        with open_to_read(path) as file:
+            message = file.read()
         if not _is_whole(message, stage):
             raise OSError(f"{path} does not have the bytes of stage {stage.name}")
         return message
@@ -107,8 +108,9 @@ def check(directory: Path, files: Sequence[FileExtent], stages: Sequence[Stage],
     for stage in stages:
         if reads and not stage.is_appended:
             path = directory / f"{stage.number:020d}{_SUFFIX}"
-            if not _is_whole(path.read_bytes()[: stage.length], stage):
-                raise ImageDamaged(f"{path} does not have the bytes of stage {stage.name}")
+            with open_to_read(path) as stored:
+                if not _is_whole(stored.read(stage.length), stage):
+                    raise ImageDamaged(f"{path} does not have the bytes of stage {stage.name}")
 
 
 def _is_whole(message: bytes, stage: Stage) -> bool:
@@ -125,7 +127,7 @@ def _sync(paths: Sequence[Path]) -> None:
     """
     for path in [*paths, *{path.parent for path in paths}]:
         with suppress(FileNotFoundError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_file(path, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:

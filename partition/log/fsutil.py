@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from .modes import DATA_MODE, FOLDER_MODE
 from .space import make_room, with_space
@@ -47,6 +47,11 @@ def open_file(path: Path | str, flags: int, mode: int = DATA_MODE) -> int:
     with EMFILE or ENFILE when those are used up, too.
     """
     return with_space(partial(_with_a_descriptor, partial(os.open, path, flags | os.O_CLOEXEC, mode)))
+
+
+def open_to_read(path: Path | str) -> BinaryIO:
+    """A file to be read from its start; its descriptor is one as of ``open_file``. Raises OSError."""
+    return open(path, "rb", opener=open_file)
 
 
 def names_in(directory: Path) -> list[str]:

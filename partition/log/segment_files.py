@@ -19,7 +19,7 @@ from weakref import ref
 from ..commands import Offset
 from ..records.batch import STREAM_START
 from ..records.checksum import crc32
-from .fsutil import open_file, write_all
+from .fsutil import names_in, open_file, open_to_read, write_all
 from .image import FileExtent, ImageDamaged
 from .index import IndexDamaged, SegmentIndex
 from .interface import StoredBatch
@@ -137,7 +137,7 @@ def reopen(directory: Path, files: Sequence[FileExtent]) -> list[SegmentIndex]:
 def remove_others(directory: Path, files: Sequence[FileExtent]) -> None:
     """Remove all other files of the directory."""
     kept = {file.name for file in files}
-    remove(path for path in list(directory.iterdir()) if path.name not in kept)
+    remove(directory / name for name in names_in(directory) if name not in kept)
 
 
 def open_segments(directory: Path, files: Sequence[FileExtent]) -> Iterator[SegmentIndex]:
@@ -157,7 +157,7 @@ def inspected(segment: SegmentIndex) -> Iterator[int]:
     """Read every batch and compare it with the CRC that it had, step by step: yields the length of each batch after
     that. Raises ImageDamaged.
     """
-    with Path(segment.segment).open("rb") as file:
+    with open_to_read(segment.segment) as file:
         if file.read(len(STREAM_START)) != STREAM_START:
             raise ImageDamaged(f"{segment.segment} does not begin with the schema")
         for number in range(len(segment)):
@@ -274,7 +274,7 @@ def _size(path: Path) -> int:
 
 def _read_file(path: Path, size: int) -> bytes:
     """The first ``size`` bytes of a file."""
-    with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
+    with open_to_read(path) as file:
         return file.read(size)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...partition.log.fsutil import open_file, sync_directory, write_all_at
+from ...partition.log.fsutil import open_file, open_to_read, sync_directory, write_all_at
 from ...partition.log.modes import FOLDER_MODE
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
@@ -117,7 +117,7 @@ decode_offered: Callable[[bytes], Offered] = msgspec.msgpack.Decoder(Offered).de
 def digest(path: Path, size: int) -> bytes:
     """BLAKE2b of the first ``size`` bytes of a file. Blocks."""
     hasher = hashlib.blake2b(digest_size=32)
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         while size > 0 and (chunk := file.read(min(size, PIECE_BYTES))):
             hasher.update(chunk)
             size -= len(chunk)
@@ -249,7 +249,7 @@ class CheckpointSender:
 
 def read_piece(path: Path, position: int, size: int) -> bytes:
     """``size`` bytes of a file from ``position`` on. Blocks."""
-    with path.open("rb") as file:
+    with open_to_read(path) as file:
         file.seek(position)
         return file.read(max(0, size))
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...partition.log.fsutil import make_directory, sync_directory, write_durably
+from ...partition.log.fsutil import make_directory, open_to_read, sync_directory, write_durably
 from ...partition.log.modes import FOLDER_MODE
 from ...partition.log.space import with_space
 from ...partition.records.checksum import crc32
@@ -101,7 +101,8 @@ class CheckpointStore:
         """A group's checkpoint; None if it has none. Raises CheckpointDamaged, NewerDisk."""
         path = self.path(group_id)
         try:
-            checkpoint = decode(path.read_bytes())
+            with open_to_read(path) as file:
+                checkpoint = decode(file.read())
         except FileNotFoundError:
             return None
         except NewerVersion as newer:

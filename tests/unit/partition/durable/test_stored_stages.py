@@ -18,6 +18,7 @@ from stockade.partition.commands import (
 from stockade.partition.log.image import ImageDamaged
 
 from ..driver import NAMED
+from ..log.test_descriptors import no_descriptor_left
 from .test_stored_machine import Partition, append, cut_short, flip, new_machine
 
 
@@ -125,6 +126,21 @@ def test_a_flipped_bit_of_a_stage_is_found_by_inspection_and_stops_its_append(pa
         new_machine().inspect(partition.directory, image.state, image.files)
     with pytest.raises(OSError, match="stage b"):
         partition.apply(AppendStage("b", 5))
+
+
+def test_stages_are_stored_read_and_inspected_without_a_free_descriptor(partition: Partition) -> None:
+    """A lack of descriptors is no broken disk: those that are held back serve stages, too."""
+    with no_descriptor_left(16) as use_up:
+        image = partition.stored.capture()
+        use_up()
+        image.sync()
+        use_up()
+        assert isinstance(partition.apply(AppendStage("b", 5)), Appended)
+        use_up()
+        new_machine().inspect(partition.directory, image.state, image.files)
+        use_up()
+        again = partition.restarted_at(image)
+        assert again.capture().state == image.state
 
 
 def test_a_state_and_files_that_do_not_fit_are_refused(partition: Partition) -> None:

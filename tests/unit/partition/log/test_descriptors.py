@@ -3,7 +3,7 @@
 import errno
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,17 +17,23 @@ def open_descriptors() -> list[int]:
 
 
 @contextmanager
-def no_descriptor_left(kept: int) -> Iterator[None]:
-    """All descriptors of this process are in use, but for those that are held back."""
+def no_descriptor_left(kept: int) -> Iterator[Callable[[], None]]:
+    """All descriptors of this process are in use, but for those that are held back. Yields a call that uses up what
+    came free since, as connections do.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     keep_descriptors(kept)
     held: list[int] = []
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 8, hard))
+
+    def use_up() -> None:
         with pytest.raises(OSError, match="Too many open files"):
             while True:
                 held.append(os.open(os.devnull, os.O_RDONLY))
-        yield
+
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_descriptors()) + 8, hard))
+        use_up()
+        yield use_up
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for each in held:

@@ -19,9 +19,11 @@ from stockade.raft.checkpoint.copies import (
     CheckpointCopy,
     CopyFailed,
     FetchCheckpoint,
+    FetchDigest,
     FetchPiece,
     Offered,
     Question,
+    digest,
     encode,
 )
 from stockade.raft.checkpoint.group_storage import GroupStorage
@@ -29,6 +31,7 @@ from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
 from stockade.raft.checkpoint.store import encode as encode_checkpoint
 from stockade.raft.machine import FileExtent
 
+from ...partition.log.test_descriptors import no_descriptor_left
 from ..cluster import GROUP, until
 from ..file_machine import SingleNode, single_node
 
@@ -222,6 +225,23 @@ def test_a_group_that_went_on_while_its_copy_was_written_takes_a_checkpoint_of_i
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
             await CheckpointCopy(storage, group, storage.open_groups[GROUP], _unasked).complete(copied)
             await until(lambda: node.machine.captures == 1, 10.0)
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_is_held_and_answered_for_without_a_free_descriptor(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with copying(tmp_path) as (_, source):
+            at, name = source.checkpoint.index, source.checkpoint.files[0].name
+            with no_descriptor_left(16) as use_up:
+                for question in (
+                    FetchCheckpoint(GROUP, at),
+                    FetchDigest(GROUP, at, name),
+                    FetchPiece(GROUP, at, name, 0),
+                ):
+                    assert await source.ask(question)
+                    use_up()
+                assert digest(storage_of(source.node).store.path(GROUP), 1 << 20)
 
     asyncio.run(scenario())
 

@@ -223,13 +223,17 @@ class CheckpointSender:
         folder = store.folder(group_id) / f"offer-{checkpoint.index}-{number}"
         if folder.exists():  # of a process that died
             remove(folder)
-        folder.mkdir(FOLDER_MODE)
-        (folder / "files").mkdir(FOLDER_MODE)
-        os.link(store.path(group_id), folder / "checkpoint")
         files = store.files(group_id, checkpoint.generation)
-        for extent in checkpoint.files:
-            os.link(files / extent.name, folder / "files" / extent.name)
-        return HeldCheckpoint(folder, checkpoint, store.path(group_id).stat().st_size)
+        try:
+            folder.mkdir(FOLDER_MODE)
+            (folder / "files").mkdir(FOLDER_MODE)
+            os.link(store.path(group_id), folder / "checkpoint")
+            for extent in checkpoint.files:
+                os.link(files / extent.name, folder / "files" / extent.name)
+            return HeldCheckpoint(folder, checkpoint, store.path(group_id).stat().st_size)
+        except OSError:  # its links would keep the bytes of segments that are gone
+            remove(folder)
+            raise
 
     def _drop_if_idle(self, group_id: int, held: HeldCheckpoint) -> None:
         """Drop it if no node has asked for it for IDLE_S, or if a newer checkpoint is held in its place."""

@@ -1,6 +1,7 @@
 """A node believes nothing that another one answers about a checkpoint, and is safe from a power cut while it copies."""
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -242,6 +243,25 @@ def test_a_checkpoint_is_held_and_answered_for_without_a_free_descriptor(tmp_pat
                     assert await source.ask(question)
                     use_up()
                 assert digest(storage_of(source.node).store.path(GROUP), 1 << 20)
+
+    asyncio.run(scenario())
+
+
+def test_an_offer_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its links would keep the bytes of segments that are gone."""
+    link = os.link
+
+    def failing(there: Path, here: Path) -> None:
+        if here.name == "000001":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        link(there, here)
+
+    async def scenario() -> None:
+        async with copying(tmp_path) as (_, source):
+            monkeypatch.setattr(os, "link", failing)
+            with pytest.raises(OSError, match="No space"):
+                await source.ask(FetchCheckpoint(GROUP, source.checkpoint.index))
+            assert list(storage_of(source.node).store.folder(GROUP).glob("offer-*")) == []
 
     asyncio.run(scenario())
 

@@ -50,9 +50,13 @@ def find(
 
 
 def _candidates(segments: Sequence[SegmentIndex], log_start: Offset, wanted: int) -> Iterator[StoredBatch]:
-    """Batches with a record at or after ``wanted``, which may lie before log_start."""
+    """Batches with a record at or after ``wanted``, which may lie before log_start. The index of a segment without such
+    a record is not read.
+    """
     for segment in segments:
-        number = segment.find(log_start)
+        if segment.greatest_timestamp_ms < wanted:
+            continue
+        number = 0 if segment.base_offset >= log_start else segment.find(log_start)
         while (number := segment.find_timestamp(wanted, number)) < len(segment):
             yield segment.batch(number)
             number += 1

@@ -60,7 +60,7 @@ class Machine(Protocol):
     def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
         """Check received or recovered bytes thoroughly, against their checksums. Changes nothing; may run in a thread.
 
-        Raises ImageDamaged.
+        A ``restore`` of the same files, which never change again, need not repeat it. Raises ImageDamaged.
         """
         ...
 

@@ -6,15 +6,25 @@ files they are in.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..commands import Offset
 from ..log import segment_files
 from ..log.image import FileExtent, Image, ImageDamaged
+from ..log.index import SegmentIndex
 from ..log.segments import SegmentLog
 from ..state import snapshot
 from ..state.machine import PartitionMachine
 from . import stage_files
 from .stage_files import DiskStageFiles, is_stage
+
+
+class _Inspected(NamedTuple):
+    """The segments in these files of a directory, every byte of which was verified."""
+
+    directory: Path
+    files: list[FileExtent]
+    segments: list[SegmentIndex]
 
 
 class StoredMachine:
@@ -36,6 +46,7 @@ class StoredMachine:
         """Write the batches that were applied to their file, unless they are few and small."""
         self.begin_sync: Callable[[], Callable[[], None] | None] = log.begin_sync
         """Begin to sync what was written."""
+        self._inspected: _Inspected | None = None
         self._stage_files = DiskStageFiles()
         machine.stages.files = self._stage_files
 
@@ -67,16 +78,22 @@ class StoredMachine:
     def restore(self, directory: Path, captured: bytes, files: Sequence[FileExtent]) -> None:
         """Replace all state by the captured one: files are cut to their extents, all others in ``directory`` removed.
 
-        Verifies the state and the indexes; only ``inspect`` reads batches. Raises ImageDamaged; the machine must not be
-        used after that.
+        Verifies the state and the indexes; only ``inspect`` reads batches. Indexes that it has just verified are not
+        read again, as a copy is installed on the loop: those of a large partition take seconds. Raises ImageDamaged;
+        the machine must not be used after that.
         """
         decoded = snapshot.decode(captured)
         batches, stages = _split(files)
         stage_files.check(directory, stages, decoded.stages)
         snapshot.put_back(self.machine, decoded)
-        self.log.restore(directory, batches, decoded.log_start, decoded.log_end, _stored_end(decoded))
+        inspected, self._inspected = self._inspected, None
+        if inspected is None or (inspected.directory, inspected.files) != (directory, batches):
+            segments = list(segment_files.open_segments(directory, batches))
+        else:
+            segments = inspected.segments
+        self.log.restore(directory, segments, decoded.log_start, decoded.log_end, _stored_end(decoded))
         self._stage_files.begin(directory, stages)
-        segment_files.remove_others(directory, files)
+        segment_files.keep_only(directory, files)
 
     def inspect(self, directory: Path, captured: bytes, files: Sequence[FileExtent]) -> None:
         """Read everything and compare it with its checks; changes nothing, and may run in a thread.
@@ -86,15 +103,18 @@ class StoredMachine:
         decoded = snapshot.decode(captured)
         log_end = max(decoded.log_start, _stored_end(decoded))
         batches, stages = _split(files)
+        segments = []
         for segment in segment_files.open_segments(directory, batches):
             if segment.base_offset > log_end:
                 raise ImageDamaged(f"offset {log_end} is in none of the segments of {directory}")
             for _ in segment_files.inspected(segment):
                 pass
             log_end = segment.next_offset
+            segments.append(segment)
         if log_end != decoded.log_end:
             raise ImageDamaged(f"the segments of {directory} do not end at offset {decoded.log_end}")
         stage_files.check(directory, stages, decoded.stages, reads=True)
+        self._inspected = _Inspected(directory, batches, segments)
 
 
 def _stored_end(decoded: snapshot.State) -> Offset:

@@ -119,38 +119,30 @@ def extents(segments: Sequence[SegmentIndex]) -> tuple[FileExtent, ...]:
     return tuple(found)
 
 
-def reopen(directory: Path, files: Sequence[FileExtent]) -> list[SegmentIndex]:
-    """The segments of an image, as they were. Files are cut to their extents.
-
-    Verifies every index, and that the files are as long as it says. Raises ImageDamaged.
-    """
-    segments: list[SegmentIndex] = []
-    for segment in open_segments(directory, files):
-        if segments:
-            seal(segments[-1])
-        segments.append(segment)
+def keep_only(directory: Path, files: Sequence[FileExtent]) -> None:
+    """Cut the files to their extents, and remove all others of the directory."""
     for file in files:
         os.truncate(directory / file.name, file.size)
-    return segments
-
-
-def remove_others(directory: Path, files: Sequence[FileExtent]) -> None:
-    """Remove all other files of the directory."""
     kept = {file.name for file in files}
     remove(directory / name for name in names_in(directory) if name not in kept)
 
 
 def open_segments(directory: Path, files: Sequence[FileExtent]) -> Iterator[SegmentIndex]:
-    """The segments of an image, one after the other; changes nothing. Raises ImageDamaged."""
+    """The segments of an image, one after the other; changes nothing. A segment is sealed before the next one.
+
+    Verifies every index, and that the files are as long as it says. Raises ImageDamaged.
+    """
     if len(files) % 2:
         raise ImageDamaged("the image names a segment without its index")
-    expected = None
+    before: SegmentIndex | None = None
     for data, index in zip(files[::2], files[1::2], strict=True):
         segment = _open(directory, data, index)
-        if expected not in (None, segment.base_offset):
-            raise ImageDamaged(f"offset {expected} is in none of the segments of {directory}")
+        if before is not None:
+            if before.next_offset != segment.base_offset:
+                raise ImageDamaged(f"offset {before.next_offset} is in none of the segments of {directory}")
+            seal(before)
         yield segment
-        expected = segment.next_offset
+        before = segment
 
 
 def inspected(segment: SegmentIndex) -> Iterator[int]:

@@ -26,7 +26,7 @@ from ..commands import Append, Offset
 from ..errors import OffsetOutOfRange
 from . import segment_files
 from .fsutil import write_all
-from .image import FileExtent, Image, ImageDamaged
+from .image import Image, ImageDamaged
 from .index import SegmentIndex
 from .interface import Run, Slice, StoredBatch
 from .segment_files import Writers, read_messages
@@ -134,12 +134,16 @@ class SegmentLog:
         """Called with the error of a write to a file, which a read may have asked for: the node has to stop."""
 
     def restore(
-        self, directory: Path, files: Sequence[FileExtent], log_start: Offset, log_end: Offset, stored_end: Offset = 0
+        self,
+        directory: Path,
+        segments: Sequence[SegmentIndex],
+        log_start: Offset,
+        log_end: Offset,
+        stored_end: Offset = 0,
     ) -> None:
-        """Restore the log that was captured with these files. Records below ``stored_end`` may be in no file: they are
-        in the store beyond this disk. Raises ImageDamaged.
+        """Restore the log that was captured with these segments. Records below ``stored_end`` may be in no file: they
+        are in the store beyond this disk. Raises ImageDamaged.
         """
-        segments = segment_files.reopen(directory, files)
         needed = max(log_start, stored_end)
         if segments and not (segments[0].base_offset <= needed and log_start < segments[0].next_offset):
             raise ImageDamaged(f"offset {needed} is not in the first segment of {directory}")

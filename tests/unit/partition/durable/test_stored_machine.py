@@ -41,6 +41,7 @@ from stockade.partition.commands import (
 )
 from stockade.partition.durable.stored_machine import StoredMachine
 from stockade.partition.errors import PermissionDenied
+from stockade.partition.log import segment_files
 from stockade.partition.log.image import FileExtent, Image, ImageDamaged
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import batch_from_columns
@@ -254,6 +255,38 @@ def test_085_an_inspection_finds_any_damaged_byte_of_a_batch_and_changes_nothing
         with pytest.raises(ImageDamaged):
             new_machine().inspect(partition.directory, image.state, image.files)
         assert content(partition.directory) == before
+
+
+def test_what_was_inspected_in_a_thread_is_restored_without_a_read_of_its_indexes(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy of a large partition is installed on the loop, which must not stand still for its size."""
+    image, again = partition.checkpoint(), new_machine()
+    again.inspect(partition.directory, image.state, image.files)
+
+    def refuse(path: Path, _: int) -> bytes:
+        raise AssertionError(f"{path} is read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_files, "_read_file", refuse)
+        again.restore(partition.directory, image.state, image.files)
+    assert again.capture().state == image.state
+    assert values(partition.directory) == [b"%d" % number for number in range(7)]
+    again.apply(9, 1, encode_command(ClearFence(grant(1), 1, 41)))
+    again.apply(10, 1, encode_command(append(None, b"7", 1, 10)))
+    assert (again.log.log_end, again.log.read(0, 1 << 20).next_offset) == (8, 8)
+    again.log.close()
+
+
+def test_an_inspection_of_other_files_does_not_count_for_those_that_are_restored(partition: Partition) -> None:
+    image, again = partition.checkpoint(), new_machine()
+    again.inspect(partition.directory, image.state, image.files)
+    partition.apply(ClearFence(grant(1), 1, 41))
+    partition.append(None, b"7")
+    later = partition.checkpoint()
+    again.restore(partition.directory, later.state, later.files)
+    assert (again.log.log_end, again.log.read(7, 1).next_offset) == (8, 8)
+    again.log.close()
 
 
 def test_087_a_checkpoint_when_nothing_changed_is_the_same_and_syncs_nothing(

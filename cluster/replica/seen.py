@@ -75,7 +75,8 @@ class Seen:
         group = replica.group.group_id
         while (item := _next(replica, at := self.end(replica), before)) is not None:
             seen = self._ranges.get(group)
-            start = replica.log.local_start if seen is None else min(seen.start, replica.log.local_start)
+            # Behind objects that were not looked for, and before what was seen, a new range begins.
+            start = seen.start if seen is not None and seen.start <= at <= seen.end else at
             if not await self._store.has(replica.machine.tier.home, item):
                 self._absent[group] = time.monotonic() + PAUSE_S
                 where = f"{replica.topic}/{replica.partition}"

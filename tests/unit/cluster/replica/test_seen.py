@@ -203,3 +203,24 @@ async def test_a_copy_with_older_files_is_seen_from_its_start(house: House) -> N
     first.unlink()
     assert await other.drop() == 0
     other.store.close()
+
+
+@scenario(count=2)
+async def test_objects_that_were_never_looked_at_are_not_seen_though_those_before_and_behind_them_are(
+    house: House,
+) -> None:
+    """A copy of a peer that had dropped more began behind them; another one, of a peer with less dropped, has them."""
+    await house.fill()
+    assert await serve(house)
+    house.copy()
+    replica, other = house.replicas[1], Other(house, house.replicas[1])
+    shutil.copytree(house.root / "store", other.root)
+    objects, segments = replica.machine.tier.objects, list(replica.log._segments)
+    for item in objects[1:3]:
+        next(path for path in other.root.rglob("*.zst") if path.name.startswith(f"{item.first:020d}")).unlink()
+    assert await other.drop() == objects[1].first
+    replica.log._segments[:] = segments[3:]
+    assert await other.drop() == objects[-1].end
+    replica.log._segments[:] = segments[1:]
+    assert await other.drop() == objects[1].first
+    other.store.close()

@@ -55,20 +55,20 @@ class Debts:
         self._failed.intersection_update(names)
         failures = 0
         for name in sorted(names, key=self._failed.__contains__)[:HOMES_A_ROUND]:
-            path = self._folder / name
-            home = (await asyncio.to_thread(path.read_bytes)).decode()
+            path, home = self._folder / name, name
             try:
+                home = (await asyncio.to_thread(path.read_bytes)).decode()
                 while not await store.run(partial(store.remove_all, home)):
                     pass
+                await asyncio.to_thread(erase_durably, path)
             except (*EXPECTED, TimeoutError) as error:
                 _log.warning("%s of a deleted topic stays in %s for now: %s", home, store.name, error)
                 self._failed.add(name)
                 failures += 1
                 if failures == FAILURES_A_ROUND or isinstance(error, TimeoutError):
                     break
-                continue
-            await asyncio.to_thread(erase_durably, path)
-            _log.info("removed %s of a deleted topic from %s", home, store.name)
+            else:
+                _log.info("removed %s of a deleted topic from %s", home, store.name)
         return bool(await asyncio.to_thread(self._names))
 
     def _names(self) -> list[str]:

@@ -227,6 +227,22 @@ def test_homes_that_always_fail_hold_up_no_other(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_note_that_cannot_be_read_stops_no_node_and_holds_up_no_other(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        debts = Debts(tmp_path / "data", tiered.store)
+        for home in ("812-t/1-abc", HOME):
+            await debts.owe(home)
+        unreadable = next(path for path in debts._folder.iterdir() if path.read_bytes() != HOME.encode())
+        unreadable.unlink()
+        unreadable.mkdir()
+        assert await debts.settle(tiered.store)
+        assert debts._names() == [unreadable.name]
+        tiered.store.close()
+
+    asyncio.run(scenario())
+
+
 class BrokenPlace(Place):
     def sizes(self, folder: str) -> dict[str, int]:
         raise CannotReach("it is away")

@@ -163,7 +163,10 @@ class TieredStore:
         objects.check(place.pieces(path), made.item)
 
     def names(self, home: str, place: Place) -> list[str]:
-        """The files in a home. Blocks. Raises CannotReach."""
+        """The files in a home. Blocks. Raises CannotReach, also where the cluster's folder is missing: a share that is
+        not mounted looks as empty as a home without objects.
+        """
+        place.check_folder(self._prefix)
         start = len(self._path(home)) + 1
         return [path[start:] for path in place.sizes(self._path(home))]
 

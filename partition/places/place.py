@@ -125,6 +125,14 @@ class Place:
             else:
                 self._files.delete_dir(str(self._root / folder))
 
+    def check_folder(self, folder: str) -> None:
+        """Raises CannotReach unless a folder that was made is there: where a share is not mounted, it is not. An object
+        store has no folders, and does not answer while it is away.
+        """
+        with self._reading(folder):
+            if self._is_local and not Path(self._root / folder).is_dir():
+                raise CannotReach(f"{self.url}: {folder} is missing: is the place mounted?")
+
     def sizes(self, folder: str) -> dict[str, int]:
         """The files below a folder, by their paths as ``read`` takes them, with their bytes."""
         below = fs.FileSelector(str(self._root / folder), allow_not_found=True, recursive=True)

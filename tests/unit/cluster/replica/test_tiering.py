@@ -501,6 +501,23 @@ async def test_a_place_without_the_objects_that_it_had_takes_no_others(house: Ho
     assert await house.values() == 80
 
 
+@scenario()
+async def test_a_sweep_of_a_share_that_is_not_mounted_is_made_again_when_it_is_back(house: House) -> None:
+    await house.fill()
+    assert await serve(house)
+    await house.drop(RECEIVED_MS + 1)
+    share, away = house.root / "store", house.root / "away"
+    share.rename(away)
+    share.mkdir()
+    await house.leader.trim(house.leader.log.log_end, topic_id=None, token=None)
+    house.tiering._swept.clear()
+    assert not await serve(house)
+    share.rmdir()
+    away.rename(share)
+    assert await serve(house)
+    assert house.files() == house.listed() == []
+
+
 def test_homes_of_one_name_differ() -> None:
     one = cast(Replica, SimpleNamespace(topic_id=7, topic="t" * 249, partition=3))
     homes = {tiering_module._new_home(one) for _ in range(100)}

@@ -189,6 +189,26 @@ def test_the_home_of_a_deleted_topic_is_removed_also_after_a_restart(tmp_path: P
     asyncio.run(scenario())
 
 
+def test_a_share_that_is_not_mounted_settles_no_debt(tmp_path: Path) -> None:
+    """Its mount point is an empty folder: the objects would stay for ever once it is back."""
+
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        share, away = tmp_path / "store", tmp_path / "away"
+        debts = Debts(tmp_path / "data", tiered.store)
+        await debts.owe(HOME)
+        share.rename(away)
+        share.mkdir()
+        assert await debts.settle(tiered.store)
+        share.rmdir()
+        away.rename(share)
+        assert not await debts.settle(tiered.store)
+        assert [path for path in share.rglob("*") if path.is_file()] == []
+        tiered.store.close()
+
+    asyncio.run(scenario())
+
+
 class RefusingPlace(Place):
     """Fails for some homes."""
 
@@ -210,6 +230,7 @@ def test_homes_that_always_fail_hold_up_no_other(tmp_path: Path) -> None:
         homes = [f"812-t/{number}-abc" for number in range(12)]
         for home in homes:
             await debts.owe(home)
+        (tmp_path / "store" / "house").mkdir(parents=True)
         place = store._place = RefusingPlace(str(tmp_path / "store"), set(homes))
         assert await debts.settle(store)
         assert len(place.asked) == 3, "the store may be away"

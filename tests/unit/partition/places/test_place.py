@@ -240,3 +240,14 @@ def test_what_a_place_raises_names_it_without_its_arguments(monkeypatch: pytest.
 def test_the_name_of_a_place_is_its_own_but_for_arguments() -> None:
     assert without_arguments("s3://key:secret@bucket") == "s3://bucket"
     assert without_arguments("remote://[bucket/a@b#c?d") == "remote://[bucket/a@b"
+
+
+def test_a_folder_that_was_made_is_missed_on_a_local_disk_and_not_in_an_object_store(
+    tmp_path: Path, remote: Remote
+) -> None:
+    place = Place(str(tmp_path))
+    with pytest.raises(CannotReach, match="is the place mounted"):
+        place.check_folder("a")
+    place.write("a/b", b"")
+    place.check_folder("a")
+    Place("remote://bucket/place").check_folder("a")

@@ -147,7 +147,7 @@ class _Course:
         self._arena.start(name)
         said = "it speaks version 6 of the protocol, n1 speaks 7: its software is older than feature level 2"
         await until(_has_logged(node, began, f"refuses this node: {said}"), SYNC_S, f"{name} is not refused")
-        assert (await asyncio.to_thread(call, "GET", f"{node.url}/readyz")).status == 503
+        await until(_is_unready(node), SYNC_S, f"{name} is ready, or does not answer")
         await self._restart(name, self._new, number=signal.SIGKILL)
 
     async def _restart(
@@ -294,6 +294,16 @@ class _Course:
             "it may have held it since"
         )
         assert len(entries) > 2 * len(held)
+
+
+def _is_unready(node: LocalNode) -> Callable[[], Awaitable[bool]]:
+    async def asked() -> bool:
+        try:
+            return (await asyncio.to_thread(call, "GET", f"{node.url}/readyz")).status == 503
+        except OSError:  # a node meets others before it listens to clients
+            return False
+
+    return asked
 
 
 def _has_level(node: LocalNode, level: int) -> Callable[[], Awaitable[bool]]:

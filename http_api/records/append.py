@@ -97,10 +97,11 @@ def read_token(parameters: Parameters) -> Token | None:
     if not parameters.trio(*_FENCE):
         return None
     grant, epoch, session = _FENCE
-    for name in (grant, session):
-        if len(parameters.text(name)) > TOKEN_CHARACTERS_MAX:
-            raise InvalidRequest(f"{name}: longer than {TOKEN_CHARACTERS_MAX} characters")
-    return Token(parameters.text(grant), parameters.number(epoch, UINT64_MAX), parameters.text(session))
+    token = Token(parameters.text(grant), parameters.number(epoch, UINT64_MAX), parameters.text(session))
+    if len(token.grant_id) > TOKEN_CHARACTERS_MAX or len(token.session) > TOKEN_CHARACTERS_MAX:
+        longest = grant if len(token.grant_id) > TOKEN_CHARACTERS_MAX else session
+        raise InvalidRequest(f"{longest}: longer than {TOKEN_CHARACTERS_MAX} characters")
+    return token
 
 
 def _read_stamp(parameters: Parameters) -> Stamp | None:

@@ -136,6 +136,12 @@ class Verdicts:
             return await reader.batch(media.ARROW, body, now_ms=self._received_ms, batch_bytes_max=bytes_max)
 
     def _settle(self, number: int, found: Partition, batch: Batch, verdict: Appended | Exception | None) -> None:
+        try:
+            self._decided(number, found, batch, verdict)
+        except Exception as bug:  # nothing else would answer the part, and its client would wait for ever
+            self._refused(number, _reported(bug))
+
+    def _decided(self, number: int, found: Partition, batch: Batch, verdict: Appended | Exception | None) -> None:
         if isinstance(verdict, Appended):
             if not verdict.duplicate:
                 self._call.front.writes.stored(batch.count, len(batch.message))

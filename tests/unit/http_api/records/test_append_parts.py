@@ -233,6 +233,20 @@ def test_a_bug_in_one_part_is_the_answer_of_that_part() -> None:
     run(test)
 
 
+def test_a_bug_behind_the_verdict_on_one_part_is_the_answer_of_that_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raft, whose callback it is, would log it, and the request would have no end."""
+
+    async def test(node: Conversation) -> None:
+        def bug(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(node.server.front.writes, "stored", bug)
+        async with asyncio.timeout(30):
+            assert codes(await append(node, ({}, ONE))) == ["INTERNAL_ERROR"]
+
+    run(test)
+
+
 def test_a_partition_that_is_slow_to_answer_holds_up_no_other_part(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(node: Conversation) -> None:
         await node.topic("many", 2)

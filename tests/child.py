@@ -1,5 +1,6 @@
 """Processes that tests start."""
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,3 +18,15 @@ def ended(process: subprocess.Popen[AnyStr]) -> Iterator[subprocess.Popen[AnyStr
         except BaseException:
             process.kill()
             raise
+
+
+@contextmanager
+def hearing_ctrl_c() -> Iterator[None]:
+    """Processes that are started meanwhile hear SIGINT: a shell that starts the tests in the background has it ignored,
+    and so would they.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from child import hearing_ctrl_c
 
 from stockade.cli.local_cluster.cluster import LocalCluster
 
@@ -80,10 +81,8 @@ def start(cluster: LocalCluster) -> Iterator[Start]:
         running.append(Running(command, os.environ | {"STOCKADE_URL": urls, "PYTHONPATH": paths} | environment))
         return running[-1]
 
-    # A shell that starts the tests in the background has SIGINT ignored, and so would the examples.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield begin
-    signal.signal(signal.SIGINT, before)
+    with hearing_ctrl_c():
+        yield begin
     for each in running:
         each.stop()
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from child import ended, hearing_ctrl_c
 from click.testing import CliRunner
 
 from stockade.cli.backup.restore import CannotRestore, Restored
@@ -86,10 +87,11 @@ def test_backups_go_on_when_standard_output_cannot_be_written(
     """`--every 1s | head -1` ended with exit code 0, and on a full disk with a traceback: no more backups were made."""
     command = create(cluster, store, "--every", "1s")
     with closed_pipe() as writer, Path("/dev/full").open("w") as full:
-        running = subprocess.Popen(
-            command, stdout=full if is_full else writer, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        with running:
+        with hearing_ctrl_c():
+            running = subprocess.Popen(
+                command, stdout=full if is_full else writer, stderr=subprocess.PIPE, text=True, start_new_session=True
+            )
+        with ended(running):
             assert running.stderr is not None
             try:
                 said = [running.stderr.readline() for _ in range(4)]

@@ -102,9 +102,7 @@ class MemberService:
 
     def _away(self) -> list[str]:
         """The nodes that shall take nothing of what a removal moves while others can; level 1 has no word of them."""
-        if not self._control.features.at_least(PRESENT_TARGETS):
-            return []
-        return [node_id for node_id, _ in self._control.eligible if not self._control.is_present(node_id)]
+        return self._control.away if self._control.features.at_least(PRESENT_TARGETS) else []
 
     async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
         """What the removal of a node, or else of a zone, would move. Raises NotFound, NotEnoughReplicas."""

@@ -148,6 +148,11 @@ class ControllerGroup(ServedGroup):
         """The nodes that new replicas may be placed on, those that are away included."""
         return [(entry.node_id, entry.zone) for entry in self.machine.assignment.nodes.eligible()]
 
+    @property
+    def away(self) -> list[str]:
+        """Those of ``eligible`` that are not present."""
+        return [node_id for node_id, _ in self.eligible if not self.is_present(node_id)]
+
     def nodes_for(self, replication_factor: int) -> list[Node]:
         """The nodes that new partitions with so many replicas are placed on now. Raises NotEnoughReplicas."""
         return within_reach(self.eligible, self.is_present, replication_factor)

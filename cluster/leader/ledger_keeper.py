@@ -100,8 +100,7 @@ class LedgerKeeper:
         assignment = control.machine.assignment
         if len(here) >= REPLICAS or group_id(topic.topic_id, 0) in assignment.moves:
             return
-        away = {node_id for node_id, _ in control.eligible if not control.is_present(node_id)}
-        target = assignment.grown(here, REPLICAS, away)
+        target = assignment.grown(here, REPLICAS, control.away)
         if len(target) < REPLICAS:
             return
         await control.decide(

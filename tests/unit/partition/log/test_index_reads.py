@@ -4,23 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from stockade.partition.log import segment_files
 from stockade.partition.log.index import ENTRY
-from stockade.partition.log.segment_files import LoadedIndexes
-from stockade.partition.records.batch import STREAM_START
 
-from .test_segments import SIZE, begun, command
+from .test_segments import thirty
 
 
 def test_a_search_by_time_reads_the_index_of_the_segment_that_has_the_record_and_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that begins at a time must not hold up all others while years of indexes are read."""
-    loaded = LoadedIndexes(1 << 30)
-    monkeypatch.setattr(segment_files, "_LOADED", loaded)
-    log = begun(tmp_path / "log", len(STREAM_START) + 3 * SIZE)
-    for number in range(30):
-        log.append(command([number]), 0)
+    log, loaded = thirty(tmp_path, monkeypatch)
     assert log.find_timestamp(30) == (-1, None)
     assert loaded.size == 0
     assert log.find_timestamp(13) == (13, 13)

@@ -531,15 +531,21 @@ def test_the_bytes_that_a_log_keeps_are_those_of_its_batches_from_log_start_on(
         log.close()
 
 
-def test_the_index_of_a_segment_that_was_dropped_leaves_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A topic with retention is read for years: its old segments must not fill the cache of indexes."""
+def thirty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SegmentLog, LoadedIndexes]:
+    """A log with ten segments of three batches, whose timestamps are their offsets, and the indexes that it loads."""
     loaded = LoadedIndexes(1 << 30)
     monkeypatch.setattr(segment_files, "_LOADED", loaded)
     log = begun(tmp_path / "log", len(STREAM_START) + 3 * SIZE)
     for number in range(30):
         log.append(command([number]), 0)
+    return log, loaded
+
+
+def test_the_index_of_a_segment_that_was_dropped_leaves_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic with retention is read for years: its old segments must not fill the cache of indexes."""
+    log, loaded = thirty(tmp_path, monkeypatch)
     for offset in range(30):
         log.read(offset, 1)
     assert loaded.size == 27 * ENTRY.size

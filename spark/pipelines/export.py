@@ -7,6 +7,7 @@ Spark never compares the two: it leaves out every micro-batch whose number this 
 """
 
 import argparse
+import os
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -27,6 +28,8 @@ from .reporting import Progress, summary
 from .session import session
 
 FORMATS = ("parquet", "delta", "iceberg", "text")
+NAME_BYTES_MAX = 255
+"""Of a file, in most file systems."""
 PERIOD_S = 1
 _BATCH = re.compile(r"([0-9]+)(?:\.compact)?")
 """A file in a log of Spark's: its micro-batch, or that and all before it."""
@@ -145,14 +148,14 @@ def _torn(file: Any) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Raises ExportRefused for a name that would be outside of the folder, or nowhere."""
-    if name in ("", ".", "..") or Path(name).name != name or "\0" in name:
+    """Raises ExportRefused for a name that would be outside of the folder, or nowhere, or that is too long."""
+    if name in ("", ".", "..") or Path(name).name != name or "\0" in name or len(os.fsencode(name)) > NAME_BYTES_MAX:
         raise ExportRefused(f"{name!r} is not the name of a file")
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:
     """Write a whole file or nothing."""
-    unfinished = folder / f".{name}.unfinished"
+    unfinished = folder / ".unfinished"
     unfinished.write_bytes(content)
     unfinished.replace(folder / name)
 

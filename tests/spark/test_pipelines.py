@@ -33,6 +33,7 @@ ODD = {
     "returns.txt": b"\r\n\r",
     ".hidden": b"begins with a dot\n",
     "_under": b"begins with\nan underscore",
+    f"{'n' * 246}.txt": b"a name of 250 bytes\n",
     "sp ace%20+[x]=ä.txt": b"a name that a URL would have to encode\n",
 }
 
@@ -205,6 +206,7 @@ TORN = {
     "zero": ([line("b", b"0"), line("b", b"2")], r"b \(2 lines, 2 different ones, numbered 0 to 2\)"),
     "end": ([line("b", b"1", is_end=True), line("b", b"2")], r"b \(.*, numbered 1 to 2, its end behind line 1\)"),
     "name": ([line("sub/b", b"1")], "'sub/b' is not the name of a file"),
+    "long": ([line("n" * 256, b"1")], "'n{256}' is not the name of a file"),
 }
 
 

@@ -74,9 +74,7 @@ class PrincipalService:
             ),
             PrincipalPut,
         )
-        told = info(
-            self._control.machine.principals.find(name)
-        )  # a barrier's refusal would say that nothing was changed
+        told = info(self._control.machine.principals.find(name))  # a barrier may refuse, as if nothing was changed
         await self._until_known()
         return told, put.created
 

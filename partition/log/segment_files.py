@@ -120,9 +120,12 @@ def extents(segments: Sequence[SegmentIndex]) -> tuple[FileExtent, ...]:
 
 
 def keep_only(directory: Path, files: Sequence[FileExtent]) -> None:
-    """Cut the files to their extents, and remove all others of the directory."""
+    """Cut the files to their extents, and remove all others of the directory. Files that need no cut stay as they are,
+    with the time of their last change.
+    """
     for file in files:
-        os.truncate(directory / file.name, file.size)
+        if (directory / file.name).stat().st_size != file.size:
+            os.truncate(directory / file.name, file.size)
     kept = {file.name for file in files}
     remove(directory / name for name in names_in(directory) if name not in kept)
 
@@ -157,6 +160,12 @@ def inspected(segment: SegmentIndex) -> Iterator[int]:
             if file.tell() != batch.position or crc32(file.read(batch.length)) != batch.crc:
                 raise ImageDamaged(f"{segment.segment} is damaged in the batch at offset {batch.base_offset}")
             yield batch.length
+
+
+def identity(segment: SegmentIndex) -> tuple[int, ...]:
+    """Equal for as long as the segment is in the same two files, under any names, and nothing was written to them."""
+    found = [path.stat() for path in files_of(segment)]
+    return tuple(value for status in found for value in (status.st_ino, status.st_mtime_ns, status.st_size))
 
 
 def inspected_on_disk(segment: SegmentIndex) -> Iterator[int]:

@@ -9,7 +9,6 @@ remove it. It is held until every node that copies it has released it, or has as
 """
 
 import asyncio
-import hashlib
 import logging
 import os
 import shutil
@@ -27,6 +26,7 @@ from ...partition.log.modes import FOLDER_MODE
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
 from ..net.rpc import CallFailed, CallRefused, CallUnknown
+from .digests import Digests
 from .group_storage import GroupStorage, OpenGroup, to_its_end
 from .store import Checkpoint, decode, remove
 
@@ -79,7 +79,7 @@ class FetchPiece(msgspec.Struct, frozen=True, tag=1, array_like=True):
 
 
 class FetchDigest(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """The answer is the ``digest`` of a file, as far as it belongs to the checkpoint."""
+    """The answer is the digest of a file (digests.py), as far as it belongs to the checkpoint."""
 
     group_id: int
     index: int
@@ -112,16 +112,6 @@ decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder[Question]
 """Raises msgspec.MsgspecError."""
 decode_offered: Callable[[bytes], Offered] = msgspec.msgpack.Decoder(Offered).decode
 """Raises msgspec.MsgspecError."""
-
-
-def digest(path: Path, size: int) -> bytes:
-    """BLAKE2b of the first ``size`` bytes of a file. Blocks."""
-    hasher = hashlib.blake2b(digest_size=32)
-    with open_to_read(path) as file:
-        while size > 0 and (chunk := file.read(min(size, PIECE_BYTES))):
-            hasher.update(chunk)
-            size -= len(chunk)
-    return hasher.digest()
 
 
 class Pace:
@@ -184,7 +174,7 @@ class CheckpointSender:
                 return await self._storage.run(partial(read_piece, held.path(name), position, size))
             case FetchDigest(group_id, index, name):
                 held = self._find(group_id, index)
-                return await self._storage.run(partial(digest, held.path(name), held.sizes[name]))
+                return await self._storage.run(partial(self._storage.digests.of, held.path(name), held.sizes[name]))
             case Release(group_id, index):
                 released = self._held.get(group_id)
                 if released is not None and released.index == index:
@@ -448,7 +438,8 @@ class CheckpointCopy:
         """Get a file into ``directory``: a hard link, if ``here`` has the same bytes, or the other node's bytes."""
         if extent.is_sealed and await self._storage.run(partial(_has_size, here, extent.size)):
             theirs = await self._ask(FetchDigest(checkpoint.group_id, checkpoint.index, extent.name))
-            if await self._storage.run(partial(_link_if_same, here, extent.size, theirs, directory / extent.name)):
+            there, digests = directory / extent.name, self._storage.digests
+            if await self._storage.run(partial(_link_if_same, digests, here, extent.size, theirs, there)):
                 return
         fd = open_file(directory / extent.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
@@ -499,9 +490,9 @@ def _has_size(path: Path, size: int) -> bool:
     return path.exists() and path.stat().st_size == size
 
 
-def _link_if_same(here: Path, size: int, theirs: bytes, there: Path) -> bool:
+def _link_if_same(digests: Digests, here: Path, size: int, theirs: bytes, there: Path) -> bool:
     try:
-        if digest(here, size) != theirs:
+        if digests.of(here, size) != theirs:
             return False
         os.link(here, there)
     except FileNotFoundError:  # the running machine has removed the file meanwhile

@@ -22,6 +22,7 @@ from ..settings import RaftSettings
 from ..wal.errors import DiskRefused
 from ..wal.records import RecoveredGroup
 from ..wal.wal import Wal
+from .digests import Digests
 from .store import Checkpoint, CheckpointDamaged, CheckpointStore
 from .tombstones import Tombstones
 
@@ -102,6 +103,7 @@ class GroupStorage:
         """Raises DiskRefused if there are checkpoints, but a log that never held anything."""
         self.log = log
         self.store: CheckpointStore = CheckpointStore(data / "groups")
+        self.digests: Digests = Digests()
         self._tombstones = Tombstones(data / "left")
         self.lock: asyncio.Lock = asyncio.Lock()
         self.open_groups: dict[int, OpenGroup] = {}

@@ -71,9 +71,10 @@ class FileMachine(Machine):
             if path.name not in sizes:
                 path.unlink()
         for name, size in sizes.items():
-            if (directory / name).stat().st_size < size:
+            if (found := (directory / name).stat().st_size) < size:
                 raise ImageDamaged(f"{directory / name} is shorter than {size} bytes")
-            os.truncate(directory / name, size)
+            if found > size:
+                os.truncate(directory / name, size)
 
     def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
         crc = 0

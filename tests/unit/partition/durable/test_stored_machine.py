@@ -43,6 +43,7 @@ from stockade.partition.durable.stored_machine import StoredMachine
 from stockade.partition.errors import PermissionDenied
 from stockade.partition.log import segment_files
 from stockade.partition.log.image import FileExtent, Image, ImageDamaged
+from stockade.partition.log.index import SegmentIndex
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import batch_from_columns
 from stockade.partition.state import snapshot
@@ -275,6 +276,30 @@ def test_what_was_inspected_in_a_thread_is_restored_without_a_read_of_its_indexe
     again.apply(9, 1, encode_command(ClearFence(grant(1), 1, 41)))
     again.apply(10, 1, encode_command(append(None, b"7", 1, 10)))
     assert (again.log.log_end, again.log.read(0, 1 << 20).next_offset) == (8, 8)
+    again.log.close()
+
+
+def test_a_segment_that_was_found_sound_is_read_again_only_if_a_file_of_it_is_another(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each further copy of a large partition that takes records has all segments of the one before."""
+    image, again, read = partition.checkpoint(), new_machine(), list[str]()
+    inspected = segment_files.inspected
+
+    def counted(segment: SegmentIndex) -> Iterator[int]:
+        read.append(Path(segment.segment).name)
+        return inspected(segment)
+
+    monkeypatch.setattr(segment_files, "inspected", counted)
+    again.inspect(partition.directory, image.state, image.files)
+    first, *_ = found = list(read)
+    again.restore(partition.directory, image.state, image.files)
+    again.inspect(partition.directory, image.state, image.files)
+    assert (len(found) > 1, read) == (True, found)
+    index = (partition.directory / first).with_suffix(".index")
+    os.utime(index, ns=(0, 0))
+    again.inspect(partition.directory, image.state, image.files)
+    assert read == [*found, first]
     again.log.close()
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import hashlib
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,9 +25,9 @@ from stockade.raft.checkpoint.copies import (
     FetchPiece,
     Offered,
     Question,
-    digest,
     encode,
 )
+from stockade.raft.checkpoint.digests import digest
 from stockade.raft.checkpoint.group_storage import GroupStorage
 from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
 from stockade.raft.checkpoint.store import encode as encode_checkpoint
@@ -159,6 +160,35 @@ def test_a_file_that_grows_is_never_shared_with_the_running_machine(tmp_path: Pa
             await copy(node, source)
             found = [(folder(tmp_path) / "files-2" / extent.name).stat().st_ino for extent in source.checkpoint.files]
             assert [one == other for one, other in zip(here, found, strict=True)] == [True, False]
+
+    asyncio.run(scenario())
+
+
+def test_a_file_is_hashed_once_on_each_side_however_many_copies_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy that reads all of a large group takes longer than the log goes back under writes: the next one would be
+    needed, for ever.
+    """
+    hashed: list[int] = []
+    blake2b = hashlib.blake2b
+
+    def counted(**options: Any) -> Any:
+        hashed[-1] += 1
+        return blake2b(**options)
+
+    async def scenario() -> None:
+        async with copying(tmp_path) as (node, source):
+            monkeypatch.setattr(hashlib, "blake2b", counted)
+            for _ in range(4):
+                hashed.append(0)
+                await copy(node, source)
+                assert node.machine.commands() == source.node.machine.commands()
+                await source.node.commit(1)
+                assert await source.node.host._checkpointer._take(GROUP)
+                source.checkpoint = checkpoint = storage_of(source.node).store.read(GROUP)  # type: ignore[assignment]
+                assert checkpoint is not None
+            assert hashed == [0, 2, 0, 0]
 
     asyncio.run(scenario())
 

@@ -128,14 +128,16 @@ class GroupLog:
         self._log = log
         self.term: int = recovered.term
         self.voted_for = recovered.voted_for
-        if tombstone.term >= self.term:
-            self.term, self.voted_for = tombstone.term, FORGOTTEN if tombstone.term else None
         self._tombstone = tombstone
         self.origin: Origin = origin
         """origin.index <= commit index"""
         self._state_lsn = 0
         self._last_lsn = 0
         """Position of the last record of this group that is not undone."""
+        if tombstone.term > self.term:  # a record, too: without any, a start takes the group for one that is erased
+            self.setCurrentTerm(tombstone.term, FORGOTTEN)
+        elif tombstone.term and tombstone.term == self.term:
+            self.voted_for = FORGOTTEN
         self._begin(origin.index, origin.term, origin.configuration)
         self._recover(recovered.entries)
         self._durable_index = self.last_index

@@ -46,7 +46,7 @@ async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
             await asyncio.sleep(0.002)
 
 
-def _copy_of_a_moment(here: Path, there: Path) -> None:
+def copy_of_a_moment(here: Path, there: Path) -> None:
     """Copy a folder that threads still write to, as it was at one moment: when it is read twice alike, it stood still
     between the two.
     """
@@ -130,7 +130,7 @@ class Cluster:
         position = transport.position()
         transport.position = lambda: position  # it tells of nothing that comes after the copy
         self._lives[node] += 1
-        _copy_of_a_moment(here, self._data(node))
+        copy_of_a_moment(here, self._data(node))
         for group in self.hosts[node].groups.values():
             group.halt()
         await self.stop(node)

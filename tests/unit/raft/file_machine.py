@@ -2,7 +2,7 @@
 
 import os
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -97,9 +97,10 @@ class SingleNode:
         self.host = RaftHost("n1", "house", address, {}, data, settings, self.fatal.append)
         self.machines: dict[int, FileMachine] = {}
 
-    def open(self, group_id: int = GROUP) -> Group:
+    def open(self, group_id: int = GROUP, founders: Mapping[str, int] | None = None) -> Group:
+        """``founders``: None for this node alone."""
         machine = self.machines[group_id] = FileMachine()
-        return self.host.open_group(group_id, {"n1": self.host.incarnation}, machine)
+        return self.host.open_group(group_id, {"n1": self.host.incarnation} if founders is None else founders, machine)
 
     @property
     def machine(self) -> FileMachine:

@@ -14,7 +14,7 @@ import pytest
 from stockade.raft.net.promises import Promises
 from stockade.raft.wal.errors import DiskRefused
 
-from .cluster import Cluster, MemoryMachine, _copy_of_a_moment, until
+from .cluster import Cluster, MemoryMachine, copy_of_a_moment, until
 
 GROWN_OR_ORIGINAL = r"it, or a copy of it, has lost what this node told .* Only if this is the original"
 
@@ -23,7 +23,7 @@ async def with_image(cluster: Cluster, node: str) -> Path:
     """Commit, copy the disk of a running node, and commit more, which the node acknowledges and tells the others."""
     await cluster.commit(b"before")
     image = cluster.directory / "image"
-    _copy_of_a_moment(cluster._data(node), image)
+    copy_of_a_moment(cluster._data(node), image)
     for number in range(5):
         await cluster.commit(b"after %d" % number)
     log = cluster.hosts[node].log

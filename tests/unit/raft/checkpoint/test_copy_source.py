@@ -5,7 +5,7 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,10 +31,15 @@ from stockade.raft.checkpoint.digests import digest
 from stockade.raft.checkpoint.group_storage import GroupStorage
 from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
 from stockade.raft.checkpoint.store import encode as encode_checkpoint
+from stockade.raft.checkpoint.tombstones import Tombstones
+from stockade.raft.core.group import Group
+from stockade.raft.log.origin import GroupTombstone
 from stockade.raft.machine import FileExtent
+from stockade.raft.wal.records import Run
+from stockade.raft.wal.writer import WalWriter
 
 from ...partition.log.test_descriptors import no_descriptor_left
-from ..cluster import GROUP, until
+from ..cluster import GROUP, copy_of_a_moment, until
 from ..file_machine import SingleNode, single_node
 
 Ask = Callable[[Question], Awaitable[bytes]]
@@ -134,6 +139,42 @@ def test_a_copy_counts_after_all_records_of_the_log_are_on_disk(
             may_sync.set()
             await copied
             assert durable_at_write == [True]
+
+    asyncio.run(scenario())
+
+
+def test_a_replica_that_returns_in_the_term_in_which_it_was_erased_keeps_the_copy_that_it_acks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start removes the checkpoint of a group of which the log holds no record."""
+    install, write, is_held, may_write = Group.install, WalWriter.write, threading.Event(), threading.Event()
+
+    def held(writer: WalWriter, runs: Sequence[Run]) -> None:
+        if is_held.is_set():
+            may_write.wait(10)  # a bound for when this test fails
+        write(writer, runs)
+
+    def installed(group: Group, *arguments: Any) -> bool:
+        is_held.set()
+        return install(group, *arguments)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(WalWriter, "write", held)
+        async with copying(tmp_path) as (node, source):
+            await node.host.close_group(GROUP, erase=True)
+            term = source.checkpoint.term
+            Tombstones(tmp_path / "here" / "left").write(GROUP, GroupTombstone(term, term, 1))
+            node.open(GROUP, {})
+            monkeypatch.setattr(Group, "install", installed)
+            try:
+                await copy(node, source)
+                assert node.group._node.log.durable_index == source.checkpoint.index  # as it acks to its leader
+                copy_of_a_moment(tmp_path / "here", tmp_path / "killed")
+            finally:
+                may_write.set()
+        async with single_node(tmp_path / "killed", groups=()) as node:
+            assert node.open(GROUP, {}).commit_index == source.checkpoint.index
+            assert node.machine.commands() == source.node.machine.commands()
 
     asyncio.run(scenario())
 

@@ -21,7 +21,7 @@ from .core.group import Group
 from .histogram import Histogram
 from .machine import Machine
 from .messages import Hello, RaftMessage, Software
-from .net.liveness import LivenessTimeouts
+from .net.liveness import DEFAULT_TIMES, LivenessTimeouts
 from .net.promises import NO_POSITION, Promises
 from .net.streams import AcceptStream
 from .net.tls import Tls, TlsFault, TlsFiles
@@ -187,7 +187,9 @@ class RaftHost:
         self._on_fatal = on_fatal
         self._began = 0
         self._remembering: asyncio.Task[None] | None = None
-        times = LivenessTimeouts(settings.heartbeat_ms / 1000, silent_s=settings.election_timeout_ms_min / 1000)
+        silent_s = settings.election_timeout_ms_min / 1000
+        dead_s = max(DEFAULT_TIMES.dead_s, 2 * silent_s)  # beyond several heartbeats, and the patience that is set
+        times = LivenessTimeouts(settings.heartbeat_ms / 1000, silent_s, dead_s)
         self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
         self._node: NodeRuntime | None = None
         self._storage: GroupStorage | None = None

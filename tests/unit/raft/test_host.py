@@ -108,6 +108,26 @@ def test_a_leader_that_fails_at_rest_falls_silent_and_is_replaced(tmp_path: Path
     run(scenario)
 
 
+def test_no_connection_is_given_up_before_the_election_timeout_that_is_set(tmp_path: Path, run: Run) -> None:
+    """With heartbeats of 3 s, quiet nodes dropped each other again and again; with an election timeout of 10 s, leaders
+    that stood still for 4 s were replaced.
+    """
+    patient = RaftSettings(election_timeout_ms_min=20_000, election_timeout_ms_max=40_000, heartbeat_ms=100)
+
+    async def scenario() -> None:
+        async with Cluster(tmp_path, patient) as cluster:
+            transport = cluster.hosts["n1"]._transport
+            await until(lambda: transport.connected == {"n2", "n3"})
+            connections = list(transport._admitted.values())
+            for silent_s, is_over in ((21.0, False), (41.0, True)):
+                for connection in connections:
+                    connection.heard_at_s = asyncio.get_running_loop().time() - silent_s
+                transport.send_heartbeats(awake_at=float("-inf"))
+                assert [connection.is_closing for connection in connections] == [is_over] * 2
+
+    run(scenario)
+
+
 def test_groups_rest_over_real_connections_and_wake_when_something_is_proposed(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:

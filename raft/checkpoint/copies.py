@@ -5,7 +5,8 @@ then those of the machine, in pieces. A copy is installed after all of it is her
 group goes on with what it has. After a failure the next offer of the leader begins a new copy.
 
 A checkpoint that is being copied is held by hard links of its files, so that newer checkpoints of its node do not
-remove it. It is held until every node that copies it has released it, or has asked for nothing for IDLE_S.
+remove it. It is held until every node that copies it has released it, has begun to copy another one of the group, or
+has asked for nothing for IDLE_S. Nodes that copy one group may be at different checkpoints.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ CHECKPOINT = ""
 IDLE_S = 30.0
 """A held checkpoint is dropped this long after the last question about it."""
 HELD_MAX = 8
-"""Groups of which a checkpoint is held at a time."""
+"""Checkpoints held at a time."""
 PIECES_IN_FLIGHT = 4
 COPIES_MAX = 2
 """Groups copied at a time. So a node has COPIES_MAX * PIECES_IN_FLIGHT pieces in memory at most."""
@@ -157,7 +158,7 @@ class CheckpointSender:
     def __init__(self, storage: GroupStorage) -> None:
         self.pace: Pace = Pace()
         self._storage = storage
-        self._held: dict[int, HeldCheckpoint] = {}
+        self._held: dict[tuple[int, int], HeldCheckpoint] = {}  # by group and index
         self._holding = asyncio.Lock()
         self._numbers = count()
 
@@ -176,30 +177,37 @@ class CheckpointSender:
                 held = self._find(group_id, index)
                 return await self._storage.run(partial(self._storage.digests.of, held.path(name), held.sizes[name]))
             case Release(group_id, index):
-                released = self._held.get(group_id)
-                if released is not None and released.index == index:
-                    released.nodes.discard(node_id)
-                    if not released.nodes:
-                        self._drop(group_id, released)
+                if (group_id, index) in self._held:
+                    self._release(node_id, group_id, self._held[group_id, index])
                 return b""
 
     async def _hold(self, node_id: str, group_id: int, index: int) -> Offered:
         async with self._holding:
-            held = self._held.get(group_id)
-            if held is None or held.index < index:
-                if held is None and len(self._held) >= HELD_MAX:
-                    raise NothingHeld(f"checkpoints of {HELD_MAX} groups are being copied already")
+            of_group = [each for (group, _), each in self._held.items() if group == group_id]
+            held = next((each for each in reversed(of_group) if each.index >= index), None)
+            for given_up in of_group:
+                if given_up is not held:
+                    self._release(node_id, group_id, given_up)
+            if held is None:
+                if len(self._held) >= HELD_MAX:
+                    raise NothingHeld(f"{HELD_MAX} checkpoints are being copied already")
                 async with self._storage.lock:
                     held = await self._storage.run(partial(self._link, group_id, index, next(self._numbers)))
-                self._held[group_id] = held
+                self._held[group_id, held.index] = held
                 asyncio.get_running_loop().call_later(IDLE_S, self._drop_if_idle, group_id, held)
             held.used_at = asyncio.get_running_loop().time()
             held.nodes.add(node_id)
             return Offered(held.index, held.sizes[CHECKPOINT])
 
+    def _release(self, node_id: str, group_id: int, held: HeldCheckpoint) -> None:
+        """A node does not copy it, or not any more."""
+        held.nodes.discard(node_id)
+        if not held.nodes:
+            self._drop(group_id, held)
+
     def _find(self, group_id: int, index: int) -> HeldCheckpoint:
-        held = self._held.get(group_id)
-        if held is None or held.index != index:
+        held = self._held.get((group_id, index))
+        if held is None:
             raise NothingHeld(f"the checkpoint of group {group_id} at {index} is not held any more")
         held.used_at = asyncio.get_running_loop().time()
         return held
@@ -226,18 +234,18 @@ class CheckpointSender:
             raise
 
     def _drop_if_idle(self, group_id: int, held: HeldCheckpoint) -> None:
-        """Drop it if no node has asked for it for IDLE_S, or if a newer checkpoint is held in its place."""
+        """Drop it if no node has asked for it for IDLE_S, or if it was released."""
         loop = asyncio.get_running_loop()
         due = held.used_at + IDLE_S
-        if self._held.get(group_id) is held and loop.time() < due:
+        if self._held.get((group_id, held.index)) is held and loop.time() < due:
             loop.call_at(due, self._drop_if_idle, group_id, held)
         else:
             self._drop(group_id, held)
 
     def _drop(self, group_id: int, held: HeldCheckpoint) -> None:
         """May be called twice for one: its folder has a name of its own, and removing it again does nothing."""
-        if self._held.get(group_id) is held:
-            del self._held[group_id]
+        if self._held.get((group_id, held.index)) is held:
+            del self._held[group_id, held.index]
         self._storage.discard(held.folder)
 
 

@@ -357,7 +357,8 @@ def test_an_offer_is_held_until_all_who_copy_it_are_done() -> None:
     async def scenario() -> None:
         keeper: Any = SimpleNamespace(discard=discarded.append)
         held = copies.CheckpointSender(keeper)
-        offer = held._held[GROUP] = copies.HeldCheckpoint(Path("offer"), _checkpoint(), 0)
+        offer = copies.HeldCheckpoint(Path("offer"), _checkpoint(), 0)
+        held._held[GROUP, offer.index] = offer
         offer.nodes = {"n2", "n3"}
         for node, index in (("n2", offer.index - 1), ("n2", offer.index), ("n2", offer.index)):
             assert await held.answer(node, encode(Release(GROUP, index))) == b""

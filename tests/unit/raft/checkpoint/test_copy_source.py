@@ -23,8 +23,10 @@ from stockade.raft.checkpoint.copies import (
     FetchCheckpoint,
     FetchDigest,
     FetchPiece,
+    NothingHeld,
     Offered,
     Question,
+    decode_offered,
     encode,
 )
 from stockade.raft.checkpoint.digests import digest
@@ -52,9 +54,18 @@ class Source:
         self.node = node
         self.checkpoint = checkpoint
 
-    async def ask(self, question: Question) -> bytes:
+    async def ask(self, question: Question, node_id: str = "n2") -> bytes:
         assert self.node.host._sender is not None
-        return await self.node.host._sender.answer("n2", encode(question))
+        return await self.node.host._sender.answer(node_id, encode(question))
+
+    async def take_another(self) -> Checkpoint:
+        """Commit a command, and take a checkpoint that holds it: the present one from now on."""
+        await self.node.commit(1)
+        assert await self.node.host._checkpointer._take(GROUP)
+        found = storage_of(self.node).store.read(GROUP)
+        assert found is not None
+        self.checkpoint = found
+        return found
 
     def asking(self, kind: type[Question], lie: Callable[[Any, bytes], bytes]) -> Ask:
         """``ask``, with ``lie`` in place of the answers to this kind of question, which it gets."""
@@ -225,10 +236,7 @@ def test_a_file_is_hashed_once_on_each_side_however_many_copies_follow(
                 hashed.append(0)
                 await copy(node, source)
                 assert node.machine.commands() == source.node.machine.commands()
-                await source.node.commit(1)
-                assert await source.node.host._checkpointer._take(GROUP)
-                source.checkpoint = checkpoint = storage_of(source.node).store.read(GROUP)  # type: ignore[assignment]
-                assert checkpoint is not None
+                await source.take_another()
             assert hashed == [0, 2, 0, 0]
 
     asyncio.run(scenario())
@@ -297,6 +305,30 @@ def test_a_group_that_went_on_while_its_copy_was_written_takes_a_checkpoint_of_i
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
             await CheckpointCopy(storage, group, storage.open_groups[GROUP], _unasked).complete(copied)
             await until(lambda: node.machine.captures == 1, 10.0)
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_begins_to_copy_a_newer_checkpoint_ends_no_copy_of_another_node(tmp_path: Path) -> None:
+    """It began again from nothing, and perhaps ended the other one in its turn."""
+
+    async def scenario() -> None:
+        async with copying(tmp_path) as (_, source):
+            older, newer = source.checkpoint, await source.take_another()
+            name = older.files[0].name
+            folder = CheckpointStore(tmp_path / "there" / "groups").folder(GROUP)
+            first = FetchCheckpoint(GROUP, older.index)
+            assert decode_offered(await source.ask(first, "n2")).index == newer.index
+            newest = await source.take_another()
+            await source.ask(FetchCheckpoint(GROUP, newest.index), "n3")
+            for node, index in (("n2", newer.index), ("n3", newest.index)):
+                assert await source.ask(FetchPiece(GROUP, index, name, 0), node)
+            assert len(list(folder.glob("offer-*"))) == 2
+            await source.ask(FetchCheckpoint(GROUP, newest.index), "n2")
+            with pytest.raises(NothingHeld):
+                await source.ask(FetchPiece(GROUP, newer.index, name, 0), "n2")
+            await until(lambda: len(list(folder.glob("offer-*"))) == 1)
+            assert await source.ask(FetchPiece(GROUP, newest.index, name, 0), "n3")
 
     asyncio.run(scenario())
 

@@ -417,7 +417,7 @@ class Session(Blocking[session.Session]):
             resume_epoch=resume_epoch,
             topic_id=topic_id,
         )
-        return Fence(self._run(work))
+        return Fence(self._run(work, put_back=self.twin.put_back))
 
     @overload
     def own(
@@ -525,11 +525,11 @@ class Reading(Blocking[readings.Reading]):
     """See ``stockade.Reading``."""
 
     def __iter__(self) -> Iterator[Piece]:
-        return self._each(self.twin)
+        return self._each(self.twin, self.twin.put_back)
 
     def records(self) -> Iterator[ConsumedRecord]:
         """Record by record; the position is the offset after the present record."""
-        return self._each(self.twin.records())
+        return self._each(self.twin.records(), self.twin.put_back)
 
     @property
     def positions(self) -> dict[int, int]:
@@ -558,11 +558,11 @@ class GroupReading(Blocking[groups.GroupReading]):
     """A member of a group: iterate over its records, or over ``pieces``, and ``commit`` what is processed."""
 
     def __iter__(self) -> Iterator[ConsumedRecord]:
-        return self._each(self.twin)
+        return self._each(self.twin, self.twin.put_back)
 
     def pieces(self) -> Iterator[Piece]:
         """Arrow batches of the partitions that this member owns, as they come."""
-        return self._each(self.twin.pieces())
+        return self._each(self.twin.pieces(), self.twin.put_back)
 
     @property
     def partitions(self) -> list[int]:

@@ -19,6 +19,68 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class _Call(Generic[T]):
+    """A call on the loop's thread, for a caller that may be interrupted at any moment, also while it hands the work
+    over: from then on only the loop's thread knows whether the work has begun, so it alone ends it.
+    """
+
+    def __init__(
+        self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop, put_back: Callable[[T], None] | None
+    ) -> None:
+        self._work = work
+        self._loop = loop
+        self._put_back = put_back
+        self._future: Future[T] = Future()
+        self._task: asyncio.Task[T] | None = None
+        self._is_given_up = False
+        self._ended = threading.Event()
+        """Set when the caller has given up, and nothing of the work is left."""
+
+    def result(self, timeout_s: float | None) -> T:
+        """The result. When this is interrupted, the work is cancelled."""
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+            return self._future.result(timeout_s)
+        except BaseException:
+            self._loop.call_soon_threadsafe(self._give_up)
+            if self._put_back is not None:
+                self._ended.wait()
+            raise
+
+    def _begin(self) -> None:
+        if not self._is_given_up:
+            self._task = self._loop.create_task(self._work)
+            self._task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[T]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled():
+            self._future.cancel()
+        elif error is not None:
+            self._future.set_exception(error)
+        else:
+            self._future.set_result(task.result())
+        if self._is_given_up:
+            self._clear(task)
+
+    def _give_up(self) -> None:
+        self._is_given_up = True
+        if self._task is None:
+            self._work.close()
+            self._ended.set()
+        elif not self._future.done():
+            self._task.cancel()
+        else:
+            self._clear(self._task)
+
+    def _clear(self, task: "asyncio.Task[T]") -> None:
+        try:
+            if self._put_back is not None and not task.cancelled() and task.exception() is None:
+                self._put_back(task.result())
+        finally:
+            self._ended.set()
+
+
 class LoopThread:
     """The thread with the event loop: a daemon, started at the first use. It stays in the process that made it."""
 
@@ -28,8 +90,11 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """The result of ``work``. When the caller is interrupted (Ctrl-C, timeout), ``work`` is cancelled.
+    def run(
+        self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, put_back: Callable[[T], None] | None = None
+    ) -> T:
+        """The result of ``work``. When the caller is interrupted (Ctrl-C, timeout), ``work`` is cancelled. A result
+        that came at that moment, and that the caller never sees, goes to ``put_back``, on this thread, before that.
 
         Raises UsedAfterFork in a forked child, where the thread does not run, and RuntimeError on this thread itself,
         which would wait for itself: in a callback, or where an iterator that was left is collected.
@@ -38,15 +103,11 @@ class LoopThread:
             self.home.check_process()
             if threading.current_thread() is self._thread:
                 raise RuntimeError("a callback on the background thread cannot wait for it: use a thread of your own")
-            future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._running())
+            call = _Call(work, self._running(), put_back)
         except BaseException:
             work.close()
             raise
-        try:
-            return future.result(timeout_s)
-        except BaseException:
-            future.cancel()
-            raise
+        return call.result(timeout_s)
 
     def stop(self) -> None:
         """End the thread; the next ``run`` starts another one. Tasks that still run there never end."""
@@ -113,8 +174,10 @@ class Blocking(Generic[A]):
         self.twin: A = twin
         self._thread = _shared
 
-    def _run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        return self._thread.run(work, timeout_s)
+    def _run(
+        self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, put_back: Callable[[T], None] | None = None
+    ) -> T:
+        return self._thread.run(work, timeout_s, put_back)
 
     def _call(self, work: Callable[[], T]) -> T:
         """Call a function that does not wait, on the thread where the twin lives."""
@@ -124,9 +187,15 @@ class Blocking(Generic[A]):
 
         return self._run(there())
 
-    def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
+    def _each(self, items: AsyncIterator[T], put_back: Callable[[T], None] | None = None) -> Iterator[T]:
+        """``put_back`` gets an item that came while the caller was interrupted."""
+
+        def put(item: T | object) -> None:
+            if put_back is not None and item is not over:
+                put_back(item)  # type: ignore[arg-type]  # it is not `over`
+
         over = object()
-        while (item := self._run(_next(items, over))) is not over:
+        while (item := self._run(_next(items, over), put_back=put)) is not over:
             yield item  # type: ignore[misc]  # it is not `over`
 
     @property

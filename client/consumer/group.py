@@ -167,6 +167,20 @@ class GroupReading:
             if owner is not None and not owner.is_over:
                 return owner, ready
 
+    def put_back(self, item: Piece | ConsumedRecord) -> None:
+        """This did not reach the application, which was interrupted: the next iteration goes on there."""
+        offset = item.base_offset if isinstance(item, Piece) else item.offset
+        self.back_to(item.partition, offset)
+        claim = next((each for each in self._claims.values() if each.partition == item.partition), None)
+        if claim is None:
+            return  # given up: its next reader begins there
+        if isinstance(item, Piece) and self._at is None:
+            self._at = claim, item, item.records()
+        elif self._at is not None and self._at[0] is claim and self._at[1].base_offset <= offset:
+            self._at = claim, self._at[1], self._at[1].behind(offset).records()
+        else:  # another iteration is further: the next reader of the partition begins at the committed position
+            self._give_up(claim)
+
     def back_to(self, partition: int, offset: int) -> None:
         """Records of ``partition`` from ``offset`` on are not processed: ``commit`` leaves them to the next reader."""
         for claim in (*self._claims.values(), *self._leaving):

@@ -87,6 +87,17 @@ class Reading:
             self._at = None
         self._begin(partition, start)
 
+    def put_back(self, item: Piece | ConsumedRecord) -> None:
+        """This did not reach the application, which was interrupted: the next iteration goes on there."""
+        offset = item.base_offset if isinstance(item, Piece) else item.offset
+        piece = item if isinstance(item, Piece) else self._at[0] if self._at is not None else None
+        is_next = self._at is None or self._at[0] is piece
+        if piece is not None and is_next and piece.partition == item.partition and piece.base_offset <= offset:
+            self._at = piece, piece.behind(offset).records()
+        else:  # another iteration is further
+            self.seek(item.partition, offset)
+        self.positions[item.partition] = offset
+
     def __aiter__(self) -> Self:
         return self
 

@@ -89,6 +89,10 @@ class Acquiring:
         with self._one_of(OwnRequest, request.group):
             return hold(await self._answer(request, self._disown))
 
+    def put_back(self, grant: Grant, session: str) -> None:
+        """Give a grant up in the background: the caller was interrupted before it came."""
+        _ = self._begin(partial(self._leave, grant, session))
+
     @contextmanager
     def _one_of(self, kind: type, name: str) -> Iterator[None]:
         """Inside the block, an acquisition does not know yet what it has."""

@@ -331,6 +331,16 @@ class Session:
     def _is_held(self, grant: str) -> bool:
         return any(each.grant.grant == grant and each.error is None for each in self._fences)
 
+    def put_back(self, fence: Fence) -> None:
+        """The caller was interrupted before this fence came: give it up, as what a cancelled call has got."""
+        if self._reacquirer is not None:
+            self._reacquirer.forget(fence)
+        if fence in self._fences:
+            self._fences.remove(fence)
+        fence.lose(ClientClosed("the caller was interrupted"))
+        if self.error is None:
+            self._acquiring.put_back(fence.grant, fence.session_id)
+
     async def release(self, fence: Fence) -> None:
         """End one grant; returns when its slots are free."""
         if self._reacquirer is not None:

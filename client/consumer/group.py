@@ -25,6 +25,7 @@ from typing import NamedTuple, Self
 from ...partition.api.ownership import Resource
 from ...partition.errors import NotOwner, StockadeError
 from ..api.client import Client
+from ..errors import with_fields
 from ..retry import is_momentary
 from ..session.session import Session
 from .reader import Start, fetch_again, first_offset
@@ -82,6 +83,7 @@ class _Claim:
     log_end: int = 0
     """The log's end, as of the last answer."""
     task: "asyncio.Task[None] | None" = None
+    """Reads it; has ended after a failure, until the next iteration."""
     is_over: bool = False
     """The application gets no record of it any more."""
     let_go_at_s: float = 0.0
@@ -106,10 +108,12 @@ class GroupReading:
         self._member = ""
         self._claims: dict[str, _Claim] = {}
         self._leaving: list[_Claim] = []
-        self._ready: asyncio.Queue[tuple[_Claim | None, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
+        self._ready: asyncio.Queue[tuple[_Claim, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._taking = asyncio.Lock()  # several tasks may iterate
-        self._sharing: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._end: Exception | None = None
+        """Why an iteration ends, now and later."""
 
     @property
     def partitions(self) -> list[int]:
@@ -130,9 +134,12 @@ class GroupReading:
     async def pieces(self) -> AsyncIterator[Piece]:
         """Arrow batches of the partitions that this member owns, as they come. Raises when the session ends."""
         while True:
-            async with self._taking:
-                claim, piece = await self._next_piece()
-                claim.position = piece.next_offset
+            try:
+                async with self._taking:
+                    claim, piece = await self._next_piece()
+                    claim.position = piece.next_offset
+            except StopAsyncIteration:
+                return
             yield piece
 
     def __aiter__(self) -> Self:
@@ -146,7 +153,7 @@ class GroupReading:
                         claim, piece = await self._next_piece()
                         self._at = claim, piece, piece.records()
             claim, _, records = self._at
-            record = None if claim.is_over else next(records, None)  # another member may read the rest by now
+            record = next(records, None) if self._may_read(claim) else None
             if record is not None:
                 claim.position = record.offset + 1
                 return record
@@ -158,14 +165,28 @@ class GroupReading:
         if self._at is not None:
             (claim, piece, _), self._at = self._at, None
             rest = piece.behind(claim.position)
-            if not claim.is_over and rest.batch.num_rows:
+            if self._may_read(claim) and rest.batch.num_rows:
                 return claim, rest
         while True:
-            owner, ready = await self._ready.get()
-            if isinstance(ready, Exception):
-                raise ready
-            if owner is not None and not owner.is_over:
-                return owner, ready
+            if self._end is not None:
+                raise with_fields(self._end) if isinstance(self._end, StockadeError) else self._end
+            claim, ready = await self._ready.get()
+            if not self._may_read(claim):
+                continue
+            if isinstance(ready, Piece):
+                return claim, ready
+            claim.task = asyncio.create_task(self._read(claim))  # for the next iteration
+            raise ready
+
+    def _may_read(self, claim: _Claim) -> bool:
+        """Whether no other member may read the partition by now, as far as is known here."""
+        return not claim.is_over and self._end is None
+
+    def _stop(self, end: Exception) -> None:
+        """Let iterations end with this."""
+        self._end = self._end or end
+        if self._ready.empty():
+            self._ready.put_nowait((_Claim("", 0, 0), end))  # wakes one that waits
 
     def put_back(self, item: Piece | ConsumedRecord) -> None:
         """This did not reach the application, which was interrupted: the next iteration goes on there."""
@@ -220,26 +241,28 @@ class GroupReading:
             [verdict] = await self._client.own(self._group, self._session.id, [wanted], atomic=False)
             self._member = wanted if verdict.granted else ""
         await self._share()
-        self._sharing = asyncio.create_task(self._keep_sharing())
+        self._tasks = [asyncio.create_task(self._keep_sharing()), asyncio.create_task(self._until_lost())]
 
     async def end(self) -> None:
-        """Stop reading. Ownership ends with the session, at once when that is closed."""
-        tasks = [claim.task for claim in self._claims.values()] + [self._sharing]
-        running = [task for task in tasks if task is not None]
+        """Stop reading: an iteration ends. Ownership ends with the session, at once when that is closed."""
+        self._stop(StopAsyncIteration())
+        running = [*self._tasks, *(claim.task for claim in self._claims.values() if claim.task is not None)]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     async def _keep_sharing(self) -> None:
         try:
-            while self._session.error is None:
-                pause_s = self._client.config.session_ttl_ms / 1000 / LOOKS_PER_TTL
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._session.lost.wait(), pause_s)
+            while True:
+                await asyncio.sleep(self._client.config.session_ttl_ms / 1000 / LOOKS_PER_TTL)
                 await self._share()
-            await self._ready.put((None, self._session.error))
         except Exception as error:
-            await self._ready.put((None, error))
+            self._stop(error)
+
+    async def _until_lost(self) -> None:
+        await self._session.lost.wait()
+        assert self._session.error is not None
+        self._stop(self._session.error)
 
     async def _share(self) -> None:
         try:
@@ -296,7 +319,8 @@ class GroupReading:
         try:
             committed = (await self._client.position(self._group, self._topic, claim.partition)).offset
             claim.committed = committed
-            position: Start = self._start if committed is None else committed
+            known = committed if claim.position is None else claim.position
+            position: Start = self._start if known is None else known
             while not claim.is_over:
                 answer = await fetch_again(
                     self._client,
@@ -318,7 +342,7 @@ class GroupReading:
         except NotOwner:
             self._drop(claim)  # another member reads it now
         except Exception as error:
-            await self._ready.put((None, error))
+            await self._ready.put((claim, error))
 
 
 @asynccontextmanager

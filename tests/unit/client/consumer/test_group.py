@@ -20,6 +20,7 @@ from stockade.client.consumer.records import Piece
 from stockade.client.home import Home
 from stockade.client.session.session import Session
 from stockade.partition.api.ownership import Resource
+from stockade.partition.errors import OffsetOutOfRange, SessionExpired
 from stockade.partition.records.batch import decode_batch, message_from_columns
 
 WANTED = [f"t/{partition}" for partition in range(7)]
@@ -239,5 +240,73 @@ def test_a_group_that_begins_at_the_latest_record_skips_none_when_a_partition_ch
         async with asyncio.timeout(10):
             assert (await anext(after)).offset == 100
         task.cancel()
+
+    asyncio.run(run())
+
+
+def test_an_iteration_ends_with_the_block_of_its_group() -> None:
+    """One in another task, or behind the block, waited for ever."""
+
+    async def run() -> None:
+        reading, claim = reading_of(Committing())
+        waiting = {asyncio.create_task(anext(reading, None)), asyncio.create_task(anext(reading.pieces(), None))}
+        await reading._ready.put((claim, Piece("t", 0, 0, batch_of(1))))
+        async with asyncio.timeout(10):
+            _, others = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            await reading.end()
+            assert [await each for each in others] == [None]
+            assert [record async for record in reading] == []
+            assert [piece async for piece in reading.pieces()] == []
+
+    asyncio.run(run())
+
+
+def test_a_partition_whose_read_has_failed_is_read_again_by_the_next_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its member went on to own it, no member read it any more, and the iteration waited for ever."""
+
+    async def run() -> None:
+        cluster = Committing()
+        fails = [False, True, True]
+
+        async def fetch(client: Any, topic: str, partition: int, position: Any, **how: Any) -> Fetched:
+            if fails.pop(0) if fails else False:
+                raise OffsetOutOfRange(position, 0, 100)
+            return await cluster.fetch(client, topic, partition, position, **how)
+
+        monkeypatch.setattr(group_module, "fetch_again", fetch)
+        cluster.committed[0] = 98
+        reading, claim = reading_of(cluster)
+        claim.task = asyncio.create_task(reading._read(claim))
+        async with asyncio.timeout(10):
+            assert [(await anext(reading)).offset for _ in range(2)] == [98, 99]
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRange):
+                    await anext(reading)
+            cluster.end = 101
+            assert (await anext(reading)).offset == 100
+        await reading.end()
+
+    asyncio.run(run())
+
+
+def test_a_member_that_knows_of_the_loss_of_its_session_hands_out_no_more_records() -> None:
+    """It gave out what it had fetched ahead, up to several MiB; then it raised once, and waited for ever."""
+
+    async def run() -> None:
+        session = SimpleNamespace(lost=asyncio.Event(), error=SessionExpired())
+        reading, claim = reading_of(Committing())
+        reading._session = cast(Session, session)
+        watching = asyncio.create_task(reading._until_lost())
+        for base in (0, 10):
+            await reading._ready.put((claim, Piece("t", 0, base, batch_of(10))))
+        async with asyncio.timeout(10):
+            assert (await anext(reading)).offset == 0
+            session.lost.set()
+            await watching
+            for _ in range(2):
+                with pytest.raises(SessionExpired):
+                    await anext(reading)
+                with pytest.raises(SessionExpired):
+                    await anext(reading.pieces())
 
     asyncio.run(run())

@@ -37,6 +37,8 @@ PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
+TURN_S = 0.01
+"""A task that takes records for so long without waiting lets the event loop run once: the session must be renewed."""
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +114,7 @@ class GroupReading:
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._taking = asyncio.Lock()  # several tasks may iterate
         self._tasks: list[asyncio.Task[None]] = []
+        self._turn_ends_s = 0.0
         self._end: Exception | None = None
         """Why an iteration ends, now and later."""
 
@@ -146,6 +149,9 @@ class GroupReading:
         return self
 
     async def __anext__(self) -> ConsumedRecord:
+        if time.monotonic() >= self._turn_ends_s:
+            await asyncio.sleep(0)
+            self._turn_ends_s = time.monotonic() + TURN_S
         while True:
             if self._at is None:
                 async with self._taking:

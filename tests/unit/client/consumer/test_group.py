@@ -310,3 +310,31 @@ def test_a_member_that_knows_of_the_loss_of_its_session_hands_out_no_more_record
                     await anext(reading.pieces())
 
     asyncio.run(run())
+
+
+def test_a_member_that_works_without_waiting_lets_the_event_loop_renew_its_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A piece has many thousands of records: nothing else ran meanwhile, so a millisecond a record cost the session."""
+
+    async def run() -> None:
+        now_s = [1.0]
+        monkeypatch.setattr(group_module.time, "monotonic", lambda: now_s[0])
+        reading, claim = reading_of(Committing())
+        await reading._ready.put((claim, Piece("t", 0, 0, batch_of(1000))))
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        task = asyncio.create_task(other())
+        for _ in range(1000):
+            await anext(reading)
+            now_s[0] += 0.001
+        assert turns >= 50
+        task.cancel()
+
+    asyncio.run(run())

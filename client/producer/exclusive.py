@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from ...partition.errors import NotOwner, StockadeError
 from ..errors import ClientClosed
 from ..session.held import HeldLease, Ownership
+from ..session.reacquire import ends_this_task
 from ..session.session import Fence
 from .delivery import wait_settled
 from .sender import Route, Sender
@@ -119,7 +120,9 @@ class FenceChain(HeldLease):
                 await self._bind(fence)
             except StockadeError as error:
                 self.lose(error)
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if ends_this_task(error):
+                    raise
                 _log.exception("the reacquire callback failed")
                 self.lose(ClientClosed(f"the reacquire callback failed: {error!r}"))
 

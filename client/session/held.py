@@ -71,7 +71,7 @@ class HeldLease:
     def _tell(self, watcher: Callable[[StockadeError], None], error: StockadeError) -> None:
         try:
             watcher(error)
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # of a future that it looks at: no task is cancelled here
             _log.exception("a watcher of %r failed; it is lost all the same", self)
 
     def guard(self) -> "HeldGuard[Self]":

@@ -33,6 +33,12 @@ def can_pass(error: StockadeError) -> bool:
     return isinstance(error, _LATER) or is_momentary(error)
 
 
+def ends_this_task(error: BaseException) -> bool:
+    """Whether the error is the cancellation of this task, and not that of a task or future for which it has waited."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 Told = Callable[[Any], Awaitable[None] | None]
 """Takes a lease that was acquired again."""
 
@@ -129,5 +135,7 @@ class Reacquirer:
             answer = self._told(successor)
             if inspect.isawaitable(answer):
                 await answer
-        except Exception:
+        except (Exception, asyncio.CancelledError) as error:
+            if ends_this_task(error):
+                raise
             _log.exception("the reacquire callback failed for %r, which is held all the same", successor)

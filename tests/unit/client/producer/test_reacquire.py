@@ -131,11 +131,12 @@ def test_a_partition_that_the_callback_recovered_and_that_halted_anew_stays_halt
     assert cluster.values("t") == [b"after the recovery"]
 
 
-def test_a_callback_that_raises_ends_the_block_with_its_reason(cluster: FakeCluster) -> None:
+@pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError])
+def test_a_callback_that_raises_ends_the_block_with_its_reason(cluster: FakeCluster, kind: type[BaseException]) -> None:
     cluster.create("t")
 
     def told(_: Fence) -> None:
-        raise ValueError("the tail is not what it was")
+        raise kind("the tail is not what it was")
 
     async def work(producer: Producer) -> None:
         with pytest.raises(ClientClosed, match="the tail is not what it was"):

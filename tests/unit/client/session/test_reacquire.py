@@ -104,13 +104,15 @@ def test_what_was_acquired_again_is_acquired_again_when_it_is_lost_again(cluster
     use(cluster, work)
 
 
+@pytest.mark.parametrize("error", [ValueError("the application's"), asyncio.CancelledError()], ids=repr)
 def test_a_callback_may_be_a_coroutine_and_its_exceptions_are_logged(
-    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, error: BaseException
 ) -> None:
+    """CancelledError: of a task for which it waits. Its session held the grant then, and `again` raised the loss."""
     cluster.create("t")
 
     async def told(_: Fence | Ownership) -> None:
-        raise ValueError("the application's")
+        raise error
 
     async def work(client: Client) -> None:
         async with Session(client, "me", ttl_ms=3000, reacquire=told) as session:
@@ -120,6 +122,25 @@ def test_a_callback_may_be_a_coroutine_and_its_exceptions_are_logged(
 
     use(cluster, work)
     assert "reacquire callback failed" in caplog.text
+
+
+def test_a_watcher_that_looks_at_a_cancelled_task_holds_up_the_loss_of_no_other_fence(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its CancelledError ended the session's renewal in the midst of the loss: other fences never heard of it."""
+    cluster.create("t", 2)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=3000) as session:
+            fences = [await session.acquire("t", [partition]) for partition in range(2)]
+            cancelled = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            fences[0].on_lost(lambda _: cancelled.result())
+            cluster.close_session(session.id)
+            await asyncio.gather(*(fence.lost.wait() for fence in fences))
+
+    use(cluster, work)
+    assert "a watcher of" in caplog.text
 
 
 def test_a_deleted_topic_ends_the_attempts(cluster: FakeCluster) -> None:

@@ -117,17 +117,18 @@ class Buffer:
         return True
 
     async def take(self, size: int) -> None:
-        """Wait for room. Raises BufferFull when there was none in time.
+        """Wait for room, in the order of the calls. Raises BufferFull when there was none in time.
 
         After TURN_BYTES it lets the event loop run, since a task that only sends would otherwise keep its batches from
         leaving until the buffer is full.
         """
-        while self._turn_bytes >= TURN_BYTES:
-            self._turn_bytes = 0
-            await asyncio.sleep(0)
         if self.take_now(size):
             return
-        future = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if self._turn_bytes >= TURN_BYTES:
+            self._turn_bytes = 0
+            loop.call_soon(self.give_back, 0)
+        future = loop.create_future()
         self._waiting.append((size, future))
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):

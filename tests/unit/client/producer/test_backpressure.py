@@ -112,6 +112,21 @@ def test_a_loop_that_only_sends_lets_others_run_though_there_is_room(cluster: Fa
     asyncio.run(run())
 
 
+def test_records_of_tasks_side_by_side_are_stored_in_the_order_of_sending(cluster: FakeCluster) -> None:
+    """One that let the event loop run was overtaken by all behind it, every 256 KiB."""
+    cluster.create("t")
+
+    async def run() -> None:
+        async with Producer(ClientConfig(bootstrap=tuple(cluster.nodes))) as producer:
+            await (await producer.send("t", b"first"))
+            values = [b"%d" % number + bytes(1024) for number in range(3 * TURN_BYTES // 1024)]
+            await asyncio.gather(*(producer.send("t", value) for value in values))
+            await producer.flush()
+            assert cluster.values("t") == [b"first", *values]
+
+    asyncio.run(run())
+
+
 def test_giving_way_is_no_waiting_for_room() -> None:
     async def run() -> None:
         buffer = Buffer(1 << 30, 0)

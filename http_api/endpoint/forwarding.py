@@ -31,8 +31,8 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     """The answer of the leader that ``moved`` names."""
     headers = _picked(call.request.headers.items(), _REQUEST_HEADERS) | call.credentials()
     headers |= carried(call.request.headers)
-    if call.accept and call.accept.isascii():
-        headers["Accept"] = call.accept
+    if call.accept:
+        headers["Accept"] = _in_ascii(call.accept)
     message = peers.Message(call.request.method, call.request.rel_url.raw_path_qs, headers, call.body)
     deadline_s = call.route.deadline_s + call.wait_s
     reaching = call.context.peers.reach(moved.fields["leader"], message, deadline_s)
@@ -103,8 +103,12 @@ async def _next_piece(call: Call, upstream: aiohttp.ClientResponse) -> bytes:
 def _picked(headers: Iterable[tuple[str, str]], names: tuple[str, ...]) -> dict[str, str]:
     """Headers of the request or answer itself, not of one connection."""
     return {
-        name: value
+        name: value if name.lower().startswith(_STOCKADE) else _in_ascii(value)
         for name, value in headers
-        if (name.lower().startswith(_STOCKADE) and name.lower() not in _OF_NODES)
-        or (name.lower() in names and value.isascii())
+        if (name.lower().startswith(_STOCKADE) and name.lower() not in _OF_NODES) or name.lower() in names
     }
+
+
+def _in_ascii(value: str) -> str:
+    """A header that means the same to a node: all that nodes know in these is ASCII, and a ``?`` is in none of it."""
+    return value.encode("ascii", "replace").decode()

@@ -15,7 +15,7 @@ from stockade.http_api.request import peers
 from stockade.http_api.request.peers import Message, Peers
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
-from ..conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, nodes
+from ..conversation import NDJSON, RECORDS, TEXT, Conversation, nodes
 from ..fake_cluster import FakePartition
 
 FORWARDED = {"Stockade-Forwarded-By": "client"}
@@ -46,19 +46,6 @@ def test_any_node_answers_and_names_the_leader() -> None:
             assert (await two.call("PUT", session.headers["Location"], None, mine)).json["code"] == "UNKNOWN_SESSION"
             refused = await two.call("POST", RECORDS, {"records": [{}]}, {"Stockade-If-Log-End": "7"})
             assert (refused.status, refused.json["log_end"]) == (412, 1)
-
-    asyncio.run(main())
-
-
-def test_the_leader_chooses_by_all_accept_headers_of_a_request_that_is_passed_on() -> None:
-    async def main() -> None:
-        async with nodes(2) as (one, two):
-            await one.topic()
-            await one.call("POST", RECORDS, {"records": [{"value": "x"}]})
-            accepts = [("Accept", ARROW["Content-Type"]), ("Accept", "application/json;q=0.1")]
-            for node in (one, two):
-                answer = await node.call("GET", RECORDS, None, accepts)
-                assert answer.headers["Content-Type"] == ARROW["Content-Type"]
 
     asyncio.run(main())
 

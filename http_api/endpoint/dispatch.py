@@ -35,7 +35,7 @@ from ..request.tracing import TRACEPARENT, traced
 from .forwarding import forward
 
 HEADER_BYTES_MAX = 16 * 1024
-"""Largest headers of a request, all together."""
+"""Largest headers of a client's request, all together; a node adds its own to those that it passes on."""
 
 ELSEWHERE = "/{elsewhere}"
 """The path, with its parameter, of requests that have no route."""
@@ -102,7 +102,8 @@ async def _handle(call: Call) -> web.StreamResponse:
             call.front.in_flight.take_spare()
         call.held_requests = 1
     raw_headers = request.raw_headers
-    if raw_headers and sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) > HEADER_BYTES_MAX:
+    header_bytes = sum(len(name) + len(value) + _LINE_EXTRA for name, value in raw_headers) if raw_headers else 0
+    if header_bytes > HEADER_BYTES_MAX and call.peer_node is None:
         raise HeadersTooLarge(limit=HEADER_BYTES_MAX)
     if route.checks_page:
         is_open = call.front.access.is_open

@@ -98,6 +98,17 @@ def test_a_stranger_s_headers_are_not_passed_on_and_its_own_token_is(monkeypatch
     play(2, test)
 
 
+def test_headers_that_a_node_adds_to_those_of_its_client_do_not_make_them_too_large() -> None:
+    async def test(found: list[Conversation]) -> None:
+        names = tuple(f"DNS:client-{number}.internal" for number in range(50))
+        certificate = json.dumps(ClientCertificate("ab" * 32, names, "app"))
+        passed_on = {"Accept": "*/*, " + "a" * 16_000, CLIENT_CERTIFICATE: certificate}
+        assert await ask_over_a_node_s_connection(found[0], passed_on) == b"HTTP/1.1 200 OK\r\n"
+        assert (await found[0].call("GET", "/v1/topics", None, passed_on)).status == 431
+
+    play(1, test)
+
+
 def test_a_leader_that_is_no_member_of_the_cluster_gets_neither_request_nor_token() -> None:
     connected: list[object] = []
 

@@ -161,8 +161,8 @@ class NotAcceptable(StockadeError, code="NOT_ACCEPTABLE", http_status=406, title
     """Fields: available (media types)."""
 
 
-class MessageTooLarge(StockadeError, code="MESSAGE_TOO_LARGE", http_status=413, title="The batch is too large"):
-    """Fields: limit, unit (bytes, records)."""
+class MessageTooLarge(StockadeError, code="MESSAGE_TOO_LARGE", http_status=413, title="The request is too large"):
+    """Fields: limit, unit (bytes, records, parts, values)."""
 
 
 class UnsupportedMediaType(

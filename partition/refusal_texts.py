@@ -75,8 +75,8 @@ BY_CODE: dict[str, Text] = {
         "Send an Accept header that allows one of these.",
     ),
     "MESSAGE_TOO_LARGE": Text(
-        "the batch is above the limit of {limit} {unit}",
-        "Send shorter records or fewer at a time, or use a topic with a larger max_batch_bytes.",
+        "the request is above the limit of {limit} {unit}",
+        "Send less at a time: shorter records, or fewer. The most bytes of a batch are max_batch_bytes of its topic.",
     ),
     "UNSUPPORTED_MEDIA_TYPE": Text(
         "this route takes {accepted}",

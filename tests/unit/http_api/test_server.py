@@ -153,6 +153,16 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read() -> None:
     run(test)
 
 
+def test_a_body_that_is_no_batch_is_not_called_one_when_it_is_too_large() -> None:
+    async def test(node: Conversation) -> None:
+        answer = await node.call("POST", "/v1/sessions", {"client_id": "x" * call.JSON_BYTES_MAX})
+        assert (answer.status, answer.json["limit"]) == (413, call.JSON_BYTES_MAX)
+        assert answer.json["detail"] == "the request is above the limit of 1048576 bytes"
+        assert "batch" not in answer.json["title"]
+
+    run(test)
+
+
 def test_a_client_is_told_to_continue_only_when_its_body_is_wanted() -> None:
     async def test(node: Conversation) -> None:
         head = b"POST " + PATH + b" HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 2\r\n"

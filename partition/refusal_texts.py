@@ -80,7 +80,7 @@ BY_CODE: dict[str, Text] = {
     ),
     "UNSUPPORTED_MEDIA_TYPE": Text(
         "this route takes {accepted}",
-        "Send a Content-Type of these, with a body of that type.",
+        "Send a Content-Type of these, with a body of that type: not compressed, and JSON in UTF-8.",
     ),
     "HEADERS_TOO_LARGE": Text(
         "the headers have more than {limit} bytes",

@@ -66,18 +66,17 @@ def body_type(content_type: str, content_encoding: str, accepted: tuple[str, ...
     Text may have any charset, since its bytes are stored as they come; other types only UTF-8. The body must not be
     encoded.
     """
-    refusal = UnsupportedMediaType(accepted=list(accepted))
     if content_encoding.strip().lower() not in ("", "identity"):
-        raise refusal
+        raise UnsupportedMediaType("this route takes no Content-Encoding", accepted=list(accepted))
     media, *parameters = content_type.split(";")
     media = media.strip().lower()
     if media not in accepted:
-        raise refusal
+        raise UnsupportedMediaType(accepted=list(accepted))
     if media != TEXT:
         for parameter in parameters:
             name, _, value = parameter.partition("=")
             if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
-                raise refusal
+                raise UnsupportedMediaType(f"this route takes {media} in UTF-8 alone", accepted=list(accepted))
     return media
 
 

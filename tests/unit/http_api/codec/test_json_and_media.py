@@ -129,6 +129,18 @@ def test_other_body_types_are_refused_with_those_that_are_taken(content_type: st
     assert refused.value.fields == {"accepted": [media.JSON]}
 
 
+@pytest.mark.parametrize(
+    ("content_type", "encoding", "fault"),
+    [("application/json", "gzip", "Content-Encoding"), ("application/json;charset=utf-16", "", "UTF-8")],
+)
+def test_a_body_of_a_type_that_is_taken_is_not_refused_for_its_type(
+    content_type: str, encoding: str, fault: str
+) -> None:
+    with pytest.raises(UnsupportedMediaType) as refused:
+        media.body_type(content_type, encoding, (media.JSON,))
+    assert fault in refused.value.detail
+
+
 def test_a_configuration_with_many_faults_names_them_all_up_to_a_bound() -> None:
     with pytest.raises(InvalidRequest) as refused:
         read_config({"retention_ms": -2, "colour": 1, "max_producers": 5, "max_batch_bytes": 1})

@@ -10,7 +10,8 @@ from contextlib import suppress
 from functools import partial
 
 from ..system import cgroups
-from ..system.disks import DiskFailed, LoopDisk, why_not
+from ..system.disks import LoopDisk, NotMounted, why_not
+from ..system.undo import is_gone
 from ..system.waiting import NotInTime, until
 from .fault import Arena, Broken, NothingToBreak
 from .targets import listed, one, pid_of, running
@@ -40,8 +41,10 @@ class Power:
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         """Cut the power of one random node, or of all at one instant."""
-        nodes = list(arena.disks) if self._all_nodes else [one(list(arena.disks), chance)]
-        await asyncio.to_thread(_cut, [arena.disks[node] for node in nodes])
+        wanted = list(arena.disks) if self._all_nodes else [one(list(arena.disks), chance)]
+        nodes = await asyncio.to_thread(_cut, {node: arena.disks[node] for node in wanted})
+        if not nodes:
+            raise NothingToBreak(f"another fault is repairing the disks of {listed(wanted)}")
         for node in nodes:
             arena.kill(node)
 
@@ -65,7 +68,10 @@ class BadDisk:
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         node = one([node for node in running(arena) if arena.disks[node].is_well], chance)
-        await asyncio.to_thread(self._damage, arena.disks[node])
+        try:
+            await asyncio.to_thread(self._damage, arena.disks[node])
+        except NotMounted as error:
+            raise NothingToBreak(f"another fault is repairing the disk of {node}") from error
 
         async def heal() -> None:
             await _mend(arena, [node])
@@ -90,9 +96,13 @@ class SlowDisk:
         node, rate = one(running(arena), chance), chance.choice([*self._rates])
         disk, pid = arena.disks[node], pid_of(arena, node)
         try:
-            slow = await asyncio.to_thread(cgroups.SlowDevice, disk.mountpoint, rate, [pid])
+            slow = await asyncio.to_thread(lambda: cgroups.SlowDevice(disk.device, rate, [pid]))
+        except NotMounted as error:
+            raise NothingToBreak(f"another fault is repairing the disk of {node}") from error
         except cgroups.CgroupFailed as error:
-            raise NothingToBreak(str(error)) from error
+            if not is_gone(pid):
+                raise
+            raise NothingToBreak(f"{node} has just ended") from error
 
         async def heal() -> None:
             await _given_back(arena, node, slow)
@@ -112,11 +122,16 @@ async def _is_gone(arena: Arena, node: str) -> bool:
     return arena.pid(node) is None
 
 
-def _cut(disks: Sequence[LoopDisk]) -> None:
-    for disk in disks:
-        if disk.is_well:
-            with suppress(DiskFailed):  # another fault is repairing it; healing repairs all
-                disk.cut()
+def _cut(disks: Mapping[str, LoopDisk]) -> list[str]:
+    """Cut the power of these nodes' disks; answers those that had any. Another fault is repairing the others. Raises
+    DiskFailed: a power cut that loses nothing is none.
+    """
+    cut: list[str] = []
+    for node, disk in disks.items():
+        with suppress(NotMounted):
+            disk.cut()
+            cut.append(node)
+    return cut
 
 
 async def _mend(arena: Arena, nodes: Sequence[str]) -> None:

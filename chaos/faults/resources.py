@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..system import cgroups
+from ..system.undo import is_gone
 from .fault import Arena, Broken, NothingToBreak
 from .targets import one, pid_of, running
 
@@ -117,6 +118,8 @@ def _bounded(make: Callable[[], cgroups.Cgroup], pid: int) -> cgroups.Cgroup:
         group.add([pid])
     except (cgroups.CgroupFailed, FileNotFoundError) as error:
         group.close()
+        if not is_gone(pid):
+            raise
         raise NothingToBreak(str(error)) from error
     return group
 

@@ -113,9 +113,8 @@ class SlowDevice:
     device as a whole that is slow, for every writer.
     """
 
-    def __init__(self, mountpoint: Path, bytes_per_s: int, pids: Sequence[int]) -> None:
-        """Raises CgroupFailed."""
-        device = mountpoint.stat().st_dev
+    def __init__(self, device: int, bytes_per_s: int, pids: Sequence[int]) -> None:
+        """``device``: the ``st_dev`` of its files. Raises CgroupFailed."""
         number = f"{os.major(device)}:{os.minor(device)}"
         self._undo: UndoShell | Cgroup
         if is_version_1("blkio"):

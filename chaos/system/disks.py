@@ -12,8 +12,10 @@ import os
 import shutil
 import struct
 import subprocess
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 
 from .undo import UndoShell, is_root
 
@@ -30,6 +32,10 @@ class DiskFailed(Exception):
     """A disk could not be made, mounted or cut; the message has the output of the tool."""
 
 
+class NotMounted(DiskFailed):
+    """The disk is not mounted now, perhaps because it is being repaired: its mountpoint is a folder of the machine."""
+
+
 def why_not() -> str | None:
     """Why disks cannot be cut here; None if they can."""
     if not is_root():
@@ -39,7 +45,10 @@ def why_not() -> str | None:
 
 
 class LoopDisk:
-    """One disk of ``size_bytes``, kept in the file ``image`` and mounted at ``mountpoint``."""
+    """One disk of ``size_bytes``, kept in the file ``image`` and mounted at ``mountpoint``.
+
+    While it is not mounted, its mountpoint is a folder of the machine's own disk, which comes to no harm.
+    """
 
     def __init__(self, image: Path, mountpoint: Path, size_bytes: int) -> None:
         self.mountpoint = mountpoint
@@ -47,6 +56,7 @@ class LoopDisk:
         self._size_bytes = size_bytes
         self._is_mounted = False
         self._undo: UndoShell | None = None
+        self._repairing = Lock()
 
     def make(self) -> None:
         """Format and mount. Raises DiskFailed."""
@@ -64,19 +74,19 @@ class LoopDisk:
         self._is_mounted = True
 
     def cut(self) -> None:
-        """Cut the power: no write reaches the disk from now on, and every later write of a process fails."""
-        fd = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
-        except OSError as error:
-            raise DiskFailed(f"the power of {self.mountpoint} could not be cut: {error}") from error
-        finally:
-            os.close(fd)
+        """Cut the power: no write reaches the disk from now on, and every later write of a process fails. Raises
+        DiskFailed.
+        """
+        with self._root() as fd:
+            try:
+                fcntl.ioctl(fd, _EXT4_IOC_SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
+            except OSError as error:
+                raise DiskFailed(f"the power of {self.mountpoint} could not be cut: {error}") from error
 
     def fill(self) -> None:
-        """Fill the disk, except for space that is already reserved by files."""
+        """Fill the disk, except for space that is already reserved by files. Raises NotMounted."""
         chunk = self._size_bytes
-        with (self.mountpoint / _BALLAST).open("wb") as file:
+        with self._root() as root, open(_BALLAST, "wb", opener=_within(root)) as file:
             while chunk >= _BLOCK_BYTES:
                 try:
                     os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), chunk)
@@ -90,7 +100,7 @@ class LoopDisk:
 
     def refuse_writes(self) -> None:
         """Report an error to the file system, which becomes read-only while processes write. Raises DiskFailed."""
-        device = os.stat(self.mountpoint).st_dev  # noqa: PTH116
+        device = self.device
         name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
         try:
             Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("1")
@@ -98,23 +108,43 @@ class LoopDisk:
             raise DiskFailed(f"{self.mountpoint} cannot be made read-only: {error}") from error
 
     @property
+    def device(self) -> int:
+        """``st_dev`` of its files. Raises DiskFailed."""
+        with self._root() as root:
+            return os.fstat(root).st_dev
+
+    @property
     def is_well(self) -> bool:
-        """Whether it accepts writes: it has power and no error."""
-        probe = self.mountpoint / _PROBE
+        """Whether it accepts writes: it is mounted, and has power and no error."""
         try:
-            probe.touch()
-            probe.unlink()
-        except OSError:
+            with self._root() as root, open(_PROBE, "wb", opener=_within(root)):
+                os.unlink(_PROBE, dir_fd=root)
+        except (DiskFailed, OSError):
             return False
         return True
 
     def repair(self) -> None:
         """Restore power and room, and clear the error. No process may have an open file on it. Raises DiskFailed."""
-        if not self.is_well:
-            self.unmount()
-            _run("e2fsck", "-p", "-f", str(self._image), worst=_MENDED)
-            self.mount()
-        self.make_room()
+        with self._repairing:
+            if not self.is_well:
+                self.unmount()
+                _run("e2fsck", "-p", "-f", str(self._image), worst=_MENDED)
+                self.mount()
+            self.make_room()
+
+    @contextmanager
+    def _root(self) -> Iterator[int]:
+        """A descriptor of its own root folder, which keeps it mounted. Raises NotMounted, and DiskFailed."""
+        try:
+            fd = os.open(self.mountpoint, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise DiskFailed(f"{self.mountpoint} cannot be opened: {error}") from error
+        try:
+            if os.fstat(fd).st_dev == self.mountpoint.parent.stat().st_dev:
+                raise NotMounted(f"no disk is mounted at {self.mountpoint}")
+            yield fd
+        finally:
+            os.close(fd)
 
     def unmount(self) -> None:
         """Unmount, once no process has an open file on it. Raises DiskFailed."""
@@ -123,6 +153,11 @@ class LoopDisk:
             self._is_mounted = False
         if self._undo is not None:
             self._undo.close()
+
+
+def _within(folder: int) -> Callable[[str, int], int]:
+    """An opener of files in the folder of this descriptor."""
+    return lambda name, flags: os.open(name, flags, dir_fd=folder)
 
 
 def _run(*command: str, worst: int = 0) -> None:

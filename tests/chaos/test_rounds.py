@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.chaos.system.disks import LoopDisk, why_not
+from stockade.chaos.system.disks import LoopDisk, NotMounted, why_not
 from stockade.partition.log.fsutil import write_durably
 from stockade.raft.wal.errors import WalFailed
 from stockade.raft.wal.wal import Wal
@@ -111,3 +111,22 @@ def test_no_acknowledged_write_is_lost_when_nodes_are_killed_in_rounds(tmp_path:
     done = rounds("kill", 3, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "3 rounds in" in done.stdout
+
+
+@needs_disks
+def test_what_breaks_a_disk_leaves_the_machines_own_alone_while_the_disk_is_not_mounted(
+    disk: LoopDisk, tmp_path: Path
+) -> None:
+    """As between the two mounts of a repair. ``disk`` stands for the machine's own."""
+    broken = LoopDisk(tmp_path / "other", tmp_path / "disk" / "n1", 32 << 20)
+    broken.make()
+    assert broken.is_well
+    broken.unmount()
+    assert not broken.is_well, "no node may start on the folder beneath"
+    for strike in (broken.cut, broken.fill, broken.refuse_writes, lambda: broken.device):
+        with pytest.raises(NotMounted, match="no disk is mounted at "):
+            strike()
+    assert disk.is_well and list(broken.mountpoint.iterdir()) == []
+    broken.repair()
+    assert broken.is_well
+    broken.unmount()

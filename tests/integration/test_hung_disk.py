@@ -41,7 +41,7 @@ def test_a_node_whose_disk_hangs_ends_and_another_leads_and_nothing_acknowledged
     append()
     assert hung.process is not None
     assert hung.pid is not None
-    with closing(cgroups.SlowDevice(hung.data, 1, [hung.pid])):  # one byte a second
+    with closing(cgroups.SlowDevice(hung.data.stat().st_dev, 1, [hung.pid])):  # one byte a second
         append()  # committed by the others
 
         def is_led_by_another() -> bool:

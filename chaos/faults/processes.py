@@ -7,7 +7,7 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from ..system.undo import UndoShell
+from ..system.undo import UndoShell, is_gone
 from ..system.waiting import NotInTime
 from .fault import Arena, Broken, NothingToBreak
 from .targets import controller, leaders, listed, one, pid_of, running
@@ -138,13 +138,18 @@ async def _roll(arena: Arena, nodes: Sequence[str]) -> None:
 
 
 def stopped(pids: Sequence[int], what: str, nodes: Sequence[str]) -> Broken:
-    """SIGSTOP processes; healing resumes those that are still there."""
+    """SIGSTOP processes; healing resumes those that are still there. Raises NothingToBreak if none of them runs."""
     undo = UndoShell()
     for pid in pids:
         undo.register("kill", "-CONT", str(pid))
+    there = 0
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
+            there += not is_gone(pid)
+    if not there:
+        undo.close()
+        raise NothingToBreak("what was to be stopped has just ended")
 
     async def heal() -> None:
         undo.close()

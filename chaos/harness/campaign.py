@@ -78,6 +78,13 @@ class Outcome(msgspec.Struct, frozen=True):
         """Failures of the harness itself, by round."""
         return [f"round {over.seed}: {failure}" for over in self.rounds for failure in over.failures]
 
+    @property
+    def never_struck(self) -> list[str]:
+        """Faults whose turn came and that had no target each time: the run says nothing about them."""
+        struck = {fault for over in self.rounds for fault in over.struck}
+        reasons = {fault: why for over in self.rounds for fault, why in over.skipped.items() if fault not in struck}
+        return [f"{fault} never struck: {why}" for fault, why in sorted(reasons.items())]
+
 
 def possible(arena: RunningArena, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Which of these faults can strike this cluster, and why the others cannot."""

@@ -22,6 +22,10 @@ class Nemesis:
         """Strikes and healings that failed: failures of the harness, not of the cluster."""
         self.lost: set[str] = set()
         """Nodes that did not come back."""
+        self.struck: set[str] = set()
+        """Faults that struck."""
+        self.skipped: dict[str, str] = {}
+        """Faults that had no target at some time, each with the last reason."""
         self._arena = arena
         self._faults = faults
         self._history = history
@@ -61,6 +65,7 @@ class Nemesis:
             broken = await self._faults[planned.fault].strike(self._arena, chance)
         except NothingToBreak as reason:
             self._history.note("nemesis", "skip", value=planned.fault, error=str(reason))
+            self.skipped[planned.fault] = str(reason)
             return
         except (DiskFailed, NotInTime, OSError, ProxyError) as error:
             self._fail(planned.fault, error)
@@ -68,6 +73,7 @@ class Nemesis:
         self._number += 1
         number = self._number
         self.broken[number] = broken
+        self.struck.add(planned.fault)
         self._note("strike", number, planned.fault, broken)
         try:
             await asyncio.sleep(max(0.0, start_s + planned.until_s - time.monotonic()))

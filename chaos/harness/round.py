@@ -56,6 +56,10 @@ class RoundOver(msgspec.Struct, frozen=True):
     failures: Sequence[str]
     lost: Sequence[str] = ()
     """Nodes that did not become ready, or whose replicas cannot be read. They end the run."""
+    struck: Sequence[str] = ()
+    """Faults that struck."""
+    skipped: Mapping[str, str] = {}
+    """Faults that had no target at some time, each with the last reason."""
 
 
 class Round:
@@ -111,8 +115,10 @@ class Round:
             doing("reading back")
             logs = await self._read_back()
             await self._clean()
-        failures = [*self._failures, *self._nemesis.failures]
-        return RoundOver(self._seed, len(plan), recovered_s, failures, sorted(self._nemesis.lost)), logs
+        nemesis = self._nemesis
+        failures = [*self._failures, *nemesis.failures]
+        lost, struck = sorted(nemesis.lost), sorted(nemesis.struck)
+        return RoundOver(self._seed, len(plan), recovered_s, failures, lost, struck, nemesis.skipped), logs
 
     async def _begin(self, following: list[asyncio.Task[None]]) -> None:
         for topic, workload in self._topics.items():

@@ -165,8 +165,12 @@ def _carry_out(seed: int, seconds: float, given: RunOptions) -> None:
         sys.exit(2)
     for failure in judged.failures:
         console.print(f"[yellow]{failure}[/]", soft_wrap=True)
+    unstruck = judged.never_struck
+    for fault in unstruck:
+        console.print(f"[yellow]{fault}[/]", soft_wrap=True)
+    is_as_planned = not judged.failures and (given.faulty == ALL or not unstruck)
     console.print(f"results: {folder}; again: {replay_command(options, setups, given.nodes, seed)}", soft_wrap=True)
-    sys.exit(1 if judged.judged.violations else 2 if judged.failures else 0)
+    sys.exit(1 if judged.judged.violations else 0 if is_as_planned else 2)
 
 
 def _run(

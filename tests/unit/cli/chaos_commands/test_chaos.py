@@ -135,6 +135,25 @@ def test_a_run_ends_with_1_for_a_violation_and_with_2_for_a_failure_of_its_own(
     assert all(f"round 7: {failure}" in done.stdout for failure in failures)
 
 
+@pytest.mark.parametrize(
+    ("faults", "struck", "code"), [("kill-one", [], 2), ("kill-one", ["kill-one"], 0), ("all", [], 0)]
+)
+def test_a_run_whose_named_fault_never_found_a_target_says_so_and_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, faults: str, struck: list[str], code: int
+) -> None:
+    """In the one round, and with ``struck`` it did in another one."""
+
+    def ran(console: object, options: Options, *_: object, **__: object) -> tuple[Outcome, Options]:
+        rounds = [RoundOver(7, 1, 0.5, [], (), (), {"kill-one": "no node runs"}), RoundOver(8, 1, 0.5, [], (), struck)]
+        return Outcome(Judgement(), rounds, [], 1.0), options
+
+    monkeypatch.setattr(run, "_run", ran)
+    given = ["chaos", "run", "--workload", "append", "--faults", faults, "--results", str(tmp_path)]
+    done = CliRunner().invoke(main, given)
+    assert done.exit_code == code, done.output
+    assert ("kill-one never struck: no node runs" in done.stdout) == (not struck)
+
+
 def test_a_soak_runs_every_workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Those that `all` leaves out have runs of their own, on every machine."""
     ran: list[Sequence[str]] = []

@@ -143,7 +143,8 @@ def idle(at_s: int) -> Operation:
 def healing(at_s: int, *operations: Operation, also_healed_s: int | None = None) -> Falsify:
     """The operations of a run whose last fault was healed at ``at_s``, another one at ``also_healed_s``."""
     notes = [note("healed", at_s), *([] if also_healed_s is None else [note("heal", also_healed_s)])]
-    return lambda run: replace(run, operations=operations, notes=notes)
+    unanswered = Operation(append(3, "b", 2, 1).invoke, None)  # of the other record in the log
+    return lambda run: replace(run, operations=[*operations, unanswered], notes=notes)
 
 
 HONEST: list[tuple[str, Falsify]] = [

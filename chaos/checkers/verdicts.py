@@ -115,13 +115,19 @@ def duplicate(evidence: Evidence) -> Iterator[str]:
 
 
 def byte_exact(evidence: Evidence) -> Iterator[str]:
-    """Every record has the bytes that were sent under its name, and no log has a record that was never sent."""
+    """Every record has the bytes that were sent under its name, and no log has a record that was never sent to it."""
+    sent: dict[int | None, set[str]] = {}
+    for op in evidence.ended("append", "ok", "fail", "info"):
+        sent.setdefault(op.invoke.partition, set()).update(names_of(op.invoke))
     for log in evidence.distinct_logs():
+        mine = sent.get(log.partition, set())
         for name, value, offset in zip(log.names, log.values, log.offsets, strict=True):
             writer, index = _split_or_none(name)
             expected = evidence.payload(writer, index)
             if value != expected:
                 yield f"{_place(log)}, {name} at {offset}: {value[:60]!r}, not {(expected or b'')[:60]!r}"
+            elif name not in mine:
+                yield f"{_place(log)} has {name} at {offset}, which was never sent there"
 
 
 def order(evidence: Evidence) -> Iterator[str]:

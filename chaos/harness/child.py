@@ -25,6 +25,8 @@ LINE_BYTES_MAX = 1 << 20
 """Longest line of a child's history."""
 STALL_TIMEOUT_S = 10.0
 """The kernel must have stopped a process this long after SIGSTOP."""
+LISTEN_TIMEOUT_S = 5.0
+"""The history of a process that was killed must have been read this long after it."""
 STDERR_SHOWN_MAX = 2000
 """Characters of a child's standard error in the message about its failure."""
 
@@ -113,6 +115,7 @@ class ChildProcess:
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+        await asyncio.wait([self._listener], timeout=LISTEN_TIMEOUT_S)  # what it wrote before is in the pipe
         self._listener.cancel()
 
     async def _listen(self) -> None:

@@ -114,6 +114,23 @@ def without(position: int) -> Falsify:
     return lambda run: replace(run, operations=[op for k, op in enumerate(run.operations) if k != position])
 
 
+def swapped_in_time(one: int, other: int) -> Falsify:
+    """Two operations, each at the time of the other."""
+
+    def moved(op: Operation, like: Operation) -> Operation:
+        assert op.end is not None and like.end is not None
+        began, ended = like.invoke.t_mono_ns, like.end.t_mono_ns
+        return Operation(replace(op.invoke, t_mono_ns=began), replace(op.end, t_mono_ns=ended))
+
+    def change(run: Evidence) -> Evidence:
+        operations = list(run.operations)
+        first, second = operations[one], operations[other]
+        operations[one], operations[other] = moved(first, second), moved(second, first)
+        return replace(run, operations=operations)
+
+    return change
+
+
 def unanswered(f: str) -> Falsify:
     def change(op: Operation) -> Operation:
         return Operation(op.invoke, None) if op.invoke.f == f else op
@@ -150,6 +167,13 @@ def healing(at_s: int, *operations: Operation, also_healed_s: int | None = None)
 HONEST: list[tuple[str, Falsify]] = [
     ("as it was", lambda run: run),
     ("a consumer reads again what it has read", also(poll(22, 0, ["a@0/0"]))),
+    (
+        "a position is read whose commit had no answer",
+        also(
+            done(22, "m", "commit", {"resource": "g", "offset": 3, "epoch": 2}, "info", error="REQUEST_TIMED_OUT"),
+            done(24, "m", "position", {"resource": "g"}, resource="g", offset=3),
+        ),
+    ),
     ("the run ended before its readers had come to the end", lambda run: replace(without(5)(run), notes=[])),
     ("who shares a slot that its owner left writes in its epoch", shared(["x@0/0", "y@0/0", "z@0/0"])),
     ("no client comes to append for 50 s", healing(10, append(2, "a", 1, 0), idle(60))),
@@ -170,6 +194,16 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("unseen", "a record before the last one was never read", without(4)),
     ("position", "a position goes back", operation(7, {"offset": 0}, offset=0)),
     ("position", "a position is read as it was before", operation(8, offset=1)),
+    ("position", "a position is read that no member set", operation(8, offset=3)),
+    (
+        "position",
+        "a position is read that a member set in vain",
+        also(
+            done(22, "m", "commit", {"resource": "g", "offset": 3, "epoch": 2}, "fail", error="NOT_OWNER"),
+            done(24, "m", "position", {"resource": "g"}, resource="g", offset=3),
+        ),
+    ),
+    ("position", "a position is read before a member sets it", swapped_in_time(7, 8)),
     ("position", "a replaced member commits", operation(7, {"epoch": 1})),
     ("position", "a replaced member reads", operation(5, {"epoch": 1})),
     ("recovery", "no write after everything was mended", operation(3, t_mono_ns=70 * S)),

@@ -13,8 +13,9 @@ from .fencing import Grants
 
 
 def position(evidence: Evidence) -> Iterator[str]:
-    """A group's committed position never goes back; a replaced member neither commits nor reads."""
+    """A group's position never goes back, and a member has set it; a replaced member neither commits nor reads."""
     yield from _going_back(evidence)
+    yield from _never_set(evidence)
     grants = Grants.of(evidence)
     for op in (*evidence.ended("commit", "ok"), *evidence.ended("poll", "ok")):
         resource = f"{op.invoke.topic}/{op.invoke.partition}"
@@ -44,6 +45,18 @@ def _going_back(evidence: Evidence) -> Iterator[str]:
         least = offsets[before - 1] if before else 0
         if (op.end.offset or 0) < least:
             yield f"{op.invoke.f} {op.invoke.i} has {op.end.offset}, after {least} was committed"
+
+
+def _never_set(evidence: Evidence) -> Iterator[str]:
+    """Positions that are read, and that no commit had asked for when the answer came: a group would skip records."""
+    first: dict[tuple[tuple[int | None, str | None], int], int] = {}
+    for op in evidence.ended("commit", "ok", "info"):
+        place = (_group(op), op.invoke.offset or 0)
+        first[place] = min(first.get(place, op.invoke.t_mono_ns), op.invoke.t_mono_ns)
+    for op in evidence.ended("position", "ok"):
+        assert op.end is not None
+        if op.end.offset and first.get((_group(op), op.end.offset), op.end.t_mono_ns) >= op.end.t_mono_ns:
+            yield f"position {op.invoke.i} has {op.end.offset}, which no member had set"
 
 
 def _group(op: Operation) -> tuple[int | None, str | None]:

@@ -75,7 +75,7 @@ CLAIMS = {
     "zombie": "Epochs never decrease along a log, each has one writer, and no append succeeds after a newer one",
     "epoch-uniqueness": "No epoch of a partition, a resource or a producer id is granted twice",
     "outcome-certificate": "The outcome certificate of a refusal agrees with the log",
-    "position": "A group's position never goes back, and a replaced member neither commits nor reads",
+    "position": "A group's position never goes back, a member set it, and a replaced member neither commits nor reads",
     "unseen": "Where consumers had the time, they were given every acknowledged record",
     "recovery": "No node is lost, and soon after every fault is healed, appends succeed",
 }

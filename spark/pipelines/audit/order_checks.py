@@ -55,14 +55,29 @@ def polls(evidence: Evidence) -> Any:
 
 
 def positions(evidence: Evidence) -> Any:
-    """position: a group's position that is read or committed below one that was committed before."""
+    """position: a group's position that is read or committed below one that was committed before, or that is read and
+    that no member had set.
+    """
     ops = evidence.others.where("type = 'ok' and f in ('commit', 'position')")
     commits = ops.where("f = 'commit'")
     known = commits.select(*GROUP, F.col("ended_ns").alias("t"), F.coalesce("asked", F.lit(0)).alias("high"))
     seen = F.coalesce("answered", F.lit(0)).alias("seen")
     asked = ops.select(*GROUP, "op", "f", F.col("begun_ns").alias("t"), seen)
     what = "concat(f, ' ', op, ' of ', resource, ': ', seen, ' after ', high)"
-    return violations(behind(known, asked, GROUP), "position", "true", what, "seen")
+    back = violations(behind(known, asked, GROUP), "position", "true", what, "seen")
+    return back.unionByName(_never_set(evidence))
+
+
+def _never_set(evidence: Evidence) -> Any:
+    """A refused commit set nothing; one without an answer may have."""
+    commits = evidence.others.where("f = 'commit' and type <> 'fail'")
+    sets = commits.groupBy(*GROUP, F.coalesce("asked", F.lit(0)).alias("answered")).agg(
+        F.min("begun_ns").alias("first_ns")
+    )
+    reads = evidence.others.where("f = 'position' and type = 'ok' and answered <> 0")
+    judged = reads.select(*GROUP, "op", "answered", "ended_ns").join(sets, [*GROUP, "answered"], "left")
+    what = "concat('position ', op, ' of ', resource, ': ', answered, ', which no member had set')"
+    return violations(judged, "position", "first_ns is null or first_ns >= ended_ns", what, "answered")
 
 
 def certificates(evidence: Evidence) -> Any:

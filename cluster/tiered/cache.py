@@ -6,6 +6,7 @@ Used on the loop; the files are written in threads (store.py).
 
 import shutil
 from collections import OrderedDict
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -35,10 +36,16 @@ class Cache:
         return self._folder / f"{key}-{next(self._numbers)}{SUFFIX}"
 
     def get(self, key: str) -> SegmentIndex | None:
-        """An object, if it is here."""
+        """An object, if it and its files are here: an operator may have made room in the folder."""
         found = self._held.get(key)
-        if found is not None:
-            self._held.move_to_end(key)
+        if found is None:
+            return None
+        if not _is_whole(found):
+            self.size -= _size(self._held.pop(key))
+            with suppress(OSError):  # a start removes what is left
+                segment_files.remove(segment_files.files_of(found))
+            return None
+        self._held.move_to_end(key)
         return found
 
     def add(self, key: str, segment: SegmentIndex) -> list[Path]:
@@ -51,6 +58,14 @@ class Cache:
             self.size -= _size(oldest)
             doomed += segment_files.files_of(oldest)
         return doomed
+
+
+def _is_whole(segment: SegmentIndex) -> bool:
+    messages, index = segment_files.files_of(segment)
+    try:
+        return messages.stat().st_size >= segment.size and index.stat().st_size >= segment.index_size
+    except OSError:
+        return False
 
 
 def _size(segment: SegmentIndex) -> int:

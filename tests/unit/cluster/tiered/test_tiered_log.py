@@ -1,6 +1,7 @@
 """A log with tiers answers every read as one without: by offset, by time, from its end."""
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from stockade.cluster.tiered import objects
+from stockade.cluster.tiered import cache, objects
 from stockade.partition.commands import Stamp
 from stockade.partition.errors import OffsetOutOfRange, TieredStoreUnavailable
 from stockade.partition.log.interface import Slice
@@ -216,10 +217,13 @@ def test_a_large_segment_becomes_several_objects(tmp_path: Path, monkeypatch: py
     asyncio.run(scenario())
 
 
-def test_a_search_whose_object_leaves_the_cache_may_be_tried_again(tmp_path: Path) -> None:
+def test_a_search_whose_object_leaves_the_cache_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         tiered = await filled(tmp_path)
         await tiered.whole.read(0, 1)
+        monkeypatch.setattr(cache, "_is_whole", lambda _: True)  # they go when it was found
         for path in (tmp_path / "data" / "tiered" / "cache").glob("*.arrow"):
             path.unlink()
         with pytest.raises(TieredStoreUnavailable, match="left the cache"):
@@ -228,14 +232,41 @@ def test_a_search_whose_object_leaves_the_cache_may_be_tried_again(tmp_path: Pat
     asyncio.run(scenario())
 
 
-def test_a_read_whose_object_leaves_the_cache_may_be_tried_again(tmp_path: Path) -> None:
+def test_a_read_whose_object_leaves_the_cache_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario() -> None:
         tiered = await filled(tmp_path)
         await tiered.store.segment(HOME, tiered.tier.objects[0])
+        monkeypatch.setattr(cache, "_is_whole", lambda _: True)  # they go when it was found
         for path in (tmp_path / "data" / "tiered" / "cache").iterdir():
             path.unlink()
         for reading in (tiered.whole.read(0, 1), tiered.whole.tail(24)):
             with pytest.raises(TieredStoreUnavailable, match="left the cache"):
                 await reading
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("suffix", [".arrow", ".index"])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_an_object_whose_file_was_removed_from_the_cache_or_cut_there_is_fetched_again(
+    tmp_path: Path, suffix: str, is_cut: bool
+) -> None:
+    """An operator who makes room removes it, without a restart of the node."""
+
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        whole = content(await tiered.whole.read(0, 1 << 20))
+        for path in (tmp_path / "data" / "tiered" / "cache").glob(f"*{suffix}"):
+            if is_cut:
+                os.truncate(path, path.stat().st_size // 2)
+            else:
+                path.unlink()
+        assert content(await tiered.whole.read(0, 1 << 20)) == whole
+        assert tiered.store._cache.size == sum(
+            path.stat().st_size - (8 if path.suffix == ".arrow" else 0)  # the end of the stream does not count
+            for path in (tmp_path / "data" / "tiered" / "cache").iterdir()
+        )
 
     asyncio.run(scenario())

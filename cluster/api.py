@@ -99,7 +99,7 @@ class Partition(Protocol):
         ...
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
-        """The batches that hold the last ``count`` records, and topic_epoch; linearizable (SEMANTICS 5.12)."""
+        """The first of the batches that hold the last ``count`` records, and topic_epoch; linearizable (5.12)."""
         ...
 
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:

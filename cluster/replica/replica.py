@@ -416,7 +416,7 @@ class Replica(ServedGroup):
         return msgspec.structs.replace(found, stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
-        """The batches that hold the last ``count`` records, and topic_epoch."""
+        """The first of the batches that hold the last ``count`` records, and topic_epoch. The caller reads on."""
         await self.barrier()
         return await self.whole.tail(count), self.machine.topic_epoch
 

@@ -3,7 +3,6 @@
 The bounds of the log are looked at again after each wait: what was trimmed while an object was fetched is not served.
 """
 
-import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,8 @@ from ...partition.log.segments import SegmentLog, find, greatest_since
 from ...partition.state.tier import Tier
 from .store import TieredStore
 
+TAIL_BYTES = 16 * 1024 * 1024
+"""Bytes of the first slice of a tail; with what lies around them in their objects less than any cache holds."""
 SEARCHES_MAX = 3
 """Searches for the greatest timestamp, when its record is trimmed meanwhile."""
 
@@ -97,8 +98,10 @@ class TieredLog:
         return Slice(runs, log.log_start, log.log_end, runs[-1].next_offset, read_messages)
 
     async def tail(self, count: int) -> Slice:
-        """As ``SegmentLog.tail``. Raises TieredStoreUnavailable."""
-        return await self.read(max(self._log.log_start, self._log.log_end - count), sys.maxsize)
+        """As ``SegmentLog.tail``, but about TAIL_BYTES at most, from whose end the caller reads on: the cache may hold
+        fewer objects than a tail has. Raises TieredStoreUnavailable.
+        """
+        return await self.read(max(self._log.log_start, self._log.log_end - count), TAIL_BYTES)
 
     async def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
         """As ``SegmentLog.find_timestamp``, of the whole log. Raises TieredStoreUnavailable."""

@@ -1,5 +1,6 @@
 """Handlers of one partition: append, fetch, find an offset, read the tail, trim, and list the tenures of its slot."""
 
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, cast
 
@@ -10,18 +11,22 @@ from ...partition.api.ownership import Fences, FenceTenure
 from ...partition.api.producers import PartitionProducers
 from ...partition.api.records import Offsets, Trimmed
 from ...partition.api.topics import Mode
+from ...partition.commands import Offset
 from ...partition.errors import StockadeError
+from ...partition.log.interface import Slice
 from ...partition.state.fence import Tenure
 from ..codec import json_codec, schemas
 from ..codec.json_codec import or_none
 from ..request.call import Call, json_answer
 from .append import append_answer, check_message_id, read_conditions, read_token, receive_batch, waits_for_verdict
-from .encode import rows
+from .encode import Row, rows
 from .fetch import fetch_once, read_fetch_request, records_gone
 from .streaming import follow
 
 TAIL_MAX = 10_000
 """Most records of a tail."""
+TAIL_PIECE_BYTES = 16 * 1024 * 1024
+"""Bytes of each further slice of a tail that its first one does not reach to the end of."""
 PRODUCERS_MAX = 1000
 """Most producers of one list."""
 POSITIONS_MAX = 1000
@@ -83,7 +88,7 @@ async def read_tail(call: Call) -> web.StreamResponse:
     await call.write(json_codec.dump(head)[:-1] + b',"records":[')
     separator = b""
     try:
-        async for piece in rows(found, start, with_meta=True):
+        async for piece in _tail(call, partition, found, start):
             call.check_rights()
             await call.write(separator + b",".join(json_codec.dump(row.record) for row in piece))
             separator = b","
@@ -91,6 +96,20 @@ async def read_tail(call: Call) -> web.StreamResponse:
         raise records_gone() from error
     await call.write(b"]}")
     return stream
+
+
+async def _tail(call: Call, partition: Partition, found: Slice, start: Offset) -> AsyncIterator[list[Row]]:
+    """The records of a tail from ``start`` on, whose first slice is ``found``: up to its ``log_end``."""
+    end = found.log_end
+    while True:
+        async for piece in rows(found, start, with_meta=True):
+            if mine := [row for row in piece if row.record["offset"] < end]:
+                yield mine
+        start = found.next_offset
+        if start >= end:
+            return
+        found = await partition.read(start, max_bytes=TAIL_PIECE_BYTES, min_bytes=0, max_wait_ms=0, local=True)
+        await call.pay(found.size)
 
 
 async def trim(call: Call) -> web.StreamResponse:

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from stockade.cluster.tiered import cache, objects
+from stockade.cluster.tiered import log as tiered_log
 from stockade.partition.commands import Stamp
 from stockade.partition.errors import OffsetOutOfRange, TieredStoreUnavailable
 from stockade.partition.log.interface import Slice
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import STREAM_START
 
-from .tiers import HOME, Tiered, command, path_of, store_at
+from .tiers import HOME, Tiered, command, path_of, store_at, until
 
 TIMES = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 BATCHES = st.lists(st.tuples(TIMES, st.integers(1, 400), st.booleans()), min_size=1, max_size=14)
@@ -268,5 +269,26 @@ def test_an_object_whose_file_was_removed_from_the_cache_or_cut_there_is_fetched
             path.stat().st_size - (8 if path.suffix == ".arrow" else 0)  # the end of the stream does not count
             for path in (tmp_path / "data" / "tiered" / "cache").iterdir()
         )
+
+    asyncio.run(scenario())
+
+
+def test_a_tail_of_more_objects_than_the_cache_holds_is_read_on_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a tail of 10,000 long records beside a cache of 256 MiB: objects of 64 MiB are these of two batches."""
+
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        one = tiered.tier.objects[0].log_bytes
+        monkeypatch.setattr(tiered.store._cache, "_bytes_max", 4 * one)
+        monkeypatch.setattr(tiered_log, "TAIL_BYTES", one // 4)
+        found = await tiered.whole.tail(10_000)
+        end, messages = found.log_end, found.messages()
+        while found.next_offset < end:
+            await until(lambda: not tiered.store._removers._work_queue.qsize())
+            found = await tiered.whole.read(found.next_offset, one // 4)
+            messages += found.messages()
+        assert messages == (await (await filled(tmp_path / "other")).whole.read(0, 1 << 20)).messages()
 
     asyncio.run(scenario())

@@ -8,11 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
-from stockade.http_api.records import encode, fetch
-from stockade.partition.log.interface import StoredBatch
+from stockade.http_api.records import encode, fetch, handlers
+from stockade.partition.log.interface import Slice, StoredBatch
 
 from ..conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, run
+from ..fake_cluster import FakePartition
 
 OFFSETS = "/v1/topics/orders/partitions/0/offsets"
 TAIL = "/v1/topics/orders/partitions/0/tail"
@@ -194,6 +196,27 @@ def test_a_tail_is_the_last_records() -> None:
             answer = await node.call("GET", f"{TAIL}?n={count}")
             assert [record["value"] for record in answer.json["records"]] == values
         assert len((await node.call("GET", TAIL)).json["records"]) == 1
+
+    run(test)
+
+
+def test_a_tail_whose_first_slice_is_not_all_is_read_on_to_the_end_that_it_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is in a store comes piece by piece; records that were appended since are none of it."""
+
+    async def first_batch(partition: FakePartition, count: int) -> tuple[Slice, int]:
+        log = partition.machine.log
+        return structs.replace(log.read(1, 1), log_end=log.log_end - 1), 0
+
+    async def test(node: Conversation) -> None:
+        await fill(node, b"a\nb\n", b"c\n", b"d\ne\n", b"late\n")
+        monkeypatch.setattr(FakePartition, "read_tail", first_batch)
+        for piece_bytes in (1, 1 << 20):
+            monkeypatch.setattr(handlers, "TAIL_PIECE_BYTES", piece_bytes)
+            tail = (await node.call("GET", f"{TAIL}?n=4")).json
+            assert [record["value"] for record in tail["records"]] == ["b", "c", "d", "e"]
+            assert tail["log_end"] == 5
 
     run(test)
 

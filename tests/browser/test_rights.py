@@ -84,6 +84,27 @@ def test_who_may_read_a_topic_is_offered_no_act_and_no_other_topic(guarded: Cons
     assert guarded.findings() == []
 
 
+STILL = """
+window.trueFetch = window.fetch;
+window.fetch = (url, { signal }) =>
+  new Promise((_, reject) => signal?.addEventListener('abort', () => reject(signal.reason)));
+const timeout = AbortSignal.timeout.bind(AbortSignal);
+AbortSignal.timeout = (ms) => timeout(ms / 20);
+"""
+"""No answer comes, as from a frozen process; and time goes by faster."""
+
+
+def test_a_node_that_stands_still_is_noticed_also_without_the_right_to_its_events(guarded: Console) -> None:
+    """The page waited for an answer without an end, and said that it was live."""
+    log_in(guarded, READER.token)
+    guarded.sees("orders")
+    guarded.script(STILL)
+    guarded.sees("This node does not answer", "body")
+    guarded.sees("no answer", ".top-bar")
+    guarded.script("window.fetch = window.trueFetch")
+    guarded.sees("live", ".top-bar")
+
+
 def test_who_may_everything_is_offered_everything(guarded: Console) -> None:
     log_in(guarded, ADMIN.token)
     guarded.sees("secret")

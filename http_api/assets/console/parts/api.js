@@ -52,7 +52,7 @@ export async function send(method, url, { body, headers = {}, signal } = {}) {
     answer = await fetch(url, { method, headers: all, body: text, signal, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal({ code: "NO_ANSWER", detail: "This node does not answer." }, 0);
+    throw new Refusal(SILENT, 0);
   }
   if (answer.ok) return answer;
   let problem = {};
@@ -70,7 +70,19 @@ export async function ask(method, url, options) {
   return answer.status === 204 ? null : answer.json();
 }
 
-export const get = (url, query, options) => ask("GET", withQuery(url, query), options);
+/** A reading is answered within this time or not at all: a frozen node keeps its connections, and says nothing. */
+const ANSWER_MS = 15000;
+const SILENT = { code: "NO_ANSWER", detail: "This node does not answer." };
+
+export async function get(url, query, { signal, ...options } = {}) {
+  const late = AbortSignal.timeout(ANSWER_MS);
+  try {
+    return await ask("GET", withQuery(url, query), { ...options, signal: signal ? AbortSignal.any([signal, late]) : late });
+  } catch (error) {
+    if (error.name === "TimeoutError") throw new Refusal(SILENT, 0);
+    throw error;
+  }
+}
 
 /** Have the browser keep a file. */
 export function keep(blob, name) {

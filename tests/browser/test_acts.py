@@ -264,6 +264,20 @@ def test_a_plan_of_balance_is_shown_with_its_reasons_and_done_as_it_was_seen(
     console.until(lambda: topic not in console.text("section[aria-label='Balance']"), "an empty plan")
 
 
+def test_a_change_is_of_all_partitions_whichever_of_them_the_page_shows(console: Console, scene: Scene) -> None:
+    """The form had the partitions of the page: with 256 it offered 100, and with a filter it asked for fewer."""
+    scene.topic("broad", 3)
+    console.open("topics/broad?find=1", "broad")
+    console.until(lambda: len(console.find("tbody tr")) == 1, "one of three partitions")
+    console.press("Change")
+    console.until(lambda: console.field("Partitions", DIALOG).get_attribute("value") == "3", "all three partitions")
+    console.sees("dropped from all 3 partitions", DIALOG)
+    console.fill("Partitions", "4", DIALOG)
+    console.press("Change", DIALOG)
+    closed(console)
+    assert len(scene.get("/v1/topics/broad")["partitions"]) == 4
+
+
 def test_a_dialog_is_left_by_escape_and_nothing_is_done(console: Console, scene: Scene, topic: str) -> None:
     Writer(scene.url, "pod-h").acquire(topic, "henri")
     console.open(f"topics/{topic}/0", f"{topic}/0")

@@ -34,7 +34,7 @@ export function Topic({ name, query }) {
 }
 
 function Asked({ topic, what, onClose }) {
-  if (what === "change") return html`<${Change} topic=${topic} onClose=${onClose} />`;
+  if (what === "change") return html`<${Change} name=${topic.name} onClose=${onClose} />`;
   if (what === "evict") return html`<${Evict} name=${topic.name} partitions=${null} onClose=${onClose} />`;
   return html`<${Delete} name=${topic.name} onClose=${onClose} />`;
 }
@@ -136,10 +136,17 @@ function Configuration({ topic }) {
   <//>`;
 }
 
-function Change({ topic, onClose }) {
+/** Of the topic as it was when that was asked for; the page around it shows some of the partitions, and changes. */
+function Change({ name, onClose }) {
+  const whole = useGet(path`/v1/topics/${name}/partitions`, { n: 1 });
+  return whole.data && html`<${ChangeOf} seen=${whole.data} onClose=${onClose} />`;
+}
+
+function ChangeOf({ seen, onClose }) {
+  const [topic] = useState(seen);
   const { config } = topic;
   const [form, setForm] = useState({
-    partitions: topic.partitions.length,
+    partitions: topic.total,
     fence: config.require_fence,
     hours: config.retention_ms < 0 ? "" : config.retention_ms / 3600e3,
     size: config.retention_bytes < 0 ? "" : config.retention_bytes / 2 ** 20,
@@ -157,13 +164,13 @@ function Change({ topic, onClose }) {
     const changed = Object.fromEntries(Object.entries(wanted).filter(([key, value]) => (config[key] ?? -1) !== value));  // a node of older software has no quotas
     const body = {};
     if (Object.keys(changed).length) body.config = changed;
-    if (Number(form.partitions) !== topic.partitions.length) body.partitions = Number(form.partitions);
+    if (Number(form.partitions) !== topic.total) body.partitions = Number(form.partitions);
     if (form.sealed && !topic.sealed) body.sealed = true;
     if (Object.keys(body).length) await ask("PATCH", `${path`/v1/topics/${topic.name}`}?topic_id=${topic.topic_id}`, { body });
     readAgain();
   };
   return html`<${Dialog} title=${`Change ${topic.name}`} act="Change" onDo=${change} onClose=${onClose}>
-    <${Field} label="Partitions" hint="Records with a key go to other partitions from then on"><input type="number" min=${topic.partitions.length} required value=${form.partitions} onInput=${set("partitions")} /><//>
+    <${Field} label="Partitions" hint="Records with a key go to other partitions from then on"><input type="number" min=${topic.total} required value=${form.partitions} onInput=${set("partitions")} /><//>
     <div class="two">
       <${Field} label="Keep for (hours)" hint="Empty: for ever"><input type="number" min="0" step="any" value=${form.hours} onInput=${set("hours")} /><//>
       <${Field} label="Keep up to (MiB a partition)" hint="Empty: no limit"><input type="number" min="0" step="any" value=${form.size} onInput=${set("size")} /><//>
@@ -171,8 +178,8 @@ function Change({ topic, onClose }) {
     <${Field} label="Refuse appends beyond (MiB a partition)" hint="Empty: no limit"><input type="number" min="0" step="any" value=${form.quota} onInput=${set("quota")} /><//>
     <label class="check"><input type="checkbox" checked=${form.fence} onChange=${set("fence")} />Refuse every write that carries no fencing token</label>
     <label class="check"><input type="checkbox" checked=${form.sealed} disabled=${topic.sealed} onChange=${set("sealed")} />Sealed: no more records, for ever</label>
-    ${form.sealed && !topic.sealed && html`<${Blast}><p>Every write to ${plural(topic.partitions.length, "partition")} is refused from now on. This cannot be undone.</p><//>`}
-    ${(form.hours !== "" || form.size !== "") && html`<${Blast}><p>Records that are older, or beyond the size to keep, are dropped from all ${plural(topic.partitions.length, "partition")}, for good.</p><//>`}
+    ${form.sealed && !topic.sealed && html`<${Blast}><p>Every write to ${plural(topic.total, "partition")} is refused from now on. This cannot be undone.</p><//>`}
+    ${(form.hours !== "" || form.size !== "") && html`<${Blast}><p>Records that are older, or beyond the size to keep, are dropped from all ${plural(topic.total, "partition")}, for good.</p><//>`}
   <//>`;
 }
 

@@ -30,8 +30,8 @@ class Writer:
             200, call("PUT", f"{self._url}/v1/session", headers={"Stockade-Session": self.headers["Stockade-Session"]})
         )
 
-    def acquire(self, topic: str, name: str, mode: str = "ExclusiveWithFencing") -> "Writer":
-        body = {"partitions": [0], "mode": mode, "producer_name": name}
+    def acquire(self, topic: str, name: str, mode: str = "ExclusiveWithFencing", partition: int = 0) -> "Writer":
+        body = {"partitions": [partition], "mode": mode, "producer_name": name}
         self.grant = call("POST", f"{self._url}/v1/topics/{topic}/grants", body, headers=self.headers).json
         named = call("POST", f"{self._url}/v1/producers", {"name": name}, headers=self.headers)
         self.producer = named.json

@@ -125,6 +125,14 @@ def test_writes_of_a_zombie_are_one_row_that_names_it_and_the_holder(console: Co
     assert len(console.find(".refused > li")) == 1
 
 
+def test_a_holder_is_on_the_overview_whichever_partition_it_has(console: Console, scene: Scene) -> None:
+    """Of each topic the view looked at 24 partitions, and said that no writer held a slot."""
+    scene.topic("a-wide-one", 30)
+    Writer(scene.url, "pod-e").acquire("a-wide-one", "edgar", partition=29)
+    console.open("", "Overview")
+    console.sees("a-wide-one/29\nedgar", "section[aria-label='Who holds the pen']")
+
+
 def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scene: Scene) -> None:
     scene.topic("shapes", require_fence=False)
     long = json.dumps({"rows": ["x" * 50] * 9000})

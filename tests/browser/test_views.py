@@ -133,6 +133,15 @@ def test_a_holder_is_on_the_overview_whichever_partition_it_has(console: Console
     console.sees("a-wide-one/29\nedgar", "section[aria-label='Who holds the pen']")
 
 
+def test_a_shared_writer_holds_no_slot(console: Console, scene: Scene) -> None:
+    """The topic's page counted it, and the list of topics did not."""
+    scene.topic("together")
+    Writer(scene.url, "pod-t").acquire("together", "tom", "Shared")
+    console.open("topics/together", "together")
+    console.sees("shared", "tbody")
+    console.sees("0\nslots held", ".figures")
+
+
 def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scene: Scene) -> None:
     scene.topic("shapes", require_fence=False)
     long = json.dumps({"rows": ["x" * 50] * 9000})

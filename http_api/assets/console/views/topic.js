@@ -42,7 +42,7 @@ function Asked({ topic, what, onClose }) {
 function Summary({ topic, isWhole }) {
   const leaders = new Map();
   for (const each of topic.partitions) leaders.set(each.leader_node, (leaders.get(each.leader_node) || 0) + 1);
-  const held = topic.partitions.filter((each) => each.slot_mode).length;
+  const held = topic.partitions.filter((each) => each.slot_mode && each.slot_mode !== "Shared").length;
   return html`<div class="figures">
     ${isWhole && html`<div><b>${count(topic.total)}</b><span>${topic.total === 1 ? "partition" : "partitions"}</span></div>`}
     <div><b>${count(topic.replication_factor)}</b><span>replicas each</span></div>

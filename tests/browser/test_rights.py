@@ -84,6 +84,15 @@ def test_who_may_read_a_topic_is_offered_no_act_and_no_other_topic(guarded: Cons
     assert guarded.findings() == []
 
 
+def test_who_may_not_see_the_cluster_is_not_told_that_all_is_well(guarded: Console) -> None:
+    """Partitions without a leader, full disks and refused writes are not for this caller to see."""
+    log_in(guarded, READER.token)
+    guarded.sees("orders")
+    guarded.driver.get(f"{guarded.url}/#/")
+    guarded.sees("nothing that you may see needs you")
+    assert not guarded.find(".sentence .dot.good")
+
+
 STILL = """
 window.trueFetch = window.fetch;
 window.fetch = (url, { signal }) =>

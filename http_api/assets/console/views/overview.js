@@ -5,6 +5,7 @@ import { get, path } from "../parts/api.js";
 import { Chart } from "../parts/chart.js";
 import { began, bytes, count, plural, rate, span } from "../parts/format.js";
 import { useGet, useLive } from "../parts/live.js";
+import { may } from "../parts/rights.js";
 import { link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
 import { writerOf } from "./refused.js";
@@ -75,12 +76,12 @@ function* ofRefused(refused) {
 }
 
 /** Health in a sentence. */
-export function sentence(cluster, topics, found) {
+export function sentence(cluster, topics, found, isAll) {
   const alive = cluster.nodes.filter((node) => node.alive).length;
   const all = cluster.nodes.length;
   const nodes = alive === all ? (all === 1 ? "The only node is up" : `All ${plural(all, "node")} are up`) : `${alive} of ${plural(all, "node")} are up`;
   const what = topics.total ? `${plural(topics.total, "topic")} with ${plural(topics.partitions, "partition")}` : "no topic yet";
-  const rest = found.length ? `${plural(found.length, "thing")} to look at` : "nothing needs you";
+  const rest = found.length ? `${plural(found.length, "thing")} to look at` : isAll ? "nothing needs you" : "nothing that you may see needs you";
   return `${nodes}; ${what}; ${rest}.`;
 }
 
@@ -94,9 +95,10 @@ export function Overview() {
     <${Answer} of=${cluster}>
       ${(seen) => {
         const found = attention(seen, states, refused.data?.refused_writes || []);
-        const worst = found.some((each) => each.kind === "bad") ? "bad" : found.length ? "warn" : "good";
+        const isAll = may("read", "cluster");  // what nodes tell of themselves, and refused writes
+        const worst = found.some((each) => each.kind === "bad") ? "bad" : found.length ? "warn" : isAll ? "good" : "";
         return html`
-          <p class="sentence"><${Dot} kind=${worst} label=${worst} />${topics.data ? sentence(seen, topics.data, found) : "…"}</p>
+          <p class="sentence"><${Dot} kind=${worst} label=${worst} />${topics.data ? sentence(seen, topics.data, found, isAll) : "…"}</p>
           ${topics.data?.total === 0 && html`<${FirstRun} />`}
           <${Attention} found=${found} />
           ${points.length > 0 && html`<${Work} points=${points} />`}

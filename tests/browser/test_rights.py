@@ -93,6 +93,23 @@ def test_who_may_not_see_the_cluster_is_not_told_that_all_is_well(guarded: Conso
     assert not guarded.find(".sentence .dot.good")
 
 
+def test_a_producers_name_that_is_not_for_the_caller_to_see_is_not_denied(guarded: Console) -> None:
+    """The page said that the producer had none."""
+    headers = {"Authorization": f"Bearer {ADMIN.token}"}
+    made = call("POST", f"{guarded.url}/v1/producers", {"name": "paula"}, headers=headers).json
+    stamp = {f"Stockade-Producer-{name}": str(made[f"producer_{name.lower()}"]) for name in ("Id", "Epoch")}
+    place = f"{guarded.url}/v1/topics/orders/partitions/0/records"
+    expect(
+        200,
+        call("POST", place, {"records": [{"value": "x"}]}, headers=headers | stamp | {"Stockade-Producer-Seq": "0"}),
+    )
+    log_in(guarded, READER.token)
+    guarded.sees("orders")
+    guarded.driver.get(f"{guarded.url}/#/topics/orders/0?tab=producers")
+    guarded.sees(f"producer {made['producer_id']}")
+    assert "without a name" not in guarded.text("main")
+
+
 STILL = """
 window.trueFetch = window.fetch;
 window.fetch = (url, { signal }) =>

@@ -166,13 +166,14 @@ function Known({ topic, partition }) {
   const known = useGet(path`/v1/topics/${topic}/partitions/${partition}/producers`, { n: PRODUCERS_MAX });
   const named = useGet("/v1/producers", { n: 1000, internal: "true" });
   const nameOf = (id) => named.data?.producers.find((each) => each.producer_id === id)?.name;
+  const hasAll = named.data && named.data.producers.length >= named.data.total;
   return html`<${Card} flush>
     <${Answer} of=${known}>
       ${(answer) => html`<${Table} label="Producers" heads=${["Producer", { text: "Id", end: true }, { text: "Epoch", end: true }, { text: "Last sequence", end: true }, { text: "Last offset", end: true }, "Last batch"]}
         rows=${answer.producers.map((each) => ({
           key: each.producer_id,
           cells: [
-            html`<a class="strong" href=${link(["producers", nameOf(each.producer_id) || each.producer_id])}>${nameOf(each.producer_id) || html`<span class="soft">without a name</span>`}</a>`,
+            html`<a class="strong" href=${link(["producers", nameOf(each.producer_id) || each.producer_id])}>${nameOf(each.producer_id) || html`<span class="soft">${hasAll ? "without a name" : `producer ${each.producer_id}`}</span>`}</a>`,
             each.producer_id,
             each.producer_epoch,
             each.last_seq < 0 ? "none" : count(each.last_seq),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from integration.api import call
 
 from .looking import PHONE, WIDE, Console
 from .scene import Scene, Writer
@@ -123,6 +124,20 @@ def test_writes_of_a_zombie_are_one_row_that_names_it_and_the_holder(console: Co
     console.sees("zoe 3 writes")
     console.sees("yann held epoch 2; it wrote with 1")
     assert len(console.find(".refused > li")) == 1
+
+
+def test_a_write_under_no_grant_has_no_holders_lane(console: Console, scene: Scene) -> None:
+    """Its cross was on the lane of the writer that held the slot, as if that one had been refused."""
+    scene.topic("stray")
+    Writer(scene.url, "pod-s").acquire("stray", "stan")
+    body = {"records": [{"value": "without a token"}]}
+    assert call("POST", f"{scene.url}/v1/topics/stray/partitions/0/records", body).status == 428
+    console.open("topics/stray/0", "stray/0")
+    console.until(lambda: console.find(".cross"), "the write")
+    lanes = "return [...document.querySelectorAll('.who')].map(lane => lane.firstChild.data)"
+    assert console.script(lanes) == ["stan", "others"]
+    cross, lane = console.find(".cross circle")[0].rect, console.find(".who")[1].rect
+    assert abs(cross["y"] + cross["height"] / 2 - lane["y"] - lane["height"] / 2) < 10
 
 
 def test_a_holder_is_on_the_overview_whichever_partition_it_has(console: Console, scene: Scene) -> None:

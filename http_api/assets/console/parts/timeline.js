@@ -25,11 +25,14 @@ export function onWallClock(fences, now) {
 
 export const writerOf = (tenure) => tenure.producer_name;
 
-/** The writers that get a lane: those of the latest tenures; the rest share one. */
-function lanesOf(tenures) {
+/** The writers that get a lane: those of the latest tenures; the rest share one, with writes under the grants of none. */
+function lanesOf(tenures, refused) {
   const names = [...new Set(tenures.map(writerOf))];
-  const shown = names.length > LANES_MAX ? [...names.slice(0, LANES_MAX - 1), OTHERS] : names;
-  return { names: shown, of: (tenure) => Math.max(0, shown.indexOf(shown.includes(writerOf(tenure)) ? writerOf(tenure) : OTHERS)) };
+  const tenureOf = (write) => tenures.find((each) => each.grant === write.grant);
+  const isShared = names.length > LANES_MAX || !refused.every(tenureOf);
+  const shown = isShared ? [...names.slice(0, LANES_MAX - 1), OTHERS] : names;
+  const of = (tenure) => shown.indexOf(tenure && shown.includes(writerOf(tenure)) ? writerOf(tenure) : OTHERS);
+  return { names: shown, of, ofWrite: (write) => of(tenureOf(write)) };
 }
 
 function ticks(from, until, width) {
@@ -104,7 +107,7 @@ export function Timeline({ fences, refused = [], now = Date.now(), marks = [], r
   const box = useRef(null);
   const width = useWidth(box);
   const tenures = useMemo(() => onWallClock(fences, now), [fences, now]);
-  const lanes = useMemo(() => lanesOf(tenures), [tenures]);
+  const lanes = useMemo(() => lanesOf(tenures, refused), [tenures, refused]);
   const [key, setKey] = useState(null);
   const { from, until, range, setRange } = useWindow(tenures, refused, now);
   const label = width < 560 ? 76 : LABEL_WIDTH;
@@ -121,10 +124,6 @@ export function Timeline({ fences, refused = [], now = Date.now(), marks = [], r
     event.preventDefault();
     const place = items.findIndex((item) => item.key === key);
     setKey(items[(place + step + items.length) % items.length].key);
-  };
-  const laneOfWrite = (write) => {
-    const tenure = tenures.find((each) => each.grant === write.grant);
-    return tenure ? lanes.of(tenure) : 0;
   };
   return html`<div class="timeline">
     ${ranges &&
@@ -155,7 +154,7 @@ export function Timeline({ fences, refused = [], now = Date.now(), marks = [], r
           .filter((each) => each.at_ms >= from)
           .map((each) => {
             const at = x(each.at_ms);
-            const y = laneOfWrite(each) * LANE + LANE / 2;
+            const y = lanes.ofWrite(each) * LANE + LANE / 2;
             return html`<g key=${each.request} class=${`cross${each.request === key ? " chosen" : ""}`} onMouseEnter=${() => setKey(each.request)} onClick=${() => setKey(each.request)}>
               <circle cx=${at} cy=${y} r="9" />
               <path d=${`M${at - 4} ${y - 4}l8 8m0-8l-8 8`} />

@@ -157,6 +157,13 @@ def test_a_shared_writer_holds_no_slot(console: Console, scene: Scene) -> None:
     console.sees("0\nslots held", ".figures")
 
 
+def test_an_address_that_was_cut_or_typed_is_no_blank_page(console: Console) -> None:
+    console.open("topics/100%", "100%")
+    console.until(lambda: console.find("main .banner"), "what the node says of it")
+    console.keys("gt")
+    console.until(lambda: console.text("h1") == "Topics", "another view")
+
+
 def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scene: Scene) -> None:
     scene.topic("shapes", require_fence=False)
     long = json.dumps({"rows": ["x" * 50] * 9000})

@@ -2,11 +2,20 @@
 
 import { useEffect, useState } from "../vendor/preact.js";
 
+/** A piece of the address; as it is, if it was cut, or typed by a person, and is no code. */
+function decoded(piece) {
+  try {
+    return decodeURIComponent(piece);
+  } catch {
+    return piece;
+  }
+}
+
 /** The address as { parts: ["topics", "orders"], query: { tab: "log" } }. */
 export function here() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   return {
-    parts: path.split("/").filter(Boolean).map(decodeURIComponent),
+    parts: path.split("/").filter(Boolean).map(decoded),
     query: Object.fromEntries(new URLSearchParams(query)),
   };
 }

@@ -164,6 +164,19 @@ def test_an_address_that_was_cut_or_typed_is_no_blank_page(console: Console) -> 
     console.until(lambda: console.text("h1") == "Topics", "another view")
 
 
+def test_a_search_by_key_goes_on_where_it_stopped(console: Console, scene: Scene) -> None:
+    """It said from which offset, and the form forgot the key as soon as that was typed."""
+    scene.topic("long", require_fence=False, max_batch_bytes=4_194_304)
+    often, seldom = {"key": "often", "value": "x" * 80}, {"key": "seldom", "value": "found"}
+    for records in (*[[often] * 10_000] * 3, [seldom]):
+        scene.call("POST", "/v1/topics/long/partitions/0/records", {"records": records})
+    console.open("topics/long/0?tab=log&key=seldom", "long/0")
+    console.sees("0 records with this key among")
+    console.press("Go on from there")
+    console.sees("1 record with this key among")
+    console.sees("found", ".records")
+
+
 def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scene: Scene) -> None:
     scene.topic("shapes", require_fence=False)
     long = json.dumps({"rows": ["x" * 50] * 9000})

@@ -66,8 +66,9 @@ async function byKey(base, { key, offset }, signal) {
     found.push(...page.records.filter((record) => keyOf(record) === key));
     at = page.next_offset;
   } while (at < page.log_end && scanned < SCANNED_MAX && page.records.length);
-  const rest = at < page.log_end ? `; go on from offset ${at}` : "";
-  return { ...page, records: found.slice(-SHOWN).reverse(), newest: true, note: `${plural(found.length, "record")} with this key among ${count(scanned)} read${rest}.` };
+  const rest = at < page.log_end ? at : null;
+  const note = `${plural(found.length, "record")} with this key among ${count(scanned)} read${rest === null ? "" : `, up to offset ${count(rest)}`}.`;
+  return { ...page, records: found.slice(-SHOWN).reverse(), newest: true, note, rest };
 }
 
 export function Log({ topic, partition, query }) {
@@ -112,10 +113,11 @@ function Records({ log, isRaw, isLive }) {
   useEffect(() => {
     seen.current = log.log_end;
   }, [log.log_end]);
+  const goOn = log.rest && html`<button class="small" onClick=${() => change({ offset: log.rest })}>Go on from there</button>`;
   if (!log.records.length) {
-    return html`<${Empty} title=${log.note || "The log has no records here"}>${!log.note && `It goes from ${count(log.log_start)} to ${count(log.log_end)}.`}<//>`;
+    return html`<${Empty} title=${log.note || "The log has no records here"} act=${goOn}>${!log.note && `It goes from ${count(log.log_start)} to ${count(log.log_end)}.`}<//>`;
   }
-  return html`${log.note && html`<p class="log-note">${log.note}</p>`}
+  return html`${log.note && html`<p class="log-note">${log.note} ${goOn}</p>`}
     <ol class="records" aria-label="Records">
       ${log.records.map(
         (record) => html`<${Row} key=${record.offset} record=${record} isRaw=${isRaw} isNew=${isLive && record.offset >= fresh}

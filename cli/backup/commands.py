@@ -13,10 +13,11 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from ...client.api.client import Client
+from ...client.config import ClientConfig
 from ...partition.errors import StockadeError
 from ...partition.places.place import CannotReach, without_arguments
 from ..ui.completion_names import TOPIC
-from ..ui.connection import with_client
+from ..ui.connection import with_config
 from ..ui.exits import LOCAL, REFUSED, refuse, sentence
 from ..ui.manual import Adding, Manual
 from ..ui.output import count, output_option, show_json, show_table
@@ -96,10 +97,10 @@ def backup() -> None:
 )
 @collected(Schedule, "schedule", _SCHEDULE)
 @output_option
-@with_client
+@with_config
 @explained
 async def create(
-    client: Client,
+    config: ClientConfig,
     place: str,
     topics: tuple[str, ...],
     groups: tuple[str, ...],
@@ -114,21 +115,21 @@ async def create(
     backup that fails is reported, the next one is made when it is due, and older ones are removed once an hour; it goes
     on also when standard output, the metrics file or the cluster cannot take the news of a backup.
     """
-    gauges = Gauges(schedule.metrics_file, schedule.every_s or INTERVAL_S)
-    pruning = Pruning(schedule)
+    gauges, pruning = Gauges(schedule.metrics_file, schedule.every_s or INTERVAL_S), Pruning(schedule)
 
     async def once() -> OSError | None:
         """Answers why the backup, which is made, cannot be shown."""
         store = await asyncio.to_thread(Store, place)
-        with progress_bar("copying") as (bar, task):
+        async with Client(config) as client:
+            with progress_bar("copying") as (bar, task):
 
-            def found(records: int) -> None:
-                bar.update(task, total=(bar.tasks[0].total or 0) + records)
+                def found(records: int) -> None:
+                    bar.update(task, total=(bar.tasks[0].total or 0) + records)
 
-            progress = Progress(found, partial(bar.advance, task))
-            made, damaged = await back_up(client, store, topics, groups, progress, principals=principals)
-        _noted(partial(gauges.succeeded, made), "the backup is made; the gauges are old: ")
-        await _tell(client, place, made)
+                progress = Progress(found, partial(bar.advance, task))
+                made, damaged = await back_up(client, store, topics, groups, progress, principals=principals)
+            _noted(partial(gauges.succeeded, made), "the backup is made; the gauges are old: ")
+            await _tell(client, place, made)
         await asyncio.to_thread(pruning.run, store, time.monotonic())
         return written(lambda: _show_made(made, damaged, output))
 

@@ -131,6 +131,35 @@ def test_gauges_that_cannot_be_written_hide_no_failure_of_a_backup(run: Run, sto
     assert failure.startswith(f"Error: {store.url} has backups of the cluster another")
 
 
+NOWHERE = "http://127.0.0.1:1"
+"""No node listens there."""
+
+
+def test_a_cluster_that_does_not_answer_is_a_failed_backup_for_the_gauges(store: Store, tmp_path: Path) -> None:
+    """Nothing was written: the alert about old backups never fired where the first one had failed so."""
+    metrics = tmp_path / "backup.prom"
+    done = CliRunner().invoke(
+        main, ["backup", "create", store.url, "--url", NOWHERE, "--timeout", "0.1", "--metrics-file", str(metrics)]
+    )
+    assert (done.exit_code, "CLUSTER_UNREACHABLE" in done.stderr) == (4, True)
+    assert values(metrics).items() >= {"last_success_timestamp_seconds": 0, "last_attempt_failed": 1}.items()
+
+
+def test_backups_go_on_when_the_cluster_did_not_answer_at_their_start(store: Store) -> None:
+    """`--every` ended: it went on after any failure but that of its first request."""
+    command = [*(sys.executable, "-m", "stockade", "backup", "create", store.url, "--every", "1s"), "--url", NOWHERE]
+    with hearing_ctrl_c():
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    with ended(running):
+        assert running.stderr is not None
+        try:
+            said = [running.stderr.readline() for _ in range(2)]
+        finally:
+            running.send_signal(signal.SIGINT)
+    assert all(line.startswith("no backup: No node answers") for line in said)
+    assert running.returncode == 130
+
+
 COMMANDS = [["list"], ["verify"], ["prune", "--keep-last", "1"]]
 
 

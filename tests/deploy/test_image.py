@@ -71,6 +71,13 @@ def test_the_image_has_the_release_and_nothing_to_install_with(image: Image, bui
     assert {"stockade", "pyarrow", "uvloop"} <= installed
 
 
+def test_what_is_run_in_a_container_is_in_the_image() -> None:
+    """The page ran `kill`, a program of procps, which is not in a slim image; a shell has a kill of its own."""
+    pages = ROOT / "docs" / "how-to" / "deploy.md", ROOT / "ops" / "helm" / "stockade" / "templates" / "NOTES.txt"
+    run = [found for page in pages for found in re.findall(r"exec [^`\n]*? -- (\S+)", page.read_text(encoding="utf-8"))]
+    assert sorted(run) == ["sh", "stockade"]
+
+
 def test_the_command_of_the_image_knows_its_commit(image: Image) -> None:
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     said = subprocess.check_output([image.program("stockade"), "--version"], env=image.environ({}), text=True, cwd="/")

@@ -4,20 +4,6 @@ While a cluster is upgraded, its nodes run two releases. Each must read what the
 or a file, and after a rollback go on with it. So a release that brings a command, a field or a format brings a feature
 level, too, and uses them only at that level: ``features.require(TIERS)``. The level is raised once, by one command,
 when every member supports it; it never goes down. Before, every node can be rolled back.
-
-Level 1: all software up to commit 787c146 of this project (protocol 6).
-Level 2: RaiseFeatureLevel itself; disks that say their level (wal/identity); a partition's command BeginAt, so that a
-restored log keeps its offsets. Balance: the commands of controller/balance.py, and the questions AskNode and HandOver
-of the controller's leader. The ledger: the commands of controller/ledger.py. Tiered storage: a partition's commands
-BeginTier and AddTierObject, and a topic's local retention. A topic's quota_bytes. FenceSession. ForgetResources takes
-resources that are named like a partition, and are none, too; PutPrincipal and DeletePrincipal take tickets out of the
-queue. CommitPosition without an offset forgets a position. Own.unwritable; owners in a topic's new writer_group lose
-its partitions. PutStage.principal. An acquire of all partitions resumes the epoch of those that had one. A producer's
-name that another principal takes over gets a new epoch in any case. The end of a session waits for partitions where
-more grants ended than are remembered. Retain.all_message_ids. An operator's fence takes those out of the line who would
-resume an older epoch, also where no grant ends. Groups with ids of more than 32 bits: those of topics
-that are created behind 65,535 entries of the controller's log, for which level 1 has no frames. RemoveNode.away and
-RemoveZone.away.
 """
 
 from ..partition.errors import FeatureLevelTooLow
@@ -27,10 +13,49 @@ from ..raft.host import RaftHost, Software
 OLDEST_LEVEL = 1
 """Lowest level of a cluster that this software can be a member of. The release after the next may raise it by one."""
 NEWEST_LEVEL = 2
-BALANCE = BACKUPS = LEDGER = TIERS = KEPT_OFFSETS = SESSION_FENCES = WIDE_GROUPS = 2
-FORGOTTEN_PARTITIONS = WITHDRAWN_TICKETS = FORGOTTEN_POSITIONS = CHECKED_WRITERS = STAGE_OWNERS = 2
-RESUMED_TOPICS = FENCED_TAKEOVERS = AWAITED_DEPARTURES = FORGOTTEN_MESSAGE_IDS = FENCED_WAITERS = PRESENT_TARGETS = 2
-"""The level from which on a cluster has these features."""
+"""Highest level that this software supports. Level 1: all software up to commit 787c146 (protocol 6). Level 2:
+RaiseFeatureLevel, disks that say their level (wal/identity), and what is named here.
+"""
+
+BALANCE = 2
+"""The commands of controller/balance.py; the questions AskNode and HandOver of the controller's leader."""
+BACKUPS = 2
+"""The command NoteBackup."""
+LEDGER = 2
+"""The commands of controller/ledger.py."""
+TIERS = 2
+"""A partition's commands BeginTier and AddTierObject; a topic's local retention and quota_bytes."""
+KEPT_OFFSETS = 2
+"""A partition's command BeginAt: a restored log keeps its offsets."""
+SESSION_FENCES = 2
+"""The command FenceSession."""
+WIDE_GROUPS = 2
+"""Groups with ids of more than 32 bits, for which level 1 has no frames: those of topics that are created behind 65,535
+entries of the controller's log.
+"""
+FORGOTTEN_PARTITIONS = 2
+"""ForgetResources also takes resources that are named like a partition of no topic."""
+WITHDRAWN_TICKETS = 2
+"""PutPrincipal and DeletePrincipal take tickets out of the queue."""
+FORGOTTEN_POSITIONS = 2
+"""CommitPosition without an offset forgets a position."""
+CHECKED_WRITERS = 2
+"""Own.unwritable; owners in a topic's new writer_group lose its partitions."""
+STAGE_OWNERS = 2
+"""PutStage.principal."""
+RESUMED_TOPICS = 2
+"""An acquire of all partitions resumes the epoch of those that had one."""
+FENCED_TAKEOVERS = 2
+"""A producer's name that another principal takes over gets a new epoch in any case."""
+AWAITED_DEPARTURES = 2
+"""The end of a session waits for partitions where more grants ended than are remembered."""
+FORGOTTEN_MESSAGE_IDS = 2
+"""Retain.all_message_ids."""
+FENCED_WAITERS = 2
+"""An operator's fence cancels the tickets that would resume an older epoch, also where no grant ends."""
+PRESENT_TARGETS = 2
+"""RemoveNode.away and RemoveZone.away."""
+
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """What this node runs, as it tells the others."""
 

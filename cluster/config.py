@@ -58,14 +58,21 @@ class RaftSection(msgspec.Struct, frozen=True):
 
 
 class LimitsSection(msgspec.Struct, frozen=True):
-    """[limits]: when the outcome of a request is called unknown; sizes of files; the size of the log beyond which
-    groups take checkpoints to shorten it, and the bytes of commands after which a group takes one anyway; how fast old
-    segments are read again to see whether they are as they were written (0: never); how many connections of clients
-    are open at a time, all together and of one address (an IPv4 address, or a /64 network of IPv6); with how many free
-    bytes on the disk of its data folder a node refuses appends (soft, 0: never), and takes no copies of partitions
-    (hard); how many bytes it holds back there for the moment when the disk is full (0: none); after how long a
-    write of the log that does not end stops the node; and how long a topic keeps records whose creator says nothing of
-    its retention (-1: for good), for topics that are created while this node leads the controller group.
+    """[limits]: sizes and times that bound a node.
+
+    - ``request_timeout_ms``: after this time the outcome of a request is called unknown.
+    - ``segment_bytes_max``, ``wal_file_bytes``: size of a segment, and of a file of the log.
+    - ``wal_bytes_max``: size of the log beyond which groups take checkpoints to shorten it.
+    - ``checkpoint_bytes``: bytes of commands after which a group takes a checkpoint anyway.
+    - ``inspection_bytes_per_s``: how fast old segments are read again, to find bytes that have changed; 0: never.
+    - ``http_connections_max``, ``http_address_connections_max``: connections of clients that are open at a time, all
+      together and of one address (an IPv4 address, or a /64 network of IPv6).
+    - ``disk_soft_free_bytes``: with less free on the disk of its data folder a node refuses appends; 0: it never does.
+    - ``disk_hard_free_bytes``: with less free there it takes no copies of partitions.
+    - ``disk_reserve_bytes``: held back there for the moment when the disk is full; 0: nothing.
+    - ``disk_stall_ms``: a write of the log that takes so long stops the node.
+    - ``topic_retention_ms``: how long a topic keeps records whose creator says nothing of its retention (-1: for good);
+      of the topics that are created while this node leads the controller group.
     """
 
     request_timeout_ms: int = 10_000
@@ -142,12 +149,15 @@ class ConfigError(Exception):
 class NodeConfig(msgspec.Struct, frozen=True):
     """The configuration of a node, or with ``processes`` of a machine that runs so many.
 
-    ``http`` and ``raft_listen`` are host:port to listen on; ``members`` are the nodes that found the cluster, this one
-    included, and are the same on every node but for the Raft addresses, which may differ (a proxy between two nodes,
-    say). A node that joins a running cluster has itself there, and in ``join`` base URLs of nodes to ask. Members are
-    nodes, never machines: the nodes of a machine stand there in its place. ``allowed_hosts``: further names, host or
-    host:port, by which browsers and, in an open cluster, clients reach the node. Beyond loopback, ``http`` takes
-    [http_tls] or the word ``http_plaintext``, and principals, tokens, required certificates or ``open_to_all``.
+    - ``http``, ``raft_listen``: host:port to listen on.
+    - ``members``: the nodes that found the cluster, this one included; the same on every node but for the Raft
+      addresses, which may differ (a proxy between two nodes, say). Members are nodes, never machines: the
+      nodes of a machine stand there in its place. A node that joins a running cluster has itself there.
+    - ``join``: of a node that joins a running cluster: base URLs of nodes to ask.
+    - ``allowed_hosts``: further names, host or host:port, by which browsers and, in an open cluster, clients reach the
+      node.
+    - ``http_plaintext``: let ``http`` be reached by other machines without [http_tls].
+    - ``open_to_all``: let it be so without principals, tokens and required certificates.
     """
 
     node_id: str

@@ -18,7 +18,7 @@ RaiseFeatureLevel, disks that say their level (wal/identity), and what is named 
 """
 
 BALANCE = 2
-"""The commands of controller/balance.py; the questions AskNode and HandOver of the controller's leader."""
+"""The commands of controller/balance.py; the questions AskNode and TransferLeaderships of the controller's leader."""
 BACKUPS = 2
 """The command NoteBackup."""
 LEDGER = 2

@@ -1,13 +1,12 @@
-"""Raft groups as this node serves them: who leads, the leader's lease clock, proposals, barriers, handing over; and the
-way to the leader of a group on another node.
+"""Raft groups as this node serves them: who leads, the leader's lease clock, proposals, barriers, leadership transfers;
+and the way to the leader of a group on another node.
 
 Outcomes become answers and refusals here, the same for partitions and the controller.
 """
 
 import asyncio
-import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..partition import commands as partition_commands
 from ..partition.errors import (
@@ -30,12 +29,10 @@ from .model import Leader
 from .rpc import Message
 from .stages import WATCH, Watch
 
-HANDOVER_MAX_S = 3.0
-"""Time that a handover may take. Writers wait as long if the node that shall lead has died unnoticed."""
+TRANSFER_S_MAX = 3.0
+"""Time that a leadership transfer may take. Writers wait as long if the node that shall lead has died unnoticed."""
 RETRY_PAUSE_S = 0.05
 """Between two rounds over the replicas of a group that has no leader."""
-
-_log = logging.getLogger(__name__)
 
 
 class ServedGroup:
@@ -149,7 +146,7 @@ class ServedGroup:
             raise self.not_leading()
         if group.leader != node_id:
             try:
-                await group.transfer(node_id, min(self.timeout_s, HANDOVER_MAX_S))
+                await group.transfer(node_id, min(self.timeout_s, TRANSFER_S_MAX))
             except NotLeader as error:  # another one took over, perhaps because this node gave the leadership up
                 raise self.not_leading().had_effects() from error
             except ValueError as error:
@@ -161,21 +158,13 @@ class ServedGroup:
         return self.leader()
 
 
-async def transfer_all_leaderships(groups: Iterable[Group]) -> None:
-    """Let other voters lead those of ``groups`` that this node leads and others can lead. Takes HANDOVER_MAX_S at
-    most; a group that no voter takes over elects a leader when this one is gone.
+async def transfer_leaderships(leaving: Sequence[tuple[Group, str | None]]) -> list[Group]:
+    """Let these voters (None: any other) lead these groups in place of this node; the groups that they lead then. Takes
+    TRANSFER_S_MAX at most. A group that this node keeps elects a leader when this node is gone.
     """
-    led = [group for group in groups if group.is_leader and len(group.voters) > 1]
-    outcomes = await asyncio.gather(*(group.transfer(None, HANDOVER_MAX_S) for group in led), return_exceptions=True)
-    kept = sum(isinstance(outcome, BaseException) for outcome in outcomes)
-    _log.info("handed %d groups over, %d were not taken", len(led) - kept, kept)
-
-
-async def hand_over(leaving: Iterable[tuple[Group, str]]) -> None:
-    """Let these voters lead these groups. What fails is tried again when the caller finds that it is still wanted."""
-    transfers = (group.transfer(heir, HANDOVER_MAX_S) for group, heir in leaving)
+    transfers = (group.transfer(heir, TRANSFER_S_MAX) for group, heir in leaving)
     outcomes = await asyncio.gather(*transfers, return_exceptions=True)
-    _log.info("handed %d groups over to nodes with more room", sum(outcome is None for outcome in outcomes))
+    return [group for (group, _), failure in zip(leaving, outcomes, strict=True) if failure is None]
 
 
 class Router:

@@ -179,14 +179,14 @@ class NodeReport(msgspec.Struct, frozen=True, tag="node_report"):
     version: str = ""
 
 
-class HandOver(msgspec.Struct, frozen=True, tag="hand_over"):
-    """Ask a node to hand groups over: (group, term in which it leads, node that shall lead). From level 2 on."""
+class TransferLeaderships(msgspec.Struct, frozen=True, tag="hand_over"):
+    """Ask a node to let others lead: (group, term in which it leads, node that shall lead). From level 2 on."""
 
     groups: list[tuple[int, int, str]]
 
 
-class HandedOver(msgspec.Struct, frozen=True, tag="handed_over"):
-    """Answer to HandOver: the groups that the other node leads now."""
+class LeadershipsTransferred(msgspec.Struct, frozen=True, tag="handed_over"):
+    """Answer to TransferLeaderships: the groups that the other nodes lead now."""
 
     group_ids: list[int]
 
@@ -206,8 +206,8 @@ Message = (
     | Status
     | AskNode
     | NodeReport
-    | HandOver
-    | HandedOver
+    | TransferLeaderships
+    | LeadershipsTransferred
 )
 
 encode: Callable[[Message], bytes] = msgspec.msgpack.Encoder().encode

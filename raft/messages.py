@@ -105,13 +105,13 @@ class PreVoteReply(msgspec.Struct, frozen=True, gc=False):
 class RequestVote(msgspec.Struct, frozen=True, gc=False):
     """Vote for me in ``term``: my log ends at (``last_index``, ``last_term``).
 
-    ``is_handover``: the leader itself asked for this election, so voters need not wait until it falls silent.
+    ``is_transfer``: the leader itself asked for this election, so voters need not wait until it falls silent.
     """
 
     term: int
     last_index: int
     last_term: int
-    is_handover: bool = False
+    is_transfer: bool = False
 
 
 class VoteReply(msgspec.Struct, frozen=True, gc=False):
@@ -122,7 +122,7 @@ class VoteReply(msgspec.Struct, frozen=True, gc=False):
 
 
 class TimeoutNow(msgspec.Struct, frozen=True, gc=False):
-    """Leader to follower: start an election at once; the leadership of ``term`` is handed over."""
+    """Leader to follower: start an election at once; the leadership of ``term`` is transferred."""
 
     term: int
 

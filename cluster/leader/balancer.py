@@ -3,7 +3,8 @@
 Runs on every member of the controller group and acts only on the leader. What it knows is what the last reports said,
 so it starts again after a failover, and waits then until it has seen for long enough that nodes are well. Safety never
 rests on reports: a move is refused when the partition is not where the plan has it, and is carried out as one that an
-operator orders; a leader is handed over only by itself, in the term of its report, to a voter that could take over.
+operator orders; a leadership is transferred only by the leader itself, in the term of its report, to a voter that could
+take over.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ DIGEST_BYTES = 8
 Ask = Callable[[str], Awaitable[NodeReport | None]]
 """Asks a node for its report; None: it does not answer."""
 Send = Callable[[str, list[tuple[int, int, str]]], Awaitable[Sequence[int]]]
-"""Asks a node to hand over (group, term, heir); the groups that went."""
+"""Asks a node to let others lead: (group, term, heir); the groups that went."""
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..discovery.first_level import FirstLevel
 from ..discovery.peer_sync import PeerSync
 from ..discovery.registration import Registration
 from ..features import SOFTWARE, Features
-from ..groups import Router, hand_over, transfer_all_leaderships
+from ..groups import Router, transfer_leaderships
 from ..leader.producer_service import ProducerStatusReader, enrol
 from ..leader.topic_service import GroupStatusReader
 from ..replica.maintenance import Maintenance
@@ -60,7 +60,7 @@ class Node:
     """Which commands and formats this node may use."""
     tiered: TieredStore | None = None
     """Where old segments are, if the configuration says so."""
-    _handing_over: asyncio.Future[None] | None = None
+    _relieving: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(cls, config: NodeConfig, on_failure: Callable[[BaseException], None]) -> "Node":
@@ -184,11 +184,13 @@ class Node:
 
     async def transfer_leadership(self) -> None:
         """Let other nodes lead what this one leads, as far as they can soon: for a node that is about to stop."""
-        await transfer_all_leaderships(self._host.groups.values())
+        led = [group for group in self._host.groups.values() if group.is_leader and len(group.voters) > 1]
+        gone = await transfer_leaderships([(group, None) for group in led])
+        _log.info("handed %d groups over, %d were not taken", len(gone), len(led) - len(gone))
 
     async def stop(self) -> None:
         """End the tasks, close groups, connections and files; groups that this node leads are without a leader."""
-        for task in (*self._tasks, *filter(None, [self._handing_over])):
+        for task in (*self._tasks, *filter(None, [self._relieving])):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for group in self._host.groups.values():
@@ -205,8 +207,8 @@ class Node:
         self._host.spare_disk(is_low=self.disk.state != "ok", is_full=self.disk.state == "full")
         led = [replica.group for replica in self._replicas.all()]
         leaving = [(group, heir) for group in led if (heir := self.disk.heir(group)) is not None]
-        if leaving and (self._handing_over is None or self._handing_over.done()):
-            self._handing_over = asyncio.ensure_future(hand_over(leaving))
+        if leaving and (self._relieving is None or self._relieving.done()):
+            self._relieving = asyncio.create_task(_relieve(leaving))
 
     def _open_replica(self, assignment: Assignment, directory: Path) -> Replica:
         config = assignment.config
@@ -269,8 +271,8 @@ class Node:
                 answer = await self._producer_statuses.here(pid, group_ids)
             case rpc.AskNode():
                 answer = await self._reporter.report()
-            case rpc.HandOver(groups):
-                answer = await self._reporter.hand_over(groups)
+            case rpc.TransferLeaderships(wanted):
+                answer = await self._reporter.transfer(wanted)
             case rpc.DescribeController():
                 answer = self._bootstrap.standing()
             case rpc.FollowCatalog(after, wait_ms, principals_after) if (control := self._member.control) is not None:
@@ -282,6 +284,12 @@ class Node:
             case request:
                 raise ValueError(f"{type(request).__name__} is no question for this node")
         return rpc.encode(answer)
+
+
+async def _relieve(leaving: Sequence[tuple[Group, str]]) -> None:
+    """Let nodes with more room lead. A group that does not go is looked at again while this disk has little room."""
+    gone = await transfer_leaderships(leaving)
+    _log.info("handed %d groups over to nodes with more room", len(gone))
 
 
 def _close_to_others(data: Path) -> None:

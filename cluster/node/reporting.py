@@ -1,5 +1,5 @@
-"""What this node tells the controller's leader of its disk and of the groups that it leads; and the groups that it
-hands over when that leader asks it to.
+"""What this node tells the controller's leader of its disk and of the groups that it leads; and the leaderships that it
+transfers when that leader asks it to.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from ...raft.host import RaftHost
 from .. import rpc
 from ..discovery.cluster_view import ClusterView
 from ..features import SOFTWARE
-from ..groups import HANDOVER_MAX_S, Router
+from ..groups import TRANSFER_S_MAX, Router, transfer_leaderships
 from ..replica.replica_manager import ReplicaManager
 from .disk_watch import DiskWatch
 
@@ -48,14 +48,14 @@ class Reporter:
         return answer
 
     async def send(self, node_id: str, wanted: list[tuple[int, int, str]]) -> list[int]:
-        """Ask a node to hand groups over; those that surely went."""
+        """Ask a node to let others lead groups; those that surely went."""
         if node_id == self._node_id:
-            return (await self.hand_over(wanted)).group_ids
+            return (await self.transfer(wanted)).group_ids
         try:
-            answer = await self._router.ask(node_id, rpc.HandOver(wanted), HANDOVER_MAX_S + ASK_TIMEOUT_S)
+            answer = await self._router.ask(node_id, rpc.TransferLeaderships(wanted), TRANSFER_S_MAX + ASK_TIMEOUT_S)
         except (ConnectionError, TimeoutError):
             return []
-        assert isinstance(answer, rpc.HandedOver), answer
+        assert isinstance(answer, rpc.LeadershipsTransferred), answer
         return answer.group_ids
 
     async def report(self) -> rpc.NodeReport:
@@ -82,9 +82,9 @@ class Reporter:
             version=SOFTWARE.version,
         )
 
-    async def hand_over(self, wanted: Iterable[tuple[int, int, str]]) -> rpc.HandedOver:
+    async def transfer(self, wanted: Iterable[tuple[int, int, str]]) -> rpc.LeadershipsTransferred:
         """Let other voters lead those of these groups that this node leads in the terms named, if they could take over
-        at once. Takes HANDOVER_MAX_S at most.
+        at once. Takes TRANSFER_S_MAX at most.
         """
         leaving = [
             (group, heir)
@@ -93,10 +93,8 @@ class Reporter:
             and group.term == term
             and self._is_fit(group, heir)
         ]
-        transfers = (group.transfer(heir, HANDOVER_MAX_S) for group, heir in leaving)
-        outcomes = await asyncio.gather(*transfers, return_exceptions=True)
-        done = [group.group_id for (group, _), failed in zip(leaving, outcomes, strict=True) if failed is None]
-        return rpc.HandedOver(done)
+        gone = await transfer_leaderships(leaving)
+        return rpc.LeadershipsTransferred([group.group_id for group in gone])
 
     def _is_fit(self, group: Group, heir: str) -> bool:
         """By what this node knows itself, which is newer than what the asker knows."""

@@ -133,7 +133,7 @@ _RAFT = (
     Series("stockade_raft_term_max", "gauge", "term", "The highest term of the groups here.", ("kind",)),
     Series("stockade_raft_leaderships_won", "counter", "leaderships", "Leaderships that began here."),
     Series(
-        "stockade_raft_leaderships_lost", "counter", "leaderships", "Leaderships that ended here, handovers included."
+        "stockade_raft_leaderships_lost", "counter", "leaderships", "Leaderships that ended here, transfers included."
     ),
     Series(
         "stockade_raft_follower_lag_entries",

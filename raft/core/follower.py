@@ -390,7 +390,7 @@ class Voting:
         (stickiness). A node with a newer term reaches the leader itself, too.
         """
         is_of_an_election = isinstance(message, _OF_ELECTIONS) and not (
-            isinstance(message, RequestVote) and message.is_handover
+            isinstance(message, RequestVote) and message.is_transfer
         )
         leader = self._node.leader
         return is_of_an_election and leader is not None and (leader == self._node.node_id or self._election.leased)

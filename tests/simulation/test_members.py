@@ -259,7 +259,7 @@ def test_a_leader_hands_over_to_whom_it_is_told_and_loses_no_proposal() -> None:
     assert isinstance(held[0].outcome, Committed | Rejected)
 
 
-def test_a_handover_leaves_no_proposal_without_an_answer() -> None:
+def test_a_transfer_leaves_no_proposal_without_an_answer() -> None:
     """The heir has it on disk before the leader has: without the leader's own copy it is not committed."""
     world, leader, (heir, third) = started()
     world.isolate([third])
@@ -272,7 +272,7 @@ def test_a_handover_leaves_no_proposal_without_an_answer() -> None:
     assert isinstance(attempts[0].outcome, Committed)
 
 
-def test_a_handover_waits_for_an_heir_that_is_behind() -> None:
+def test_a_transfer_waits_for_an_heir_that_is_behind() -> None:
     world, leader, (heir, _) = started()
     world.network.cut(leader, heir)
     attempts = propose(world, leader, *[f"c{number}" for number in range(50)])
@@ -288,7 +288,7 @@ def test_a_handover_waits_for_an_heir_that_is_behind() -> None:
     assert all(isinstance(attempt.outcome, Committed) for attempt in attempts)
 
 
-def test_a_handover_that_takes_too_long_is_given_up_and_what_waited_goes_on() -> None:
+def test_a_transfer_that_takes_too_long_is_given_up_and_what_waited_goes_on() -> None:
     world, leader, (heir, _) = started()
     world.network.link(leader, heir).slow_s[heir] = 1000.0
     settled = transfer(world, leader, heir, timeout_s=0.3)
@@ -303,7 +303,7 @@ def test_a_handover_that_takes_too_long_is_given_up_and_what_waited_goes_on() ->
     ("asked", "heir", "error"),
     [("leader", "n9", ValueError), ("leader", "itself", ValueError), ("follower", None, NotLeader)],
 )
-def test_a_handover_that_makes_no_sense_is_refused(asked: str, heir: str | None, error: type) -> None:
+def test_a_transfer_that_makes_no_sense_is_refused(asked: str, heir: str | None, error: type) -> None:
     world, leader, (follower, _) = started()
     heir = leader if heir == "itself" else heir
     settled = transfer(world, leader if asked == "leader" else follower, heir)

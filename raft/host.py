@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 from ..partition.log.fsutil import write_durably
 from .checkpoint.copies import FOR_COPIES, CheckpointReceiver, CheckpointSender
@@ -62,12 +63,13 @@ class NodeRuntime:
         transport: Transport,
         groups: Mapping[int, Group],
         settings: RaftSettings,
+        fetch_checkpoint: Callable[[int, str, int], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         self.node_id = node_id
         self.incarnation = incarnation
         self.log = log
-        self.failure: BaseException | None = None
+        self.fetch_checkpoint = fetch_checkpoint
         self.fail = fail
         self.applies: Histogram = Histogram()
         """Seconds of each run of applies."""
@@ -80,7 +82,6 @@ class NodeRuntime:
         self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # nosec B311
         self.wake_when_durable: Callable[..., None] = log.wake_when_durable
         self.full_disks: set[str] = transport.full_disks
-        self.fetch_checkpoint: Callable[[int, str, int], None] = lambda *_: None
         self._loop = loop
         self._soon: deque[Callable[[], None]] = deque()
         self._has_turn = False
@@ -148,6 +149,15 @@ class NodeRuntime:
         self._is_sliced = False
 
 
+class Started(NamedTuple):
+    """What a host consists of once its log is open."""
+
+    runtime: NodeRuntime
+    storage: GroupStorage
+    receiver: CheckpointReceiver
+    sender: CheckpointSender
+
+
 class RaftHost:
     """Opens the node's log, listens to its peers, and runs the groups that are opened in it.
 
@@ -191,12 +201,10 @@ class RaftHost:
         dead_s = max(DEFAULT_TIMES.dead_s, 2 * silent_s)  # beyond several heartbeats, and the patience that is set
         times = LivenessTimeouts(settings.heartbeat_ms / 1000, silent_s, dead_s)
         self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
-        self._node: NodeRuntime | None = None
-        self._storage: GroupStorage | None = None
-        self._installer: CheckpointReceiver | None = None
+        self._failure: BaseException | None = None
+        self._started: Started | None = None
         self.room_for_copies: Callable[[], float] = lambda: inf
         """Bytes of the disk that checkpoints of other nodes may take. To be set before ``start``."""
-        self._sender: CheckpointSender | None = None
         self._checkpointer = CheckpointScheduler(self.groups, settings, self.fail, self._has_failed)
 
     @property
@@ -250,14 +258,17 @@ class RaftHost:
     @property
     def log(self) -> Wal:
         """The write-ahead log of all groups. Once started."""
-        assert self._node is not None, "not started"
-        return self._node.log
+        return self._parts.runtime.log
 
     @property
     def applies(self) -> Histogram:
         """Seconds of each run of applies of any group. Once started."""
-        assert self._node is not None, "not started"
-        return self._node.applies
+        return self._parts.runtime.applies
+
+    @property
+    def _parts(self) -> Started:
+        assert self._started is not None, "not started"
+        return self._started
 
     @property
     def disk(self) -> int:
@@ -294,17 +305,14 @@ class RaftHost:
         log = Wal.open(wal, loop, self.fail, settings.wal_file_bytes, stall_s=settings.disk_stall_ms / 1000)
         self.incarnation = log.incarnation
         self._transport.raise_level(log.level)
-        self._node = NodeRuntime(
-            self.node_id, self.incarnation, loop, log, self._transport, self.groups, self._settings, self.fail
-        )
-        self._transport.groups, self._transport.many = self.groups, self._node.coalescer
         self._transport.on_up = self._on_up
         self._transport.on_down = self._on_down
         self._transport.on_silent = self._on_silent
         self._transport.on_heard = self._on_heard
         self._transport.on_rolled_back = self._on_rolled_back
         try:
-            self._storage = GroupStorage(self._data_dir, log, self._settings.checkpoint_bytes, self._checkpointer.due)
+            started = self._started = self._compose(log, loop)
+            self._transport.groups, self._transport.many = self.groups, started.runtime.coalescer
             self._began = log.durable_position
             self._transport.promises = Promises(self._data_dir / "promises.json")
             self._transport.position = lambda: log.durable_position
@@ -312,14 +320,26 @@ class RaftHost:
         except BaseException:
             await log.close()
             raise
-        self._checkpointer.start(self._storage)
-        self._sender = CheckpointSender(self._storage)
-        self._transport.handlers[FOR_COPIES] = self._sender.answer
-        self._installer = CheckpointReceiver(self._storage, self.groups, self._transport.call, self.fail)
-        self._installer.room = self.room_for_copies
-        self._node.fetch_checkpoint = self._installer.fetch
+        self._checkpointer.start(started.storage)
+        self._transport.handlers[FOR_COPIES] = started.sender.answer
         log.on_durable = self._checkpointer.log_grew
         self._remembering = asyncio.create_task(self._remember())
+
+    def _compose(self, log: Wal, loop: asyncio.AbstractEventLoop) -> Started:
+        storage = GroupStorage(self._data_dir, log, self._settings.checkpoint_bytes, self._checkpointer.due)
+        receiver = CheckpointReceiver(storage, self.groups, self._transport.call, self.room_for_copies, self.fail)
+        runtime = NodeRuntime(
+            self.node_id,
+            self.incarnation,
+            loop,
+            log,
+            self._transport,
+            self.groups,
+            self._settings,
+            receiver.fetch,
+            self.fail,
+        )
+        return Started(runtime, storage, receiver, CheckpointSender(storage))
 
     async def stop(self) -> None:
         """Close every group (what is under way ends as Unknown), the connections and the log. Idempotent."""
@@ -327,36 +347,29 @@ class RaftHost:
         if self._remembering is not None:
             self._remembering.cancel()
             await asyncio.wait([self._remembering])
-        if self._installer is not None:
-            await self._installer.stop()
+        if self._started is not None:
+            await self._started.receiver.stop()
         for group in self.groups.values():
             group.close()
         self.groups.clear()
         await self._transport.stop()
-        if self._storage is not None:
-            await self._storage.close()
-        if self._node is not None:
-            await self._node.log.close()
+        if self._started is not None:
+            await self._started.storage.close()
+            await self._started.runtime.log.close()
 
     def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
         """There is little room on disk (``is_low``): take checkpoints as soon as they would free any. Less than little:
         also copy no other node's checkpoint. The other nodes learn it. May be called again and again.
         """
-        assert self._node is not None, "not started"
-        assert self._installer is not None
         self._transport.tell_disk(NO_ROOM if is_full else int(is_low))
-        if is_full:
-            self._installer.give_up()
-        self._node.fetch_checkpoint = (lambda *_: None) if is_full else self._installer.fetch
+        self._parts.receiver.set_full(is_full=is_full)
         self._checkpointer.frees_early = is_low
         if is_low:
             self._checkpointer.due()
 
     def pace_copies(self, bytes_per_s: int) -> None:
         """Bound the bytes of checkpoints that this node receives in a second, and those that it sends; 0: no bound."""
-        assert self._installer is not None, "not started"
-        assert self._sender is not None
-        self._installer.pace.bytes_per_s = self._sender.pace.bytes_per_s = bytes_per_s
+        self._parts.receiver.pace.bytes_per_s = self._parts.sender.pace.bytes_per_s = bytes_per_s
 
     def dropped_files(self) -> None:
         """A machine has dropped files without a command: see whether a checkpoint is due for them."""
@@ -371,13 +384,11 @@ class RaftHost:
         what the log holds beyond its checkpoint is applied once a leader shows it to be committed. Raises ValueError if
         the group is open already, DiskRefused if what the disk holds of it is damaged.
         """
-        assert self._node is not None, "not started"
-        assert self._storage is not None
         if group_id in self.groups:
             raise ValueError(f"group {group_id} is open already on {self.node_id}")
-        opened = self._storage.open(group_id, founders, machine)
+        opened = self._parts.storage.open(group_id, founders, machine)
         group = self.groups[group_id] = Group(
-            group_id, machine, opened.log, self._settings, self._node, count_applied=opened.applied
+            group_id, machine, opened.log, self._settings, self._parts.runtime, count_applied=opened.applied
         )
         for node_id, incarnation in self.incarnations.items():
             group.peer_up(node_id, incarnation)
@@ -385,24 +396,22 @@ class RaftHost:
 
     async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
         """Forget what erased replicas had promised in groups that are gone for good: no node opens them again."""
-        assert self._storage is not None, "not started"
-        async with self._storage.lock:
-            await self._storage.forget_tombstones(is_gone)
+        storage = self._parts.storage
+        async with storage.lock:
+            await storage.forget_tombstones(is_gone)
 
     async def close_group(self, group_id: int, *, erase: bool) -> None:
         """Stop the replica. With ``erase`` its entries and vote are forgotten, durably: only for a group that is gone
         for good, since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
         """
-        assert self._storage is not None, "not started"
-        group = self.groups.pop(group_id, None)
+        storage, group = self._parts.storage, self.groups.pop(group_id, None)
         if group is not None:
             group.close()
-        if self._installer is not None:
-            await self._installer.cancel(group_id)
-        async with self._storage.lock:
-            self._storage.open_groups.pop(group_id, None)
+        await self._parts.receiver.cancel(group_id)
+        async with storage.lock:
+            storage.open_groups.pop(group_id, None)
             if erase:
-                await self._storage.erase(group_id)
+                await storage.erase(group_id)
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         """Ask another node; the handler that it has for ``serve`` answers.
@@ -425,15 +434,13 @@ class RaftHost:
         self._transport.accept_stream = accept
 
     def _on_up(self, node_id: str, incarnation: int) -> None:
-        assert self._node is not None
         self.has_met_others = True
-        self._node.coalescer.up(node_id)
+        self._parts.runtime.coalescer.up(node_id)
         for group in self.groups.values():
             group.peer_up(node_id, incarnation)
 
     def _on_down(self, node_id: str) -> None:
-        assert self._node is not None
-        self._node.coalescer.down(node_id)
+        self._parts.runtime.coalescer.down(node_id)
         led = sum(group.leader == node_id for group in self.groups.values())
         for group in self.groups.values():
             group.peer_down(node_id, led * ELECTION_S)
@@ -476,13 +483,12 @@ class RaftHost:
             self.fail(error)
 
     def _has_failed(self) -> bool:
-        return self._node is None or self._node.failure is not None
+        return self._failure is not None
 
     def fail(self, error: BaseException) -> None:
         """End the node's part in all groups for the first error with which it cannot go on, and tell ``on_fatal``."""
-        assert self._node is not None
-        if self._node.failure is None:
-            self._node.failure = error
+        if self._failure is None:
+            self._failure = error
             self._transport.halt()
             for group in self.groups.values():
                 group.halt()

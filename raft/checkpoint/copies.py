@@ -17,7 +17,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from math import inf
 from pathlib import Path
 
 import msgspec
@@ -272,21 +271,27 @@ class CheckpointReceiver:
     """
 
     def __init__(
-        self, storage: GroupStorage, groups: Mapping[int, Group], call: Call, fail: Callable[[BaseException], None]
+        self,
+        storage: GroupStorage,
+        groups: Mapping[int, Group],
+        call: Call,
+        room: Callable[[], float],
+        fail: Callable[[BaseException], None],
     ) -> None:
         self._storage = storage
         self._groups = groups
         self._call = call
+        self._room = room
         self._fail = fail
+        self._is_full = False
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(COPIES_MAX)
         self.pace: Pace = Pace()
-        self.room: Callable[[], float] = lambda: inf
         self._taken: dict[int, int] = {}  # bytes of the copies under way, by group
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
-        """Begin to copy a group's checkpoint, at ``index`` or beyond, unless a copy is under way."""
-        if group_id not in self._tasks:
+        """Begin to copy a group's checkpoint, at ``index`` or beyond, unless a copy is under way, or the disk full."""
+        if group_id not in self._tasks and not self._is_full:
             task = self._tasks[group_id] = asyncio.create_task(self._fetch(group_id, node_id, index))
             task.add_done_callback(lambda _: self._tasks.pop(group_id))
 
@@ -302,11 +307,13 @@ class CheckpointReceiver:
         for group_id in list(self._tasks):
             await self.cancel(group_id)
 
-    def give_up(self) -> None:
-        """Let the copies under way end and leave nothing behind, soon: the disk has no room for them. One that is being
-        installed takes no more room, and sets the files before it free: it goes on. May be called again and again.
+    def set_full(self, *, is_full: bool) -> None:
+        """Whether the disk has no room for copies: then those under way end soon, and leave nothing behind. One that is
+        being installed takes no more room, and sets the files before it free: it goes on. May be called again and
+        again.
         """
-        for task in self._tasks.values():
+        self._is_full = is_full
+        for task in self._tasks.values() if is_full else ():
             if not task.cancelling():  # what it cleans up must not be cancelled, too
                 task.cancel()
 
@@ -327,7 +334,7 @@ class CheckpointReceiver:
 
     def _take(self, group_id: int, size: int) -> None:
         """Raises NoRoom unless the disk has room for a copy of so many bytes, beside those under way."""
-        room = self.room() - sum(self._taken.values())
+        room = self._room() - sum(self._taken.values())
         if size > room:
             raise NoRoom(f"it takes {size} bytes, and the disk has room for {max(0, int(room))}")
         self._taken[group_id] = size

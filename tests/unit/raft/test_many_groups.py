@@ -40,8 +40,7 @@ def spied(cluster: Cluster) -> list[tuple[str, str, Any]]:
     """What nodes send from now on: source, target, message."""
     sent: list[tuple[str, str, Any]] = []
     for node, host in cluster.hosts.items():
-        assert host._node is not None
-        coalescer = host._node.coalescer
+        coalescer = host._parts.runtime.coalescer
 
         def spy(group_id: int, target: str, message: Any, source: str = node, send: Any = coalescer._send) -> bool:
             sent.append((source, target, message))

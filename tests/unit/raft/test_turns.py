@@ -33,7 +33,7 @@ def runtime(loop: ByHand, failures: list[BaseException]) -> NodeRuntime:
     log = SimpleNamespace(wake_when_durable=None)
     transport = SimpleNamespace(speaks=None, send=None, full_disks=set())
     loop_, log_, transport_ = cast(Any, loop), cast(Any, log), cast(Any, transport)
-    return NodeRuntime("n1", 1, loop_, log_, transport_, {}, RaftSettings(), failures.append)
+    return NodeRuntime("n1", 1, loop_, log_, transport_, {}, RaftSettings(), lambda *_: None, failures.append)
 
 
 def test_what_takes_longer_than_a_turn_goes_on_in_the_next_in_the_same_order() -> None:

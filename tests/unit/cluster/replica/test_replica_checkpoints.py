@@ -202,7 +202,7 @@ def test_files_that_are_in_the_store_go_although_nothing_more_is_appended(tmp_pa
         item = TierObject(0, end, replica.group.term, "n", 9, b"s" * 32, 90, 7, 8)
         for command in (BeginTier("home"), AddTierObject("home", item)):
             await replica.answer_to(encode_command(command), 5.0)
-        storage = node.host._storage
+        storage = node.host._parts.storage
         assert storage is not None
         storage.open_groups[GROUP].make_due()
         await until(lambda: storage.open_groups[GROUP].log.origin.index == replica.group.applied_index)

@@ -65,8 +65,7 @@ def test_a_large_state_is_not_encoded_again_for_little(tmp_path: Path) -> None:
 def test_the_size_of_a_state_is_known_from_each_checkpoint_on_and_after_a_restart(tmp_path: Path) -> None:
     async def scenario(count: int) -> None:
         async with single_node(tmp_path) as node:
-            assert node.host._storage is not None
-            kept, store = node.host._storage.open_groups[GROUP], node.host._storage.store
+            kept, store = node.host._parts.storage.open_groups[GROUP], node.host._parts.storage.store
             await node.commit(count)
             await until(lambda: kept.state_bytes > 0)
             checkpoint = store.read(GROUP)
@@ -86,7 +85,7 @@ def test_a_restart_has_little_to_do_again_however_many_groups_there_are_and_howe
 
     async def scenario() -> None:
         async with single_node(tmp_path, settings, (1, 2, 3)) as node:
-            kept = node.host._storage.open_groups  # type: ignore[union-attr]
+            kept = node.host._parts.storage.open_groups
             await node.commit(4, 1, 10)
             await node.commit(7, 2, 10)
             await node.commit(5, 3, 10)
@@ -113,7 +112,7 @@ def test_groups_that_have_applied_little_are_left_alone(tmp_path: Path, monkeypa
             await node.commit(1, 3, 10)
             await until(lambda: node.machines[3].captures == 1)
             await node.commit(1, 3, 10)
-            kept = node.host._storage.open_groups[3]  # type: ignore[union-attr]
+            kept = node.host._parts.storage.open_groups[3]
             await until(lambda: not node.host._checkpointer._may_be_due.is_set() and kept.log.origin.index > 1)
             assert [machine.captures for machine in node.machines.values()] == [0, 0, 1]
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,9 +87,7 @@ async def agrees(cluster: FileCluster, node: str) -> None:
 def test_a_full_disk_takes_no_copy_and_those_under_way_end(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
-            receiver, ports = node.host._installer, node.host._node
-            assert receiver is not None
-            assert ports is not None
+            receiver, ports = node.host._parts.receiver, node.host._parts.runtime
             ports.fetch_checkpoint(GROUP, "n2", 1000)
             (task,) = receiver._tasks.values()
             node.host.spare_disk(is_low=True, is_full=True)
@@ -112,7 +111,7 @@ def test_a_copy_that_does_not_fit_on_the_disk_is_not_begun_and_is_made_once_it_d
 
     def take(self: CheckpointReceiver, group_id: int, size: int) -> None:
         asked.append(size)
-        self.room = lambda: room
+        self._room = lambda: room
         kept(self, group_id, size)
 
     kept = CheckpointReceiver._take
@@ -137,9 +136,8 @@ def test_a_copy_that_does_not_fit_on_the_disk_is_not_begun_and_is_made_once_it_d
 def test_copies_under_way_have_their_room_and_give_it_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
-            receiver = node.host._installer
-            assert receiver is not None
-            receiver.room = lambda: 100
+            receiver = node.host._parts.receiver
+            receiver._room = lambda: 100
             receiver._take(1, 60)
             with pytest.raises(copies.NoRoom, match="takes 41 bytes, and the disk has room for 40"):
                 receiver._take(2, 41)
@@ -380,12 +378,13 @@ def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
             await until(lambda: all(wal_numbers(cluster.data(each))[0] > 2 for each in cluster.hosts))
             await until(lambda: cluster.is_at_end(node))
             host = cluster.hosts[node]
-            assert host._storage is not None
-            ask = lambda question: host._installer._ask(leader, question)  # type: ignore[union-attr] # noqa: E731
-            copy = copies.CheckpointCopy(host._storage, cluster.group(node), host._storage.open_groups[GROUP], ask)
+            ask = lambda question: host._parts.receiver._ask(leader, question)  # noqa: E731
+            copy = copies.CheckpointCopy(
+                host._parts.storage, cluster.group(node), host._parts.storage.open_groups[GROUP], ask
+            )
             with pytest.raises(CopyFailed, match="went on without it"):
                 await copy.run(2)
-            assert len(list(host._storage.store.folder(GROUP).glob("files-*"))) <= 2
+            assert len(list(host._parts.storage.store.folder(GROUP).glob("files-*"))) <= 2
             await agrees(cluster, node)
 
     asyncio.run(scenario())
@@ -399,16 +398,15 @@ def test_the_files_that_count_on_disk_outlive_the_next_copy_though_the_group_got
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
             await node.commit(3)
-            assert node.host._storage is not None
-            kept, store = node.host._storage.open_groups[GROUP], node.host._storage.store
+            kept, store = node.host._parts.storage.open_groups[GROUP], node.host._parts.storage.store
             group: Any = SimpleNamespace(group_id=GROUP, commit_index=0, install=lambda *_: False)
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
             with monkeypatch.context() as patch:
                 patch.setattr(kept, "make_due", lambda: None)
-                await copies.CheckpointCopy(node.host._storage, group, kept, unasked).complete(copied)
+                await copies.CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(copied)
                 damaged = msgspec.structs.replace(copied, state=msgspec.msgpack.encode((1, 1)))
                 with pytest.raises(ImageDamaged):
-                    await copies.CheckpointCopy(node.host._storage, group, kept, unasked).complete(damaged)
+                    await copies.CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(damaged)
             counting = store.read(GROUP)
             assert counting is not None
             assert (counting.index, store.files(GROUP, counting.generation).exists()) == (1000, True)
@@ -427,9 +425,7 @@ def test_a_copy_that_is_given_up_while_it_is_installed_leaves_one_set_of_files(t
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
             await node.commit(3)
-            storage, receiver = node.host._storage, node.host._installer
-            assert storage is not None
-            assert receiver is not None
+            storage, receiver = node.host._parts.storage, node.host._parts.receiver
             kept, store = storage.open_groups[GROUP], storage.store
             group: Any = SimpleNamespace(group_id=GROUP, commit_index=0, install=lambda *_: True)
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
@@ -446,7 +442,8 @@ def test_a_copy_that_is_given_up_while_it_is_installed_leaves_one_set_of_files(t
                 copy = copies.CheckpointCopy(storage, group, kept, unasked)
                 task = receiver._tasks[GROUP] = asyncio.create_task(copy.complete(copied))
                 await is_writing.wait()
-                for cancel in (receiver.give_up, receiver.give_up, task.cancel, task.cancel):
+                give_up = partial(receiver.set_full, is_full=True)
+                for cancel in (give_up, give_up, task.cancel, task.cancel):
                     cancel()
                     for _ in range(5):
                         await asyncio.sleep(0)
@@ -468,9 +465,7 @@ def test_a_copy_that_is_given_up_again_while_its_files_are_removed_is_removed(
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
             await node.commit(3)
-            storage, receiver = node.host._storage, node.host._installer
-            assert storage is not None
-            assert receiver is not None
+            storage, receiver = node.host._parts.storage, node.host._parts.receiver
             kept, store = storage.open_groups[GROUP], storage.store
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
             is_at, may_go_on = asyncio.Event(), threading.Event()
@@ -497,7 +492,7 @@ def test_a_copy_that_is_given_up_again_while_its_files_are_removed_is_removed(
             for _ in range(2):
                 await is_at.wait()
                 is_at.clear()
-                receiver.give_up()
+                receiver.set_full(is_full=True)
                 may_go_on.set()
             await asyncio.wait([task])
             assert task.cancelled()
@@ -512,8 +507,7 @@ def test_after_a_checkpoint_that_could_not_be_written_one_of_the_group_itself_fo
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
             await node.commit(3)
-            assert node.host._storage is not None
-            kept, store = node.host._storage.open_groups[GROUP], node.host._storage.store
+            kept, store = node.host._parts.storage.open_groups[GROUP], node.host._parts.storage.store
             group: Any = SimpleNamespace(group_id=GROUP, commit_index=0)
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
 
@@ -524,7 +518,7 @@ def test_after_a_checkpoint_that_could_not_be_written_one_of_the_group_itself_fo
                 patch.setattr(store, "write", fail)
                 patch.setattr(kept, "_due", lambda: None)
                 with pytest.raises(OSError, match="No space left"):
-                    await copies.CheckpointCopy(node.host._storage, group, kept, unasked).complete(copied)
+                    await copies.CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(copied)
             assert store.files(GROUP, 2).exists(), "the checkpoint on disk may name it"
             kept.make_due()
             await until(lambda: {path.name for path in store.folder(GROUP).glob("files-*")} == {"files-1"})

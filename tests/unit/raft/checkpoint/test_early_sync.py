@@ -101,7 +101,7 @@ def test_what_others_write_is_synced_between_the_checkpoints_of_a_round(tmp_path
 
             node.host._checkpointer._take = taking  # type: ignore[method-assign]
             for group_id in (GROUP + 1, GROUP + 2):
-                node.host._storage.open_groups[group_id].make_due()  # type: ignore[union-attr]
+                node.host._parts.storage.open_groups[group_id].make_due()
             await until(lambda: len(machine.begun) == 2)
             assert seen == [0, 1]
 

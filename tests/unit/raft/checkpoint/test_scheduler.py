@@ -63,7 +63,7 @@ def test_a_group_that_pins_a_log_that_is_too_long_is_checkpointed(tmp_path: Path
         async with single_node(tmp_path, settings, (GROUP, 8)) as node:
             await node.commit(3, 8)
             await node.commit(400)
-            await until(lambda: node.host._storage.log.disk_bytes <= 48_000)  # type: ignore[union-attr]
+            await until(lambda: node.host._parts.storage.log.disk_bytes <= 48_000)
             assert node.machines[8].captures == 1
             assert node.machines[GROUP].captures >= 1
         async with single_node(tmp_path, settings, (GROUP, 8)) as node:

@@ -82,7 +82,7 @@ class Quiesce(msgspec.Struct, frozen=True, gc=False):
 
 
 class Wake(msgspec.Struct, frozen=True, gc=False):
-    """Leader to followers at rest: I lead ``term`` no longer."""
+    """Leader to quiescent followers: I lead ``term`` no longer."""
 
     term: int
 

@@ -21,7 +21,7 @@ COLUMNS = (
 
 def failover(options: Options) -> list[Row]:
     """Kill or stop the leader of all groups, again and again: time until the last group commits on another node."""
-    table = Table("Failover, groups at rest: from the signal to the next commit, of the last group", COLUMNS)
+    table = Table("Failover, quiescent groups: from the signal to the next commit, of the last group", COLUMNS)
     rounds = 5 if options.short else 10 * options.runs
     for count in (1,) if options.short else (1, 64, 1024):
         for cause in ("kill -9", "SIGSTOP"):

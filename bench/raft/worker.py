@@ -149,7 +149,7 @@ class Worker:
             "rss_mb": resident_mb(),
             "leads": sum(group.is_leader for group in groups),
             "led": sum(group.leader is not None for group in groups),
-            "resting": sum(group.is_resting for group in groups),
+            "resting": sum(group.is_quiescent for group in groups),
             "terms": sum(group.term for group in groups),
             "role_changes": self._role_changes,
         }

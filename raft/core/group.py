@@ -111,9 +111,9 @@ class Group:
         return self._node.ready
 
     @property
-    def is_resting(self) -> bool:
+    def is_quiescent(self) -> bool:
         """Whether the group is quiescent on this node."""
-        return self._node.quiescence.is_resting
+        return self._node.quiescence.is_quiescent
 
     @property
     def configuration(self) -> Configuration:

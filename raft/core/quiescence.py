@@ -1,13 +1,13 @@
 """Quiescence: a group in which nothing happens sends nothing and waits for nothing, however many there are on a node.
 
-A leader whose followers have every entry and know that it is committed tells them to rest, and stops its heartbeats.
+A leader whose followers have every entry and know that it is committed tells them to quiesce, and stops its heartbeats.
 From then on its followers count it as heard while its node gives signs of life (liveness.py), and it counts them
 likewise. Any event wakes a member: a message, a proposal, a read, a peer that falls silent, is lost or comes back; and,
-as a safety net, time. While nothing has changed the leader renews the rest before that: one message to each follower,
-for all groups of a second together. No safety property depends on it: a read still asks a majority, a vote still waits
-for its disk.
+as a safety net, time. While nothing has changed the leader renews its Quiesce before that: one message to each
+follower, for all groups of a second together. No safety property depends on it: a read still asks a majority, a vote
+still waits for its disk.
 
-This file decides when a group may rest and until when. RaftNode sends the messages and wakes.
+This file decides when a group may quiesce and until when. RaftNode sends the messages and wakes.
 """
 
 from math import ceil
@@ -19,20 +19,20 @@ from .leader import LeaderState, Progress
 from .membership import Membership
 
 QUIET_BEATS = 2
-"""Heartbeats without news before a leader rests."""
-REST_S_MIN, REST_S_MAX = 20.0, 40.0
-"""The rest of a follower ends by itself after a time drawn between the two, and at a whole second."""
+"""Heartbeats without news before a leader quiesces."""
+QUIESCENT_S_MIN, QUIESCENT_S_MAX = 20.0, 40.0
+"""A follower wakes by itself after a time drawn between the two, and at a whole second."""
 RENEWAL_S_MIN, RENEWAL_S_MAX = 10.0, 18.0
-"""A leader renews the rest after a time drawn between the two, and at a whole second: before a follower's ends."""
+"""A leader renews its Quiesce after a time drawn between the two, and at a whole second: before a follower wakes."""
 
 
 class Quiescence:
-    """Whether this member of a group rests, and whether its leader may let the group rest."""
+    """Whether this member of a group is quiescent, and whether its leader may let the group quiesce."""
 
     def __init__(self, log: GroupLog, membership: Membership, settings: RaftSettings, ports: NodePorts) -> None:
-        self.is_resting: bool = False
+        self.is_quiescent: bool = False
         self.ends_at: float = float("inf")
-        """When a rest ends by itself, or its leader renews it."""
+        """When a follower wakes by itself, or a leader renews its Quiesce."""
         self._quiet_beats = 0
         self._log = log
         self._membership = membership
@@ -40,18 +40,18 @@ class Quiescence:
         self._ports = ports
 
     def begin(self, *, is_leader: bool) -> None:
-        """Rest from now on. It ends at a whole second of the clock, so that many groups wake their node once."""
-        self.is_resting = True
-        shortest, longest = (RENEWAL_S_MIN, RENEWAL_S_MAX) if is_leader else (REST_S_MIN, REST_S_MAX)
+        """Quiescent from now on. That ends at a whole second of the clock, so that many groups wake their node once."""
+        self.is_quiescent = True
+        shortest, longest = (RENEWAL_S_MIN, RENEWAL_S_MAX) if is_leader else (QUIESCENT_S_MIN, QUIESCENT_S_MAX)
         self.ends_at = ceil(self._ports.time() + shortest + (longest - shortest) * self._ports.rng())
 
     def end(self) -> None:
-        """Rest no more."""
-        self.is_resting = False
+        """Quiescent no more."""
+        self.is_quiescent = False
         self._quiet_beats = 0
 
     def is_due(self, leading: LeaderState, commit_index: int) -> bool:
-        """A leader's heartbeat is due: whether it should let the group rest instead."""
+        """A leader's heartbeat is due: whether it should let the group quiesce instead."""
         is_heard = leading.majority_contact() >= self._ports.time() - self._timeout_s
         self._quiet_beats = self._quiet_beats + 1 if is_heard and self.is_settled(leading, commit_index) else 0
         return self._quiet_beats > QUIET_BEATS

@@ -154,7 +154,7 @@ class RaftNode(SyncObj):
             self.step_down()
         elif leading.heir is not None:
             leading.push_heir(self.applied_index, self._ports.time())
-        if self.quiescence.is_resting and not self.quiescence.is_settled(leading, self.commit_index):
+        if self.quiescence.is_quiescent and not self.quiescence.is_settled(leading, self.commit_index):
             self.wake()
         return is_left or leading.has_more
 
@@ -270,24 +270,24 @@ class RaftNode(SyncObj):
         leader, which may have received none, must send heartbeats again.
         """
         kind = type(message)
-        was_resting = self.quiescence.is_resting
+        was_quiescent = self.quiescence.is_quiescent
         is_usual = (kind is AppendEntries or kind is AppendAck) and message.term == self._SyncObj__raftCurrentTerm
-        if is_usual and not was_resting:
+        if is_usual and not was_quiescent:
             self._handlers[kind](node_id, message)
             return
-        if was_resting and kind is not Quiesce:
+        if was_quiescent and kind is not Quiesce:
             self.wake()
         if not self._voting.is_unwelcome(message):
             self._compare_terms(message)
             self._handlers[kind](node_id, message)
-        if was_resting and not self.quiescence.is_resting and node_id != self.leader:
+        if was_quiescent and not self.quiescence.is_quiescent and node_id != self.leader:
             self._wake_leader()
 
     def take(self, node_id: str, message: AppendEntries, now: float) -> bool:
         """Do what ``receive`` does with entries, if their sender leads the current term, as is known here and on disk,
         and they follow this log. Otherwise do nothing, and return False. (coalescing.py says what for.)
         """
-        is_usual = self._is_led_by(node_id, message.term) and not self.quiescence.is_resting
+        is_usual = self._is_led_by(node_id, message.term) and not self.quiescence.is_quiescent
         if is_usual and self._following.take(message):
             self._election.heard_leader(now)
             return True
@@ -343,10 +343,10 @@ class RaftNode(SyncObj):
     def _follow(self, term: int, leader: str | None) -> None:
         """Follow in ``term``, the ``leader`` if it is known. Proposals that wait for a commit become unknown (D15).
 
-        A leader that stops while its followers rest wakes them: nothing else would. They rest on until the heartbeat
-        that the leader wants when it wakes itself, as it does before it handles the message that deposes it.
+        A leader that stops while its followers are quiescent wakes them: nothing else would. They stay so until the
+        heartbeat that the leader wants when it wakes itself, as it does before it handles the message that deposes it.
         """
-        if self.leading is not None and (self.quiescence.is_resting or self.leading.beat_is_wanted):
+        if self.leading is not None and (self.quiescence.is_quiescent or self.leading.beat_is_wanted):
             for follower in self.leading.followers.values():
                 if follower.connected:
                     self._gate.post(follower.node_id, Wake(self.term))
@@ -427,27 +427,27 @@ class RaftNode(SyncObj):
             self.wake()
 
     def peer_heard(self, node_id: str) -> None:
-        """A node that was silent gives signs of life again: it may have missed that its leader rests."""
+        """A node that was silent gives signs of life again: it may have missed a Quiesce."""
         if self.leading is not None and node_id in self.leading.followers:
             self.wake()
 
     @property
     def next_tick(self) -> float:
         """When ``tick`` has something to do, if nothing happens before."""
-        if self.quiescence.is_resting:
+        if self.quiescence.is_quiescent:
             return self.quiescence.ends_at
         if self.leading is None:
             return self._election.deadline
         return min(self.leading.beat_at, self.leading.notice_at)
 
     def tick(self) -> bool:
-        """Time has passed: rest, renew or end the rest, ask for votes, step down or send heartbeats, as due.
+        """Time has passed: quiesce, renew the Quiesce, wake, ask for votes, step down or send heartbeats, as due.
 
         Returns whether ``progress`` must be called: not if a leader's followers were sent something anyhow.
         """
         now, leading = self._ports.time(), self.leading
-        if self.quiescence.is_resting:
-            if leading is None or not self._begin_rest(leading):
+        if self.quiescence.is_quiescent:
+            if leading is None or not self._quiesce(leading):
                 self.wake()
                 self._wake_leader()
         elif leading is None:
@@ -456,7 +456,7 @@ class RaftNode(SyncObj):
         elif now >= leading.beat_at and leading.puts_off_beat(now):
             self.quiescence.end()  # it is in use
             return False
-        elif now >= leading.beat_at and not self._rests(leading):
+        elif now >= leading.beat_at and not self._quiesces(leading):
             if leading.majority_contact() < now - self._election_timeout_s:
                 self._follow(self.term, None)
             else:
@@ -477,10 +477,10 @@ class RaftNode(SyncObj):
     # Quiescence.
 
     def wake(self) -> None:
-        """Rest no more. The last heartbeat of the leader, or the last answers of the followers, count as given at the
-        last sign of life of their nodes.
+        """Quiescent no more. The last heartbeat of the leader, or the last answers of the followers, count as given at
+        the last sign of life of their nodes.
         """
-        if not self.quiescence.is_resting:
+        if not self.quiescence.is_quiescent:
             return
         self.quiescence.end()
         if self.leading is not None:
@@ -495,13 +495,13 @@ class RaftNode(SyncObj):
         if self.leading is None:
             self._following.acknowledge(beat=True)
 
-    def _rests(self, leading: LeaderState) -> bool:
-        """Let the group rest, if it may. Returns whether it rests now."""
-        return self.quiescence.is_due(leading, self.commit_index) and self._begin_rest(leading)
+    def _quiesces(self, leading: LeaderState) -> bool:
+        """Let the group quiesce, if it may. Returns whether it is quiescent now."""
+        return self.quiescence.is_due(leading, self.commit_index) and self._quiesce(leading)
 
-    def _begin_rest(self, leading: LeaderState) -> bool:
-        """Tell the followers, and rest, or rest on; False if one of them cannot be told. A follower that is not where
-        its leader takes it to be says so; and ``progress``, which runs next, wakes a group that may not rest.
+    def _quiesce(self, leading: LeaderState) -> bool:
+        """Tell the followers, and be quiescent; False if one of them cannot be told. A follower that is not where its
+        leader takes it to be says so; and ``progress``, which runs next, wakes a group that may not quiesce.
         """
         message = Quiesce(self.term, self.commit_index)
         if not all(self._gate.post(follower.node_id, message) for follower in self.quiescence.present(leading)):
@@ -510,7 +510,7 @@ class RaftNode(SyncObj):
         return True
 
     def _on_quiesce(self, node_id: str, message: Quiesce) -> None:
-        """Rest, if this log ends where the leader has committed all; otherwise answer where it ends."""
+        """Quiesce, if this log ends where the leader has committed all; otherwise answer where it ends."""
         if message.term < self.term:
             self._gate.post(node_id, AppendAck(self.term, False, self.log.last_index + 1, 0))
             return

@@ -10,7 +10,7 @@
 - What is committed is durable on a majority when it becomes so, never changes, and is in the log of every later leader.
 - What is applied is what is committed, in order, without gaps; so applied sequences are prefixes of one another.
 - A proposal is answered once and in time: a committed one is at its index, a rejected one never gets into the log.
-- A leader that rests has told every follower that it hears everything, and that one has it on disk.
+- A quiescent leader has told every follower that it hears everything, and that one has it on disk.
 - A read barrier that succeeds covers everything acknowledged before it was asked for.
 """
 
@@ -86,7 +86,7 @@ class Seen:
     commit_index: int = 1
     applied: int = 0
     led_term: int = 0
-    is_resting: bool = False
+    is_quiescent: bool = False
     leading: LeaderState | None = None
     streams: dict[str, Stream] = field(default_factory=dict)
 
@@ -142,9 +142,9 @@ class Checker:
             applied = len(process.machines[group.group_id].applied)
             if (node.commit_index, applied, led_term) != (seen.commit_index, seen.applied, seen.led_term):
                 self._check_changes(process, group, seen, led_term)
-            if group.is_resting != seen.is_resting:
-                seen.is_resting = group.is_resting
-                if group.is_resting:
+            if group.is_quiescent != seen.is_quiescent:
+                seen.is_quiescent = group.is_quiescent
+                if group.is_quiescent:
                     self._check_rest(process, group)
             if leading is not seen.leading:
                 seen.leading, seen.streams = leading, {}
@@ -164,7 +164,9 @@ class Checker:
 
     def _check_rest(self, process: "Process", group: Group) -> None:
         last_index = process.log.views[group.group_id].last_index
-        self.require(group.commit_index == last_index, f"{process.node_id} rests before {last_index} is committed")
+        self.require(
+            group.commit_index == last_index, f"{process.node_id} is quiescent before {last_index} is committed"
+        )
         leading = group._node.leading
         since = process.time() - self._world.settings.election_timeout_ms_min / 1000
         for follower in leading.followers.values() if leading is not None else ():
@@ -172,7 +174,9 @@ class Checker:
                 disk = self._world.disk(follower.node_id, follower.incarnation or 0)  # perhaps lost a moment ago
                 assert disk is not None
                 has = max(disk.durable[group.group_id].last_index, disk.covered(group.group_id))
-                self.require(has >= last_index, f"{process.node_id} rests, and {follower.node_id} lacks {last_index}")
+                self.require(
+                    has >= last_index, f"{process.node_id} is quiescent, and {follower.node_id} lacks {last_index}"
+                )
 
     def _check_leader(self, process: "Process", group: Group) -> None:
         history = self.history[group.group_id]

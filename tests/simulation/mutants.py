@@ -237,7 +237,7 @@ def reads_before_its_own_term() -> Any:
 
 
 def never_wakes() -> Any:
-    """A follower at rest misses nobody."""
+    """A quiescent follower misses no leader."""
     wake = RaftNode.wake
 
     def sleeping(node: RaftNode) -> None:
@@ -247,8 +247,8 @@ def never_wakes() -> Any:
     return patch.object(RaftNode, "wake", sleeping)
 
 
-def rests_too_early() -> Any:
-    """A leader rests although a follower lacks entries."""
+def quiesces_too_early() -> Any:
+    """A leader quiesces although a follower lacks entries."""
 
     def settled(quiescence: Quiescence, leading: LeaderState, commit_index: int) -> bool:
         return commit_index == quiescence._log.last_index and not leading.beat_is_wanted
@@ -335,7 +335,7 @@ MUTANTS: tuple[Mutant, ...] = (
     reads_without_a_round,
     reads_before_its_own_term,
     never_wakes,
-    rests_too_early,
+    quiesces_too_early,
     answers_in_another_order,
     applies_the_first_alone,
     sends_what_the_peer_does_not_speak,

@@ -62,7 +62,7 @@ VIOLATIONS = {
     "reads_without_a_round": STALE_READ,
     "refusals_of_another_term_name_their_round": IN_NO_ROUND,
     "rejects_what_it_appended": "was rejected, and committed at",
-    "rests_too_early": "n[0-9] rests, and n[0-9] lacks",
+    "quiesces_too_early": "n[0-9] is quiescent, and n[0-9] lacks",
     "sends_what_the_peer_does_not_speak": "does not know a Commit",
     "success_rewinds": "next_index of n[0-9] went back",
     "takes_back_no_wiped_voter": RESTLESS,

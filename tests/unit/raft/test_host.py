@@ -8,7 +8,7 @@ import pytest
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
-from stockade.raft.core.quiescence import REST_S_MIN
+from stockade.raft.core.quiescence import QUIESCENT_S_MIN
 from stockade.raft.host import RaftHost, RaftSettings
 
 from .cluster import FAST, GROUP, Cluster, MemoryMachine, until
@@ -99,10 +99,10 @@ def test_a_leader_that_fails_at_rest_falls_silent_and_is_replaced(tmp_path: Path
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             leader = await cluster.led()
-            await until(lambda: all(cluster.group(node).is_resting for node in cluster.hosts))
+            await until(lambda: all(cluster.group(node).is_quiescent for node in cluster.hosts))
             cluster.hosts[leader].fail(OSError(5, "Input/output error"))
             rest = [node for node in cluster.hosts if node != leader]
-            await until(lambda: any(cluster.group(node).is_leader for node in rest), REST_S_MIN / 2)
+            await until(lambda: any(cluster.group(node).is_leader for node in rest), QUIESCENT_S_MIN / 2)
             assert leader in cluster.hosts[rest[0]].connected
 
     run(scenario)
@@ -132,7 +132,7 @@ def test_groups_rest_over_real_connections_and_wake_when_something_is_proposed(t
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             for _ in range(2):
-                await until(lambda: all(cluster.group(node).is_resting for node in cluster.hosts))
+                await until(lambda: all(cluster.group(node).is_quiescent for node in cluster.hosts))
                 index = await cluster.commit(b"wake")
                 await until(lambda: all(cluster.group(node).applied_index == index for node in cluster.hosts))  # noqa: B023
             assert {cluster.group(node).term for node in cluster.hosts} == {cluster.group("n1").term}

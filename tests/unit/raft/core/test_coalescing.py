@@ -267,7 +267,7 @@ def test_nothing_of_a_connection_counts_on_the_next_one() -> None:
 class Follower:
     """A follower that no other message reaches, and what it sends from now on; it has entries up to 5, of term 1."""
 
-    def __init__(self, *, rests: bool, unsynced_bytes_max: int) -> None:
+    def __init__(self, *, is_quiescent: bool, unsynced_bytes_max: int) -> None:
         raft = RaftSettings(
             election_timeout_ms_min=30_000, election_timeout_ms_max=60_000, unsynced_bytes_max=unsynced_bytes_max
         )
@@ -277,8 +277,8 @@ class Follower:
         for command in (b"a", b"b", b"c"):
             self.world.group(self.leader).submit(command, 5.0, lambda _: None)
             self.world.run(0.05)
-        if rests:
-            self.world.run_until(lambda: all(self.world.group(each).is_resting for each in self.world.nodes), 30.0)
+        if is_quiescent:
+            self.world.run_until(lambda: all(self.world.group(each).is_quiescent for each in self.world.nodes), 30.0)
         self.name = next(each for each in self.world.nodes if each != self.leader)
         for pair in self.world.network.links:
             self.world.network.hold(*sorted(pair))
@@ -294,7 +294,7 @@ class Follower:
         node, log = self.group._node, self.group._node.log
         following = node._following
         entries = [(index, log.term_at(index), log.payload_at(index)) for index in range(2, log.last_index + 1)]
-        known = node.term, node.leader, node.commit_index, node.applied_index, node.quiescence.is_resting
+        known = node.term, node.leader, node.commit_index, node.applied_index, node.quiescence.is_quiescent
         return entries, known, following.verified_index, following._round, self.sent
 
     def after(self, message: AppendEntries, *, is_coalesced: bool) -> object:
@@ -327,17 +327,17 @@ def messages(draw: st.DrawFn) -> AppendEntries:
 @given(messages(), st.booleans(), st.sampled_from([1, 1 << 20]))
 @settings(max_examples=40, deadline=None)
 def test_a_follower_is_the_same_whether_an_entry_came_alone_or_with_others(
-    message: AppendEntries, rests: bool, unsynced_bytes_max: int
+    message: AppendEntries, is_quiescent: bool, unsynced_bytes_max: int
 ) -> None:
     both = [
-        Follower(rests=rests, unsynced_bytes_max=unsynced_bytes_max).after(message, is_coalesced=way)
+        Follower(is_quiescent=is_quiescent, unsynced_bytes_max=unsynced_bytes_max).after(message, is_coalesced=way)
         for way in (False, True)
     ]
     assert both[0] == both[1]
 
 
 def test_the_usual_entry_goes_the_short_way() -> None:
-    follower = Follower(rests=False, unsynced_bytes_max=1 << 20)
+    follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     assert follower.group.take(follower.leader, append(6, term=1), follower.world.now)
     assert follower.group._node.log.last_index == 6
     assert follower.sent == []
@@ -355,13 +355,13 @@ def test_the_usual_entry_goes_the_short_way() -> None:
     ids=["another term before it", "a gap", "known already", "a new term", "not the leader"],
 )
 def test_an_entry_with_a_doubt_does_not_go_the_short_way(message: AppendEntries, sender: str | None) -> None:
-    follower = Follower(rests=False, unsynced_bytes_max=1 << 20)
+    follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     assert not follower.group.take(sender or follower.leader, message, follower.world.now)
     assert follower.group._node.log.last_index == 5
 
 
 def test_what_was_taken_of_a_leader_is_not_acked_when_another_one_leads_by_then() -> None:
-    follower = Follower(rests=False, unsynced_bytes_max=1 << 20)
+    follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     [other] = set(follower.world.nodes) - {follower.leader, follower.name}
     coalescer = follower.world.processes[follower.name].coalescer
     frames: list[object] = []
@@ -379,7 +379,7 @@ def test_what_was_taken_of_a_leader_is_not_acked_when_another_one_leads_by_then(
 
 @pytest.mark.parametrize("is_coalesced", [False, True])
 def test_the_ack_of_a_frame_commits_as_one_of_its_own_does(is_coalesced: bool) -> None:
-    follower = Follower(rests=False, unsynced_bytes_max=1 << 20)
+    follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     world, leader = follower.world, follower.leader
     outcomes: list[object] = []
     world.group(leader).submit(b"new", 5.0, outcomes.append)
@@ -400,7 +400,7 @@ def test_the_ack_of_a_frame_commits_as_one_of_its_own_does(is_coalesced: bool) -
 
 
 def test_an_ack_of_an_earlier_leadership_of_this_node_says_nothing() -> None:
-    follower = Follower(rests=False, unsynced_bytes_max=1 << 20)
+    follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     group = follower.world.group(follower.leader)
     leading = group._node.leading
     assert leading is not None
@@ -410,11 +410,11 @@ def test_an_ack_of_an_earlier_leadership_of_this_node_says_nothing() -> None:
 
 
 def test_the_ack_of_a_frame_wakes_a_leader_that_rests() -> None:
-    follower = Follower(rests=True, unsynced_bytes_max=1 << 20)
+    follower = Follower(is_quiescent=True, unsynced_bytes_max=1 << 20)
     group = follower.world.group(follower.leader)
-    assert group.is_resting
+    assert group.is_quiescent
     group.acked(follower.name, append(5, term=1), follower.world.now)
-    assert not group.is_resting
+    assert not group.is_quiescent
 
 
 def test_real_groups_commit_by_one_frame_a_follower_and_one_ack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 from simulation.world import Process, Setting, World
 
 from stockade.raft.core.group import Committed, Outcome
-from stockade.raft.core.quiescence import RENEWAL_S_MIN, REST_S_MAX
+from stockade.raft.core.quiescence import QUIESCENT_S_MAX, RENEWAL_S_MIN
 from stockade.raft.messages import AppendAck, AppendEntries, Quiesce, RaftMessage, Wake
 from stockade.raft.settings import RaftSettings
 
@@ -16,14 +16,14 @@ PULSE_S = RAFT.heartbeat_ms / 1000
 
 
 def at_rest(seed: int = 1, groups: int = 1) -> World:
-    """Three nodes, every group of which rests."""
+    """Three nodes, every group of which is quiescent."""
     world = World(seed, Setting(nodes=3, groups=groups))
-    world.run_until(lambda: resting(world) == 3 * groups)
+    world.run_until(lambda: quiescent(world) == 3 * groups)
     return world
 
 
-def resting(world: World) -> int:
-    return sum(group.is_resting for process in world.processes.values() for group in process.groups.values())
+def quiescent(world: World) -> int:
+    return sum(group.is_quiescent for process in world.processes.values() for group in process.groups.values())
 
 
 def led(world: World, leader: str) -> list[int]:
@@ -61,11 +61,11 @@ def test_an_idle_group_keeps_its_leader_and_its_rest_by_a_message_to_each_follow
     world.run(RENEWAL_S_MIN - 1.0)
     assert sent == []
     for _ in range(30):
-        world.run(REST_S_MAX / 10)
-        assert resting(world) == 3
+        world.run(QUIESCENT_S_MAX / 10)
+        assert quiescent(world) == 3
     assert (world.leaders(), [world.group(node).term for node in world.nodes]) == (leaders, terms)
     assert {type(message) for message in sent} == {Quiesce}
-    assert len(sent) <= 2 * 3 * REST_S_MAX / RENEWAL_S_MIN
+    assert len(sent) <= 2 * 3 * QUIESCENT_S_MAX / RENEWAL_S_MIN
 
 
 def test_rests_end_at_whole_seconds_so_that_groups_wake_their_node_together() -> None:
@@ -82,18 +82,18 @@ def test_a_leader_that_knows_of_a_follower_behind_when_it_would_renew_the_rest_w
     assert group._node.leading is not None
     follower = next(iter(group._node.leading.followers.values()))
     world.run(group._node.quiescence.ends_at - world.now - 0.01)
-    assert group.is_resting
+    assert group.is_quiescent
     follower.match_index -= 1
     world.run(0.02)
-    assert not group.is_resting
-    world.run_until(lambda: resting(world) == 3, 1.0)
+    assert not group.is_quiescent
+    world.run_until(lambda: quiescent(world) == 3, 1.0)
 
 
 def test_a_proposal_wakes_a_group_without_delay_and_it_rests_again() -> None:
     world = at_rest()
     assert commit(world) < 0.02
-    assert resting(world) < 3
-    world.run_until(lambda: resting(world) == 3, 1.0)
+    assert quiescent(world) < 3
+    world.run_until(lambda: quiescent(world) == 3, 1.0)
     assert len({world.group(node).applied_index for node in world.nodes}) == 1
 
 
@@ -195,9 +195,9 @@ def test_a_follower_that_was_away_finds_the_group_awake_again() -> None:
     away = next(node for node in world.nodes if node != leader)
     world.crash(away)
     commit(world)
-    world.run_until(lambda: resting(world) == 2)
+    world.run_until(lambda: quiescent(world) == 2)
     world.restart(away)
-    world.run_until(lambda: resting(world) == 3, 3.0)
+    world.run_until(lambda: quiescent(world) == 3, 3.0)
     assert world.leaders() == [leader]
     assert world.group(away).applied_index == world.group(leader).applied_index
 
@@ -208,10 +208,10 @@ def test_a_follower_that_stood_still_is_looked_after_when_it_is_heard_again() ->
     away = next(node for node in world.nodes if node != leader)
     world.pause(away)
     commit(world)
-    world.run_until(lambda: resting(world) == 3 and world.group(leader).commit_index > 2, 5.0)
+    world.run_until(lambda: quiescent(world) == 3 and world.group(leader).commit_index > 2, 5.0)
     world.resume(away)
     world.run_until(lambda: world.group(away).applied_index == world.group(leader).applied_index, 1.0)
-    world.run_until(lambda: resting(world) == 3, 3.0)
+    world.run_until(lambda: quiescent(world) == 3, 3.0)
     assert world.leaders() == [leader]
 
 
@@ -230,7 +230,7 @@ def test_a_group_whose_leader_is_gone_without_a_word_is_found_out() -> None:
     world = at_rest()
     (leader,) = world.leaders()
     world.processes[leader].groups.pop(1).halt()
-    world.run_until(lambda: bool(world.leaders()), REST_S_MAX + 2 * LONGEST_S)
+    world.run_until(lambda: bool(world.leaders()), QUIESCENT_S_MAX + 2 * LONGEST_S)
 
 
 @pytest.mark.parametrize("is_read", [False, True])
@@ -254,9 +254,9 @@ def test_a_follower_that_is_not_ready_to_rest_says_so() -> None:
     sent = listen(world)
     group.receive(leader, Quiesce(group.term, group.commit_index + 5))
     world.run(0.05)
-    assert not group.is_resting
+    assert not group.is_quiescent
     assert any(isinstance(message, AppendEntries) for message in sent), "the leader looks after it"
-    world.run_until(lambda: resting(world) == 3, 1.0)
+    world.run_until(lambda: quiescent(world) == 3, 1.0)
 
 
 def test_a_rest_of_an_older_term_is_refused() -> None:
@@ -264,7 +264,7 @@ def test_a_rest_of_an_older_term_is_refused() -> None:
     (leader,) = world.leaders()
     other, third = (node for node in world.nodes if node != leader)
     world.group(leader).step_down()
-    world.run_until(lambda: resting(world) == 3 and world.leaders() != [leader])
+    world.run_until(lambda: quiescent(world) == 3 and world.leaders() != [leader])
     term = world.group(other).term
     sent = listen(world)
     world.group(third).receive(other, Quiesce(term - 1, 1))

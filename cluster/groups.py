@@ -7,6 +7,7 @@ Outcomes become answers and refusals here, the same for partitions and the contr
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 
 from ..partition import commands as partition_commands
 from ..partition.errors import (
@@ -27,12 +28,19 @@ from .controller.topology.catalog import CONTROLLER_GROUP
 from .features import Features
 from .model import Leader
 from .rpc import Message
-from .stages import WATCH, Watch
 
 TRANSFER_S_MAX = 3.0
 """Time that a leadership transfer may take. Writers wait as long if the node that shall lead has died unnoticed."""
 RETRY_PAUSE_S = 0.05
 """Between two rounds over the replicas of a group that has no leader."""
+
+Watch = Callable[[float, float, float], None]
+"""Called when a command has its outcome, with three times in seconds on the loop's clock: of its proposal, of the
+beginning of the run of applies that followed its commit (its entry is then on the disks of a majority), and of the end
+of that run.
+"""
+WATCH: ContextVar[Watch | None] = ContextVar("watch", default=None)
+"""The watch of the request that this task works on; None: the request is not traced."""
 
 
 class ServedGroup:

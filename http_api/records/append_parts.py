@@ -17,7 +17,7 @@ from aiohttp import web
 from ...cluster.api import Partition
 from ...cluster.front.front import without_frames
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
-from ...cluster.stages import WATCH
+from ...cluster.groups import WATCH
 from ...partition.api.records import PARTS, PartAnswer
 from ...partition.commands import Appended
 from ...partition.errors import InternalError, LeaderNotAvailable, NotLeaderOrFollower, StockadeError

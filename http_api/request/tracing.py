@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from ...cluster.stages import WATCH
+from ...cluster.groups import WATCH
 
 if TYPE_CHECKING:
     from opentelemetry import context, propagate, trace

@@ -19,11 +19,12 @@ from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
 from ..features import Features
 from ..groups import Router
-from ..leader.admin_service import ListService, MemberService
 from ..leader.balancer import Balancer
 from ..leader.controller_group import ControllerGroup
 from ..leader.garbage_collector import GarbageCollector
 from ..leader.ledger_keeper import LedgerKeeper
+from ..leader.list_service import ListService
+from ..leader.member_service import MemberService
 from ..leader.principal_service import PrincipalService
 from ..leader.producer_service import ProducerService, ProducerStatusReader
 from ..leader.reconciler import Reconciler

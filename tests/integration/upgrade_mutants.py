@@ -24,7 +24,7 @@ from stockade.raft.net import transport
 transport.wants_older = lambda reason: False
 """,
     "a command that older software does not know, before the level is raised": """
-from stockade.cluster.leader.admin_service import MemberService
+from stockade.cluster.leader.member_service import MemberService
 MemberService._lacks = lambda service, node_id, level: None
 """,
     "a disk that is marked before the level is raised": """

@@ -15,8 +15,8 @@ from stockade.cluster.controller.commands import CreateTopic, MoveDone, Register
 from stockade.cluster.controller.ledger import BeginLedger
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.features import BALANCE, Features
-from stockade.cluster.leader.admin_service import MemberService
 from stockade.cluster.leader.balancer import HOMES_AT_ONCE_MAX, Balancer
+from stockade.cluster.leader.member_service import MemberService
 from stockade.cluster.model import By
 from stockade.cluster.rpc import LedGroup, NodeReport
 from stockade.partition.api.ledger import LedgerEntry

@@ -417,7 +417,7 @@ def test_a_session_that_is_not_renewed_expires_and_one_that_is_renewed_lives(
 def test_what_there_is_is_listed_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items_per_turn: int
 ) -> None:
-    monkeypatch.setattr("stockade.cluster.leader.admin_service.ITEMS_PER_TURN", items_per_turn)
+    monkeypatch.setattr("stockade.cluster.leader.list_service.ITEMS_PER_TURN", items_per_turn)
 
     async def scenario(service: NodeService, host: FakeHost) -> None:
         b, _ = await opened(service, "beta", "alpha")

@@ -1,13 +1,7 @@
-"""What operators ask of the controller's leader: change nodes and replica placements, list sessions, groups and
-producers.
-"""
+"""What operators ask of the controller's leader: change nodes, replica placements and balance, note backups."""
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from heapq import nsmallest
-from itertools import chain
-from typing import TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
 
 from ...partition.api.cluster import (
     BalancePlan,
@@ -17,19 +11,7 @@ from ...partition.api.cluster import (
     Reassignment,
     RemovalPlan,
 )
-from ...partition.api.ledger import session_handle
-from ...partition.api.ownership import (
-    GroupList,
-    HeldGrant,
-    ListedGroup,
-    ListedSession,
-    ListedTicket,
-    SessionList,
-    TicketList,
-)
-from ...partition.api.producers import ProducerList, ProducerPair, is_throwaway
-from ...partition.api.topics import Mode
-from ...partition.errors import FeatureUpdateFailed, InvalidRequest, UnknownTopicOrPartition
+from ...partition.errors import FeatureUpdateFailed, InvalidRequest
 from ...partition.version import VERSION
 from ...raft.host import Software
 from ..controller.backups import AHEAD_MS_MAX, NoteBackup
@@ -44,10 +26,6 @@ from ..controller.commands import (
     RemoveNode,
     RemoveZone,
 )
-from ..controller.ownership.grants import Grant, Ticket
-from ..controller.ownership.resources import Resource
-from ..controller.producers import ProducerRow
-from ..controller.sessions import Session
 from ..discovery.cluster_view import ClusterView
 from ..features import BACKUPS, BALANCE, NEWEST_LEVEL, PRESENT_TARGETS
 from ..model import NO_PRINCIPAL, By
@@ -216,131 +194,3 @@ def _not_yet(level: int, present: int, lacking: Mapping[str, str]) -> FeatureUpd
     why = "; ".join(f"{node_id}: {fault}" for node_id, fault in lacking.items())
     detail = f"not every member supports feature level {level}: {why}"
     return FeatureUpdateFailed(detail, nodes=[*lacking], feature_level=present)
-
-
-ITEMS_PER_TURN = 10_000
-"""Items that are looked at before others get their turn of the event loop."""
-GRANTS_PER_TURN = 1_000
-"""Grants that are told before others get their turn of the event loop."""
-
-_Item = TypeVar("_Item")
-
-
-class ListService:
-    """Reads behind a barrier; changes nothing."""
-
-    def __init__(self, control: ControllerGroup) -> None:
-        self._control = control
-        self._machine = control.machine
-
-    async def list_sessions(
-        self, prefix: str, most: int, *, holding: bool = False, handle: str | None = None
-    ) -> SessionList:
-        """By client_id; ``holding``: only those with a grant or a resource; or that with ``handle``."""
-        await self._control.barrier()
-        now_ms = self._control.now_ms()
-        fits = self._is_holding if holding else None
-        sessions = self._machine.sessions
-        named = None if handle is None else sessions.with_handle(handle)
-        live = sessions.live() if handle is None else [named] if named is not None else []
-        total, found = await _first(live, _client, prefix, most, fits)
-        listed, built = [], 0
-        for session in found:
-            listed.append(self._session(session, now_ms))
-            built += len(listed[-1].grants)
-            if built >= GRANTS_PER_TURN:
-                built = 0
-                await asyncio.sleep(0)
-        return SessionList(total, listed)
-
-    async def list_groups(self, prefix: str, most: int) -> GroupList:
-        """By name."""
-        await self._control.barrier()
-        resources = self._machine.resources
-        total, found = await _first(resources.rows.items(), _group, prefix, most)
-        return GroupList(total, [ListedGroup(name, len(rows), resources.owned_in[name]) for name, rows in found])
-
-    async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
-        """By name."""
-        await self._control.barrier()
-        rows = self._machine.registry.rows.values()
-        chosen = rows if internal else [row for row in rows if not is_throwaway(row.name)]
-        total, found = await _first(chosen, _name, prefix, most)
-        return ProducerList(total, [ProducerPair(row.pid, row.epoch, row.name) for row in found])
-
-    async def list_tickets(self, topic: str, partition: int | None, most: int) -> TicketList:
-        """In the order of the queue. Raises UnknownTopicOrPartition."""
-        await self._control.barrier()
-        placement = self._control.placement(topic)
-        if placement is None or (partition is not None and partition >= len(placement.replicas)):
-            raise UnknownTopicOrPartition(topic=topic, partition=partition)
-        queue, now_ms = self._machine.slots.queue, self._control.now_ms()
-        of_topic = placement.topic_id
-        found = queue.of_topic(of_topic) if partition is None else queue.touching(of_topic, [partition])
-        return TicketList(len(found), [_waiting(ticket, now_ms) for ticket in found[:most]])
-
-    def _is_holding(self, session: Session) -> bool:
-        key = session.session
-        return bool(self._machine.slots.grants.of_session(key) or self._machine.resources.owned_by(key))
-
-    def _session(self, session: Session, now_ms: int) -> ListedSession:
-        deadline_ms = self._control.leases.deadline_ms(session)
-        return ListedSession(
-            session.client_id,
-            session.ttl_ms,
-            max(0, deadline_ms - now_ms),
-            [_held(grant, now_ms) for grant in self._machine.slots.grants.of_session(session.session)],
-            len(self._machine.resources.owned_by(session.session)),
-            session_handle(session.session),
-        )
-
-
-def _waiting(ticket: Ticket, now_ms: int) -> ListedTicket:
-    left_ms = None if ticket.deadline_ms is None else max(0, ticket.deadline_ms - now_ms)
-    return ListedTicket(ticket.producer_name, ticket.client_id, len(ticket.partitions), left_ms)
-
-
-def _held(grant: Grant, now_ms: int) -> HeldGrant:
-    held_ms = max(0, now_ms - grant.at_ms)
-    return HeldGrant(
-        grant.grant_id,
-        grant.topic,
-        cast(Mode, grant.mode),
-        grant.producer_name,
-        grant.epoch,
-        len(grant.partitions),
-        held_ms,
-    )
-
-
-async def _first(
-    items: Iterable[_Item],
-    key: Callable[[_Item], str],
-    prefix: str,
-    most: int,
-    fits: Callable[[_Item], bool] | None = None,
-) -> tuple[int, list[_Item]]:
-    """How many items have a key with this ``prefix`` and fit, and the first ``most`` of them, as of the call."""
-    there = list(items)
-    total = 0
-    first: list[_Item] = []
-    for start in range(0, len(there), ITEMS_PER_TURN):
-        if start:
-            await asyncio.sleep(0)
-        found = [item for item in there[start : start + ITEMS_PER_TURN] if key(item).startswith(prefix)]
-        found = found if fits is None else [item for item in found if fits(item)]
-        total += len(found)
-        first = nsmallest(most, chain(first, found), key)
-    return total, first
-
-
-def _client(session: Session) -> str:
-    return session.client_id
-
-
-def _group(item: tuple[str, dict[str, Resource]]) -> str:
-    return item[0]
-
-
-def _name(row: ProducerRow) -> str:
-    return row.name

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from stockade.cluster.controller.backups import AHEAD_MS_MAX
-from stockade.cluster.leader.admin_service import MemberService
+from stockade.cluster.leader.member_service import MemberService
 from stockade.partition.api.cluster import NotedBackup
 from stockade.partition.errors import InvalidRequest
 

@@ -35,8 +35,6 @@ from .leadership import Leaderships
 class Measuring:
     """Looks at all parts of a node. Blocks the loop for some microseconds a group, and with names a position."""
 
-    disk: DiskWatch
-    """Watches the disk of the data folder; set before the first look."""
     tiering: Tiering | None = None
     """None: the node has no tiered store."""
 
@@ -48,13 +46,16 @@ class Measuring:
         replicas: ReplicaManager,
         member: ControllerMember,
         leaderships: Leaderships,
+        disk: DiskWatch,
     ) -> None:
         self._config = config
         self._host = host
         self._view = view
         self._replicas = replicas
         self._member = member
-        self._leaderships = leaderships
+        self.leaderships: Leaderships = leaderships
+        self.disk: DiskWatch = disk
+        """The disk of the data folder."""
         self._commit = commit()
 
     def look(self, *, names: bool = False) -> Measures:
@@ -100,8 +101,8 @@ class Measuring:
             apply_lag=max((group.commit_index - group.applied_index for group in groups), default=0),
             pending=sum(count for count, _ in pending),
             pending_bytes=sum(size for _, size in pending),
-            won=self._leaderships.won,
-            lost=self._leaderships.lost,
+            won=self.leaderships.won,
+            lost=self.leaderships.lost,
             applies=host.applies,
             connected=len(others & host.connected),
             away=len(others - host.connected),

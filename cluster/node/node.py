@@ -39,6 +39,7 @@ from .catalog_sync import CatalogSync
 from .controller_member import ControllerMember, Readers
 from .disk_watch import DiskWatch
 from .leadership import Leaderships
+from .measuring import Measuring
 from .memory import give_back_memory
 from .node_service import NodeFailure, NodeService, Startup
 from .reporting import Reporter
@@ -52,16 +53,6 @@ STANDING_TIMEOUT_S = 1.0
 class Node:
     """A running node: ``service`` is what a front talks to, ``failure`` why it had to stop by itself."""
 
-    tls: Tls | None = None
-    """What encrypts the connections to other nodes."""
-    disk: DiskWatch
-    """How full the disk of the data folder is."""
-    features: Features
-    """Which commands and formats this node may use."""
-    tiered: TieredStore | None = None
-    """Where old segments are, if the configuration says so."""
-    _relieving: asyncio.Task[None] | None = None
-
     @classmethod
     async def start(cls, config: NodeConfig, on_failure: Callable[[BaseException], None]) -> "Node":
         """Recover, listen to the other nodes, open the groups. ``on_failure`` is called once when the node cannot go on
@@ -70,8 +61,7 @@ class Node:
         await asyncio.to_thread(_close_to_others, Path(config.data_dir))
         await asyncio.to_thread(check_level, Path(config.data_dir), SOFTWARE)
         disk = await asyncio.to_thread(DiskWatch, config.node_id, Path(config.data_dir), config.limits)
-        failure, view, tls = NodeFailure(on_failure), ClusterView(config), config.tls()
-        principals = PrincipalStore(Path(config.data_dir))
+        failure, view, principals = NodeFailure(on_failure), ClusterView(config), PrincipalStore(Path(config.data_dir))
         host = RaftHost(
             config.node_id,
             config.cluster_id,
@@ -80,7 +70,7 @@ class Node:
             Path(config.data_dir),
             _raft_settings(config),
             failure.report,
-            tls=tls,
+            tls=config.tls(),
             plaintext=config.raft.plaintext,
         )
         host.software = SOFTWARE
@@ -90,25 +80,34 @@ class Node:
         except BaseException:
             disk.close()
             raise
-        node = cls(config, failure, view, principals, host)
-        node.tls, node.disk, disk.host = tls, disk, host
-        node.service.measuring.disk = node._reporter.disk = disk
-        if config.tiered is not None:
-            node.tiered = await asyncio.to_thread(_tiered_store, config, disk)
+        disk.host = host
+        tiered = None if config.tiered is None else await asyncio.to_thread(_tiered_store, config, disk)
+        node = cls(config, failure, view, principals, host, disk, tiered)
         host.serve(node._answer)
         await node._replicas.open_remembered()
         node._start_tasks()
         return node
 
     def __init__(
-        self, config: NodeConfig, failure: NodeFailure, view: ClusterView, principals: PrincipalStore, host: RaftHost
+        self,
+        config: NodeConfig,
+        failure: NodeFailure,
+        view: ClusterView,
+        principals: PrincipalStore,
+        host: RaftHost,
+        disk: DiskWatch,
+        tiered: TieredStore | None,
     ) -> None:
         """Compose a node over a started host: see ``start``."""
         data, node_id = Path(config.data_dir), config.node_id
+        self.tls: Tls | None = host.tls
+        """What encrypts the connections to other nodes."""
         self._config, self._principals = config, principals
+        self._disk, self._tiered = disk, tiered
         self._failure, self._view, self._host = failure, view, host
-        self._timeout_s, self.features = config.limits.request_timeout_ms / 1000, Features(host)
+        self._timeout_s, self._features = config.limits.request_timeout_ms / 1000, Features(host)
         self._tasks: list[asyncio.Task[None]] = []
+        self._relieving: asyncio.Task[None] | None = None
         self._leaderships, self._router = Leaderships(self._name_of), Router(node_id, host)
         self._replicas = ReplicaManager(
             node_id, data / "partitions", self._open_replica, self._close_group, host.forget_tombstones
@@ -118,22 +117,16 @@ class Node:
         self._bootstrap = Bootstrap(
             node_id, host.incarnation, data / "founders.json", self._ask_standing, is_member=view.index > 0
         )
-        self._reporter = Reporter(node_id, host, view, self._router, self._replicas)
+        self._reporter = Reporter(node_id, host, view, self._router, self._replicas, disk)
         readers = Readers(self._group_statuses, self._producer_statuses, self._reporter)
         self._member = ControllerMember(
             view, self._bootstrap, host, self._router, readers, self._leaderships.look, config, principals
         )
+        self._measuring = Measuring(config, host, view, self._replicas, self._member, self._leaderships, disk)
         self._registration = Registration(_entry(config, host), config.controllers, view, self._router)
+        startup = Startup(self._bootstrap, self._registration)
         self.service: NodeService = NodeService(
-            config,
-            failure,
-            host,
-            view,
-            Startup(self._bootstrap, self._registration),
-            self._replicas,
-            self._group_statuses,
-            self._member,
-            self._leaderships,
+            config, failure, host, view, startup, self._replicas, self._group_statuses, self._member, self._measuring
         )
 
     @property
@@ -143,9 +136,9 @@ class Node:
 
     def _start_tasks(self) -> None:
         config, view, replicas = self._config, self._view, self._replicas
-        self.disk.changed = self._disk_changed
+        self._disk.changed = self._disk_changed
         self._disk_changed()
-        self._spawn(self.disk.run())
+        self._spawn(self._disk.run())
         first = FirstLevel([each.node_id for each in config.members], view, self._host.software_of, self._router)
         self._bootstrap.on_founded = lambda: self._spawn(first.run())
         self._spawn(self._member.run(config.controllers))
@@ -164,11 +157,12 @@ class Node:
         self._spawn(give_back_memory())
 
     def _start_tiering(self) -> None:
-        debts = Debts(Path(self._config.data_dir), self.tiered)
+        debts = Debts(Path(self._config.data_dir), self._tiered)
         self._replicas.owe = debts.owe
-        if self.tiered is not None:
-            tiering = Tiering(self._replicas, self.tiered, self._host.dropped_files)
-            self.service.measuring.tiering, tiering.is_low = tiering, lambda: self.disk.state != "ok"
+        if self._tiered is not None:
+            is_low = lambda: self._disk.state != "ok"  # noqa: E731
+            tiering = Tiering(self._replicas, self._tiered, is_low, self._host.dropped_files)
+            self._measuring.tiering = tiering
             self._spawn(tiering.run())
             self._spawn(debts.run())
 
@@ -198,15 +192,15 @@ class Node:
         await self._host.stop()
         for replica in self._replicas.all():
             replica.close()
-        if self.tiered is not None:
-            self.tiered.close()
-        self.disk.close()
+        if self._tiered is not None:
+            self._tiered.close()
+        self._disk.close()
 
     def _disk_changed(self) -> None:
         """With little room on disk, checkpoints free what was trimmed as soon as it is, and others lead."""
-        self._host.spare_disk(is_low=self.disk.state != "ok", is_full=self.disk.state == "full")
+        self._host.spare_disk(is_low=self._disk.state != "ok", is_full=self._disk.state == "full")
         led = [replica.group for replica in self._replicas.all()]
-        leaving = [(group, heir) for group in led if (heir := self.disk.heir(group)) is not None]
+        leaving = [(group, heir) for group in led if (heir := self._disk.heir(group)) is not None]
         if leaving and (self._relieving is None or self._relieving.done()):
             self._relieving = asyncio.create_task(_relieve(leaving))
 
@@ -231,9 +225,9 @@ class Node:
             urls=self._view.urls,
             enrol=enrol_here,
             timeout_s=self._timeout_s,
-            without_room=self.disk.without_room,
+            without_room=self._disk.without_room,
         )
-        replica.features, replica.whole.store = self.features, self.tiered
+        replica.features, replica.whole.store = self._features, self._tiered
         return replica
 
     def _open_group(self, group: int, founders: rpc.Founders, machine: Any) -> Group:

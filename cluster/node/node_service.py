@@ -39,7 +39,6 @@ from ..rpc import Placement
 from ..settings import in_force
 from .controller_member import ControllerMember, ControllerServices
 from .disk_watch import STATES
-from .leadership import Leaderships
 from .measuring import Measuring
 
 HOME_S = 2.0
@@ -93,7 +92,7 @@ class NodeService:
         replicas: ReplicaManager,
         group_statuses: GroupStatusReader,
         member: ControllerMember,
-        leaderships: Leaderships,
+        measuring: Measuring,
     ) -> None:
         self.node_id: str = config.node_id
         self._cluster_id = config.cluster_id
@@ -105,11 +104,11 @@ class NodeService:
         self._replicas = replicas
         self._group_statuses = group_statuses
         self._member = member
-        self._leadership = leaderships.changed
+        self._leadership = measuring.leaderships.changed
         timeout_s = config.limits.request_timeout_ms / 1000
         self.ledger: LedgerNotes = LedgerNotes(member.decide, timeout_s, lambda: host.level >= LEDGER)
-        self.measuring: Measuring = Measuring(config, host, view, replicas, member, leaderships)
-        self.measures: Callable[..., Measures] = self.measuring.look
+        self.measuring: Measuring = measuring
+        self.measures: Callable[..., Measures] = measuring.look
         """The node's own numbers as they are now."""
         self._was_loaded = False
         self._started_s = time.monotonic()

@@ -22,18 +22,23 @@ ASK_TIMEOUT_S = 2.0
 
 
 class Reporter:
-    """Makes the reports of one node. ``disk`` is set before the first question comes."""
-
-    disk: DiskWatch
+    """Makes the reports of one node."""
 
     def __init__(
-        self, node_id: str, host: RaftHost, view: ClusterView, router: Router, replicas: ReplicaManager
+        self,
+        node_id: str,
+        host: RaftHost,
+        view: ClusterView,
+        router: Router,
+        replicas: ReplicaManager,
+        disk: DiskWatch,
     ) -> None:
         self._node_id = node_id
         self._router = router
         self._host = host
         self._view = view
         self._replicas = replicas
+        self._disk = disk
         self._started_s = time.monotonic()
 
     async def ask(self, node_id: str) -> rpc.NodeReport | None:
@@ -69,7 +74,7 @@ class Reporter:
                 led.append(rpc.LedGroup(group.group_id, group.term, replica.log.stored_bytes, behind, voters))
             if number % GROUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        disk, syncs = self.disk, self._host.log.syncs
+        disk, syncs = self._disk, self._host.log.syncs
         return rpc.NodeReport(
             up_ms=int((time.monotonic() - self._started_s) * 1000),
             free_bytes=disk.free_bytes,

@@ -49,14 +49,20 @@ class _Swept(NamedTuple):
 class Tiering:
     """One task; uploads one object at a time. ``dropped`` is called when files were dropped."""
 
-    def __init__(self, replicas: ReplicaManager, store: TieredStore, dropped: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        store: TieredStore,
+        is_low: Callable[[], bool],
+        dropped: Callable[[], None],
+    ) -> None:
+        """``is_low``: whether this node's disk has little room."""
         self._replicas = replicas
         self._store = store
+        self._is_low = is_low
         self._dropped = dropped
         self._seen = Seen(store)
         self._unseen: list[tuple[Replica, Offset]] = []  # what may go below an offset once its objects are seen
-        self.is_low: Callable[[], bool] = lambda: False
-        """Whether this node's disk has little room."""
         self._pause_s = LOOK_S
         self._is_away = False  # the store, at the last try
         self._is_stuck = False  # its thread, which all else would wait for
@@ -107,7 +113,7 @@ class Tiering:
         """Drop local files of every replica, as far as its node has seen their objects and the local retention of the
         topic says so; on a disk with little room all that was seen, which is better than to refuse appends.
         """
-        count, is_low, self._unseen = 0, self.is_low(), []
+        count, is_low, self._unseen = 0, self._is_low(), []
         for replica in self._replicas.all():
             log, config, tier = replica.log, replica.config, replica.machine.tier
             if config.is_tiered and tier.objects:

@@ -64,8 +64,8 @@ def test_a_look_without_names_reads_no_position_and_no_quota() -> None:
     member: Any = SimpleNamespace(control=None, services=None)
     config: Any = SimpleNamespace(cluster_id="c", node_id="n1", me=SimpleNamespace(zone=None))
     replicas: Any = SimpleNamespace(all=lambda: [led])
-    measures = Measuring(config, host, view, replicas, member, Leaderships(str))
-    measures.disk = SimpleNamespace(free_bytes=1, total_bytes=2, state="ok")  # type: ignore[assignment]
+    disk: Any = SimpleNamespace(free_bytes=1, total_bytes=2, state="ok")
+    measures = Measuring(config, host, view, replicas, member, Leaderships(str), disk)
     found = measures.look(names=True)
     assert (found.group_lags, found.log.quotas, found.log.segment_bytes) == ({"readers": 6}, {"logs": 0.85}, 85)
     led.machine.readers = led.config = None

@@ -26,7 +26,7 @@ class Other:
         self.replica, self.root = replica, house.root / "elsewhere"
         self.store = TieredStore(str(self.root), "house", house.root / "other-data", 1 << 30, timeout_s)
         replicas = SimpleNamespace(all=lambda: [replica])
-        self.tiering = Tiering(cast(ReplicaManager, replicas), self.store, lambda: None)
+        self.tiering = Tiering(cast(ReplicaManager, replicas), self.store, lambda: False, lambda: None)
 
     async def drop(self) -> int:
         """The first local offset, after all was dropped that may be."""
@@ -50,7 +50,7 @@ async def test_a_node_keeps_what_it_has_not_seen_in_its_own_place(house: House) 
     house.copy()
     other, end = Other(house, house.replicas[1]), house.leader.machine.tier.end
     assert await other.drop() == 0
-    other.tiering.is_low = lambda: True
+    other.tiering._is_low = lambda: True
     assert await other.drop() == 0
     shutil.copytree(house.root / "store", other.root)
     assert await other.drop() == end

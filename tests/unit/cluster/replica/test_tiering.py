@@ -48,7 +48,7 @@ class House:
         for one in self.replicas[1:]:
             group_of(one).is_leader = False
         self.dropped = 0
-        self.tiering = Tiering(cast(ReplicaManager, self), self.store, self._has_dropped)
+        self.tiering = Tiering(cast(ReplicaManager, self), self.store, lambda: False, self._has_dropped)
 
     def all(self) -> list[Replica]:
         return self.replicas
@@ -197,7 +197,7 @@ async def test_a_disk_with_little_room_keeps_only_what_is_not_in_the_store(house
     await serve(house)
     await house.drop(RECEIVED_MS)
     assert house.leader.log.local_start == 0
-    house.tiering.is_low = lambda: True
+    house.tiering._is_low = lambda: True
     await house.drop(RECEIVED_MS)
     assert house.leader.log.local_start == house.leader.machine.tier.end
     assert await house.values() == 40
@@ -247,7 +247,7 @@ async def test_an_upload_of_a_deposed_leader_is_an_orphan_that_the_next_one_remo
     house.copy()
     house.elect(1, 4)
     new_store = TieredStore(str(house.root / "store"), "house", house.root / "other", 1 << 30, 30.0)
-    other = Tiering(cast(ReplicaManager, house), new_store, lambda: None)
+    other = Tiering(cast(ReplicaManager, house), new_store, lambda: False, lambda: None)
     assert await other._serve(house.leader)
     listed = house.listed()
     place.go.set()

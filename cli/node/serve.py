@@ -23,10 +23,9 @@ from ...client.api.client import Client
 from ...client.config import ClientConfig
 from ...cluster.access.issuers import Issuers, KeyFile
 from ...cluster.access.principals import Access
-from ...cluster.access.store import PrincipalsDamaged
 from ...cluster.condition import aligned_s
 from ...cluster.config import ConfigError, NodeConfig, parse_address
-from ...cluster.discovery.cluster_view import ClusterViewDamaged, is_member
+from ...cluster.discovery.cluster_view import is_member
 from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
 from ...cluster.node.node import Node
@@ -235,7 +234,7 @@ def _run_node(
     with leaving():
         try:
             sys.exit(uvloop.run(run(settings, with_parent, manager, again)))
-        except (ConfigError, ClusterViewDamaged, PrincipalsDamaged, DiskRefused, TlsFault, WalLocked) as error:
+        except (ConfigError, DiskRefused, TlsFault, WalLocked) as error:
             raise click.ClickException(str(error)) from error
         except CannotStart as error:
             faults = in_use([settings]) or [str(error)]

@@ -2,5 +2,5 @@
 
 In: the principals of a cluster; a request's Authorization header and client certificate.
 Out: a caller, whose rights a request is decided by, or a refusal that names the right that is missing.
-May import: cluster, partition, partition.api, partition.log, raft.net.
+May import: cluster, partition, partition.api, partition.log, raft.net, raft.wal.
 """

@@ -10,6 +10,7 @@ import msgspec
 
 from ...partition.log.fsutil import write_durably
 from ...partition.log.modes import SECRET_MODE
+from ...raft.wal.errors import DiskRefused
 from .principals import Principal
 
 FILE = "principals.json"
@@ -23,17 +24,13 @@ class PrincipalTable(msgspec.Struct, frozen=True):
     rows: list[Principal] = []
 
 
-class PrincipalsDamaged(Exception):
-    """The file cannot be read; the message says what to do."""
-
-
 class PrincipalStore:
     """``table`` is the newest that this node knows. No older one ever takes its place: a controller's replica that
     starts again passes through tables of the past.
     """
 
     def __init__(self, data: Path) -> None:
-        """Raises PrincipalsDamaged."""
+        """Raises DiskRefused."""
         self._path = data / FILE
         self.table: PrincipalTable = _read(self._path)
         self._written_index = self.table.index
@@ -69,6 +66,4 @@ def _read(path: Path) -> PrincipalTable:
     except FileNotFoundError:
         return PrincipalTable()
     except msgspec.DecodeError as error:
-        raise PrincipalsDamaged(
-            f"{path} is damaged ({error}); run `stockade rebuild` and let the node join again"
-        ) from error
+        raise DiskRefused(path, f"damaged ({error})") from error

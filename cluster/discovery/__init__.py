@@ -2,5 +2,6 @@
 
 In: the configured peers, and what the controller's catalog says.
 Out: a founded or joined cluster; addresses of its nodes.
-May import: cluster, cluster.controller, cluster.controller.topology, partition, partition.api, partition.log, raft.
+May import: cluster, cluster.controller, cluster.controller.topology, partition, partition.api, partition.log, raft,
+raft.wal.
 """

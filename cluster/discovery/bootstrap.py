@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ...partition.log.fsutil import write_durably
+from ...raft.wal.errors import DiskRefused
 from ..rpc import Founders, Standing
 
 ASK_AGAIN_S = 0.05
@@ -72,7 +73,7 @@ class Bootstrap:
         is_member: bool,
     ) -> None:
         """Read the file. ``incarnation``: of this node's disk; ``is_member``: it was in a cluster before; ``ask``
-        another node for its standing, which is None when it is away.
+        another node for its standing, which is None when it is away. Raises DiskRefused.
         """
         self.incarnation: int = incarnation
         self.waiting_for: tuple[str, ...] = ()
@@ -84,7 +85,10 @@ class Bootstrap:
         self._is_writing = False
         self._founders: Founders | None = None
         if path.exists():
-            self._founders = msgspec.json.decode(path.read_bytes(), type=Founders)
+            try:
+                self._founders = msgspec.json.decode(path.read_bytes(), type=Founders)
+            except msgspec.DecodeError as error:
+                raise DiskRefused(path, f"damaged ({error})") from error
         elif is_member:
             self._founders = {}
 

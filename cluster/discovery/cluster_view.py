@@ -14,6 +14,7 @@ import msgspec
 
 from ...partition.api.cluster import BalanceSettings
 from ...partition.log.fsutil import write_durably
+from ...raft.wal.errors import DiskRefused
 from ..condition import Condition
 from ..config import Address, NodeConfig, parse_address
 from ..controller.topology.moves import Move
@@ -33,10 +34,6 @@ class _Known(msgspec.Struct, frozen=True):
     controllers: list[str] = []
 
 
-class ClusterViewDamaged(Exception):
-    """The file cannot be read; the message says what to do."""
-
-
 def is_member(data: Path) -> bool:
     """Whether the node with this data folder has received a catalog before."""
     return (data / FILE).exists()
@@ -48,7 +45,7 @@ class ClusterView:
     """
 
     def __init__(self, config: NodeConfig) -> None:
-        """Raises ClusterViewDamaged."""
+        """Raises DiskRefused."""
         self._config = config
         self._path = Path(config.data_dir) / FILE
         self._configured = {m.node_id: NodeEntry(m.node_id, m.url, m.raft, m.zone) for m in config.members}
@@ -135,6 +132,4 @@ def _read(path: Path) -> _Known:
     except FileNotFoundError:
         return _Known()
     except msgspec.DecodeError as error:
-        raise ClusterViewDamaged(
-            f"{path} is damaged ({error}); run `stockade rebuild` and let the node join again"
-        ) from error
+        raise DiskRefused(path, f"damaged ({error})") from error

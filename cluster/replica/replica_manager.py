@@ -16,6 +16,7 @@ import msgspec
 from ...partition.api.cluster import Reassignment
 from ...partition.api.topics import TopicConfig
 from ...partition.log.fsutil import erase_durably, make_directory, write_durably
+from ...raft.wal.errors import DiskRefused
 from ..condition import Condition
 from ..controller.topology.catalog import CONTROLLER_GROUP, group_id, topic_partition
 from ..controller.topology.moves import Move
@@ -85,12 +86,18 @@ class ReplicaManager:
         """Notes, durably, that a folder of the tiered store belongs to a topic that was deleted."""
 
     async def open_remembered(self) -> None:
-        """Open what this node held when it stopped, and finish erasing what it was about to erase."""
+        """Open what this node held when it stopped, and finish erasing what it was about to erase. Raises
+        DiskRefused.
+        """
         make_directory(self._directory)
         for folder in sorted(self._directory.iterdir()):
             path = folder / "replica.json"
             if path.exists():
-                self._open(msgspec.json.decode(path.read_bytes(), type=Assignment))
+                try:
+                    assignment = msgspec.json.decode(path.read_bytes(), type=Assignment)
+                except msgspec.DecodeError as error:
+                    raise DiskRefused(path, f"damaged ({error})") from error
+                self._open(assignment)
             else:
                 await self._close_group(int(folder.name, 16))
                 shutil.rmtree(folder)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from stockade.cluster.access.principals import Principal
-from stockade.cluster.access.store import FILE, PrincipalsDamaged, PrincipalStore, PrincipalTable
+from stockade.cluster.access.store import FILE, PrincipalStore, PrincipalTable
+from stockade.raft.wal.errors import DiskRefused
 
 OLD, NEW = PrincipalTable(3, [Principal("old")]), PrincipalTable(4, [Principal("new", ["all"], certificates=["CN:n"])])
 
@@ -36,5 +37,5 @@ def test_an_older_table_takes_no_place(tmp_path: Path) -> None:
 
 def test_a_damaged_file_stops_the_start_since_no_principals_would_be_everybody(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b'{"index": 3, "rows": [{"na')
-    with pytest.raises(PrincipalsDamaged, match="run `stockade rebuild`"):
+    with pytest.raises(DiskRefused, match="with `stockade rebuild "):
         PrincipalStore(tmp_path)

@@ -8,6 +8,7 @@ import pytest
 
 from stockade.cluster.discovery.bootstrap import AwaitMembers, Bootstrap, BootstrapNow, JoinBootstrapped, decide
 from stockade.cluster.rpc import Standing
+from stockade.raft.wal.errors import DiskRefused
 
 THREE = ["n1", "n2", "n3"]
 
@@ -143,6 +144,12 @@ def test_a_member_of_a_cluster_never_founds_one(tmp_path: Path) -> None:
         assert await founding.settle(["n1"], ["n1"]) == {}
 
     asyncio.run(scenario())
+
+
+def test_a_damaged_file_of_founders_is_named(tmp_path: Path) -> None:
+    (tmp_path / "founders.json").write_bytes(b'{"n1": ')
+    with pytest.raises(DiskRefused, match=r"founders\.json: damaged"):
+        kept(tmp_path / "founders.json", "n1", 5, {})
 
 
 def test_each_round_asks_all_nodes_again_also_those_that_have_answered(tmp_path: Path) -> None:

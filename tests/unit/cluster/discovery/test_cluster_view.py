@@ -10,9 +10,10 @@ import pytest
 from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.topology.moves import Move
 from stockade.cluster.controller.topology.nodes import NodeEntry
-from stockade.cluster.discovery.cluster_view import FILE, ClusterView, ClusterViewDamaged, is_member
+from stockade.cluster.discovery.cluster_view import FILE, ClusterView, is_member
 from stockade.cluster.machines import Member
 from stockade.cluster.rpc import Catalog
+from stockade.raft.wal.errors import DiskRefused
 
 MEMBERS = [Member(f"n{number}", f"http://h{number}:1", f"h{number}:2") for number in (1, 2, 3)]
 
@@ -80,7 +81,7 @@ def test_a_node_that_joins_founds_nothing_and_asks_the_nodes_that_it_was_told_of
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"{")
-    with pytest.raises(ClusterViewDamaged, match=FILE):
+    with pytest.raises(DiskRefused, match=FILE):
         ClusterView(config(tmp_path))
 
 

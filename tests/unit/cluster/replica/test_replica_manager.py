@@ -12,6 +12,7 @@ from stockade.cluster.replica.replica import Replica
 from stockade.cluster.replica.replica_manager import Assignment, ReplicaManager
 from stockade.cluster.rpc import Catalog, Placement
 from stockade.partition.api.topics import TopicConfig
+from stockade.raft.wal.errors import DiskRefused
 
 from .test_replica import replica, scenario
 
@@ -89,6 +90,14 @@ async def test_a_restarted_node_keeps_a_topic_that_is_younger_than_the_first_cat
     assert remembered(tmp_path) == [group_id(YOUNGER, 0)]
     await life.manager.follow(catalog(YOUNGER))
     assert (life.held, life.closed) == ([], [group_id(OLDER, 0), group_id(YOUNGER, 0)])
+
+
+@scenario
+async def test_a_damaged_file_of_a_replica_is_named(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "replica.json").write_bytes(b'{"topic": ')
+    with pytest.raises(DiskRefused, match=r"replica\.json: damaged"):
+        await Life(tmp_path).manager.open_remembered()
 
 
 def test_the_promise_to_open_a_group_is_gone_from_the_disk_before_its_log_is_and_a_death_between_is_finished(

@@ -319,7 +319,7 @@ def test_a_member_that_works_without_waiting_lets_the_event_loop_renew_its_sessi
 
     async def run() -> None:
         now_s = [1.0]
-        monkeypatch.setattr(group_module.time, "monotonic", lambda: now_s[0])
+        monkeypatch.setattr("time.monotonic", lambda: now_s[0])
         reading, claim = reading_of(Committing())
         await reading._ready.put((claim, Piece("t", 0, 0, batch_of(1000))))
         turns = 0

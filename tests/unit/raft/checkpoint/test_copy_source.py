@@ -60,7 +60,7 @@ class Source:
     async def take_another(self) -> Checkpoint:
         """Commit a command, and take a checkpoint that holds it: the present one from now on."""
         await self.node.commit(1)
-        assert await self.node.host._parts.checkpointer._take(GROUP)
+        assert await self.node.host._checkpointer._take(GROUP)
         found = storage_of(self.node).store.read(GROUP)
         assert found is not None
         self.checkpoint = found
@@ -85,7 +85,7 @@ async def copying(directory: Path) -> AsyncIterator[tuple[SingleNode, Source]]:
     """A node that joins the group and has nothing, and one to copy from."""
     async with single_node(directory / "there") as there, single_node(directory / "here", groups=()) as here:
         await there.commit(7)
-        assert await there.host._parts.checkpointer._take(GROUP)
+        assert await there.host._checkpointer._take(GROUP)
         checkpoint = storage_of(there).store.read(GROUP)
         assert checkpoint is not None
         assert [extent.is_sealed for extent in checkpoint.files] == [True, False]

@@ -6,7 +6,9 @@ group goes on with what it has. After a failure the next offer of the leader beg
 
 A checkpoint that is being copied is held by hard links of its files, so that newer checkpoints of its node do not
 remove it. It is held until every node that copies it has released it, has begun to copy another one of the group, or
-has asked for nothing for IDLE_S. Nodes that copy one group may be at different checkpoints.
+has asked for nothing for IDLE_S. Nodes that copy one group may be at different checkpoints. Until IDLE_S after the last
+question about a checkpoint the log keeps the entries behind it, as far as it may be that long: otherwise the node that
+copies would need the next checkpoint by then, and so on.
 """
 
 import asyncio
@@ -158,6 +160,8 @@ class CheckpointSender:
         self.pace: Pace = Pace()
         self._storage = storage
         self._held: dict[tuple[int, int], HeldCheckpoint] = {}  # by group and index
+        self._used_at: dict[tuple[int, int], float] = {}  # when the last question about a checkpoint came, held or not
+        storage.copied = self._copied
         self._holding = asyncio.Lock()
         self._numbers = count()
 
@@ -177,6 +181,7 @@ class CheckpointSender:
                 return await self._storage.run(partial(self._storage.digests.of, held.path(name), held.sizes[name]))
             case Release(group_id, index):
                 if (group_id, index) in self._held:
+                    self._use(group_id, self._held[group_id, index])
                     self._release(node_id, group_id, self._held[group_id, index])
                 return b""
 
@@ -194,7 +199,8 @@ class CheckpointSender:
                     held = await self._storage.run(partial(self._link, group_id, index, next(self._numbers)))
                 self._held[group_id, held.index] = held
                 asyncio.get_running_loop().call_later(IDLE_S, self._drop_if_idle, group_id, held)
-            held.used_at = asyncio.get_running_loop().time()
+                self._copied()  # forgets the others, should the log have no more to release
+            self._use(group_id, held)
             held.nodes.add(node_id)
             return Offered(held.index, held.sizes[CHECKPOINT])
 
@@ -208,8 +214,18 @@ class CheckpointSender:
         held = self._held.get((group_id, index))
         if held is None:
             raise NothingHeld(f"the checkpoint of group {group_id} at {index} is not held any more")
-        held.used_at = asyncio.get_running_loop().time()
+        self._use(group_id, held)
         return held
+
+    def _use(self, group_id: int, held: HeldCheckpoint) -> None:
+        held.used_at = self._used_at[group_id, held.index] = asyncio.get_running_loop().time()
+
+    def _copied(self) -> dict[int, int]:
+        """By group, the oldest checkpoint of which a question came within IDLE_S."""
+        since = asyncio.get_running_loop().time() - IDLE_S
+        for key in [key for key, used_at in self._used_at.items() if used_at < since]:
+            del self._used_at[key]
+        return dict(sorted(self._used_at, reverse=True))
 
     def _link(self, group_id: int, index: int, number: int) -> HeldCheckpoint:
         """Link the files of the group's checkpoint in a new folder: the removal of an older one may be under way."""

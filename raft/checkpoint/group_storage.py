@@ -21,7 +21,7 @@ from ..machine import ImageDamaged, Machine
 from ..settings import RaftSettings
 from ..wal.errors import DiskRefused
 from ..wal.records import RecoveredGroup
-from ..wal.wal import Wal
+from ..wal.wal import NONE_KEPT, Wal
 from .digests import Digests
 from .store import Checkpoint, CheckpointDamaged, CheckpointStore
 from .tombstones import Tombstones
@@ -104,6 +104,8 @@ class GroupStorage:
         self.log = log
         self.store: CheckpointStore = CheckpointStore(data / "groups")
         self.digests: Digests = Digests()
+        self.copied: Callable[[], Mapping[int, int]] = dict
+        """By group, the index of the oldest checkpoint that other nodes copy: they need the entries behind it next."""
         self._tombstones = Tombstones(data / "left")
         self.lock: asyncio.Lock = asyncio.Lock()
         self.open_groups: dict[int, OpenGroup] = {}
@@ -185,9 +187,12 @@ class GroupStorage:
         while opened.stale:
             self.discard(opened.stale.pop())
 
-    async def release(self) -> None:
-        """Remove files of the log that no group needs. A cancelled caller waits until that is done."""
-        await to_its_end(asyncio.ensure_future(self.log.release(self._forget)))
+    async def release(self, log_bytes_kept: int = 0) -> None:
+        """Remove files of the log that no group needs; and no node that copies a checkpoint, while the log has
+        ``log_bytes_kept`` bytes at most. A cancelled caller waits until that is done.
+        """
+        kept = self.copied() if self.log.disk_bytes <= log_bytes_kept else NONE_KEPT
+        await to_its_end(asyncio.ensure_future(self.log.release(self._forget, kept)))
 
     def _remember(self, group_id: int, opened: GroupLog | None, recovered: RecoveredGroup | None) -> None:
         if opened is not None:
@@ -286,7 +291,7 @@ class CheckpointScheduler:
                     await self._take(group_id)
                     await self._sync_early()
                 await self._sync_early()
-                await self._storage.release()
+                await self._release()
         except Exception as error:
             self._fail(error)
 
@@ -337,8 +342,11 @@ class CheckpointScheduler:
             storage.replaced(group_id, checkpoint)
             captured.image.stored()
         _log.info("group %d: checkpoint at %d, %d bytes", group_id, checkpoint.index, len(checkpoint.state))
-        await storage.release()
+        await self._release()
         return True
+
+    async def _release(self) -> None:
+        await self._storage.release(0 if self.frees_early else self._wal_bytes_max)
 
     def _capture(self, group_id: int) -> CapturedState | None:
         open_group, group = self._storage.open_groups.get(group_id), self._groups.get(group_id)

@@ -11,10 +11,11 @@ import asyncio
 import os
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -47,6 +48,7 @@ OVERHEAD_BYTES = 256
 STALL_S = 30.0
 STALL_LOOKS = 30
 """Looks at the writer within ``stall_s``."""
+NONE_KEPT: Mapping[int, int] = MappingProxyType({})
 STALL_BYTES_PER_S = 64 << 10
 """A sync may take ``stall_s`` and the time that its bytes need at this rate: a slow disk does not count as one that
 hangs.
@@ -112,9 +114,13 @@ class GroupFiles(msgspec.Struct):
 
     def file_needed(self) -> int | None:
         """The file of the first entry that no checkpoint covers; None if there is no such entry."""
-        if not self.runs or self.covered + 1 >= self.stop:
+        return self.file_of(self.covered + 1)
+
+    def file_of(self, index: int) -> int | None:
+        """The file of the entry at ``index``, or the first one if that is gone; None if there is no such entry yet."""
+        if not self.runs or index >= self.stop:
             return None
-        at = bisect_right(self.runs, (self.covered + 1, 1 << 62))
+        at = bisect_right(self.runs, (index, 1 << 62))
         return self.runs[max(0, at - 1)][1]
 
     def drop_before(self, number: int) -> int | None:
@@ -142,6 +148,11 @@ class FileUsage:
         """(file number, group id) of the oldest file with an entry that no checkpoint covers; None if there is none."""
         needed = [(number, key) for key, files in self.groups.items() if (number := files.file_needed()) is not None]
         return min(needed, default=None)
+
+    def oldest_beyond(self, indexes: Mapping[int, int]) -> int | None:
+        """The oldest file with an entry that is beyond its group's index in ``indexes``; None if there is none."""
+        found = (self.groups[group].file_of(index + 1) for group, index in indexes.items() if group in self.groups)
+        return min((number for number in found if number is not None), default=None)
 
     def to_repeat(self, number: int) -> Iterator[int]:
         """The groups whose VOTE record has to be written again before the files before ``number`` leave the log.
@@ -358,8 +369,9 @@ class Wal:
         oldest = self._usage.oldest()
         return None if oldest is None or oldest[0] >= self._tail.number else oldest[1]
 
-    async def release(self, forget: Callable[[int, int], None]) -> None:
-        """Take the oldest files out of the log, as far as checkpoints cover all their entries.
+    async def release(self, forget: Callable[[int, int], None], kept: Mapping[int, int] = NONE_KEPT) -> None:
+        """Take the oldest files out of the log, as far as checkpoints cover all their entries, and none is beyond its
+        group's index in ``kept``.
 
         ``forget`` is called with a group and the last index of it in those files; these entries must not be read any
         more. The terms and votes in those files are written again first. Durable in this order, so that a crash between
@@ -368,6 +380,7 @@ class Wal:
         """
         oldest = self._usage.oldest()
         first = min(self._tail.number, oldest[0]) if oldest is not None else self._tail.number
+        first = min(first, self._usage.oldest_beyond(kept) or first)
         if first <= self._identity.first:
             return
         for group_id in list(self._usage.to_repeat(first)):

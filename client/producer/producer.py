@@ -304,14 +304,13 @@ class Producer:
         self.client.home.enter()
         self._is_closing = True
         sender, self._sender = self._sender, None
-        try:
+        async with AsyncExitStack() as ends:  # each of them, also when this is cancelled
+            ends.push_async_callback(self._disconnect)
+            ends.callback(self._results.close)
+            if self._seats is not None:
+                ends.push_async_callback(self._seats.close)
             if sender is not None:
                 await sender.abort()
-            if self._seats is not None:
-                await self._seats.close()
-        finally:
-            self._results.close()
-            await self._disconnect()
 
     async def _disconnect(self) -> None:
         if not self._is_sharing:

@@ -102,10 +102,12 @@ class Seats:
         tasks = list(self._taking.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        session, self._session = self._session, None
-        if session is not None:
-            await session.__aexit__()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            session, self._session = self._session, None
+            if session is not None:
+                await session.__aexit__()
 
     async def _take_or_halt(self, sender: Sender, route: Route) -> None:
         try:

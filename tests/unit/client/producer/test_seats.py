@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
+from stockade.client.errors import ClientClosed
 from stockade.client.producer.producer import Producer
 from stockade.partition.errors import InvalidRequest, ProducerBusy, ProducerFenced, SessionExpired
 
@@ -210,3 +212,34 @@ def test_two_tasks_that_recover_a_partition_at_the_same_time_both_go_on(cluster:
 
     produce(cluster, work)
     assert cluster.values("t") == [b"shared", b"again"]
+
+
+def test_an_abort_that_is_cancelled_at_any_step_leaves_no_seat_behind(cluster: FakeCluster) -> None:
+    """With a client that goes on, the seat's session was renewed for good, and kept other writers out."""
+    cluster.create("t")
+
+    async def cluster_has(appends: int) -> None:
+        while sum("/records" in path for path in cluster.paths("POST")) < appends:  # noqa: ASYNC110 (nothing else tells)
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=0, retry_backoff_ms=1)
+        async with Client(config) as client:
+            for steps in range(1, 20):
+                producer = await Producer(client, access="Shared").start()
+                await (await producer.send("t", b"v"))
+                assert producer._seats is not None
+                session = producer._seats._session
+                assert session is not None
+                cluster.faults = [Fault.HOLD]
+                _ = await producer.send("t", b"under way")
+                await cluster_has(2 * steps)
+                aborting = asyncio.create_task(producer.abort())
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                aborting.cancel()
+                await asyncio.wait([aborting])
+                assert isinstance(session.error, ClientClosed), steps
+            cluster.release_held()
+
+    asyncio.run(run())

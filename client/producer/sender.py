@@ -153,7 +153,11 @@ class Sender:
 
     async def renew(self) -> None:
         """Request a newer epoch for all partitions; returns when it is in force. Raises the refusal."""
-        await asyncio.shield(self._renewal())
+        renewal = self._renewal()
+        await asyncio.wait([renewal])
+        if renewal.cancelled():  # by `abort`: the caller is not
+            raise ProducerAborted
+        renewal.result()
 
     async def follow(self, topic: Topic) -> bool:
         """Point routes of a deleted topic of this name at ``topic``; whether there were any.

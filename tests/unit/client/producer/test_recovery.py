@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stockade.client.config import ClientConfig
+from stockade.client.errors import ProducerAborted
 from stockade.client.producer.interceptors import intercepted_columns
 from stockade.client.producer.producer import Producer
 from stockade.client.producer.queue.batch import Receipt, Record
@@ -217,6 +218,31 @@ def test_recovering_a_partition_that_works_only_reads_its_tail(cluster: FakeClus
         assert producer.identity.producer_epoch == 0
 
     produce(cluster, work)
+
+
+def test_a_recovery_that_another_task_aborts_says_so_and_is_not_cancelled(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task raised CancelledError, which a TaskGroup passes over, though no task had cancelled it."""
+    cluster.create("t")
+    cluster.faults = [Fault.TOO_LARGE]
+    asked = asyncio.Event()
+
+    async def unanswered(*_: object, **__: object) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        producer = await Producer(config(cluster)).start()
+        assert isinstance((await send_and_settle(producer, b"refused"))[0], MessageTooLarge)
+        monkeypatch.setattr(producer.client, "init_producer", unanswered)
+        recovering = asyncio.create_task(producer.recover("t", 0))
+        await asked.wait()
+        await producer.abort()
+        with pytest.raises(ProducerAborted):
+            await recovering
+
+    asyncio.run(run())
 
 
 def test_a_producer_whose_name_was_taken_cannot_recover(cluster: FakeCluster) -> None:

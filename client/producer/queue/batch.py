@@ -280,6 +280,7 @@ class Batch:
         """Set the final outcome, once, and call the watchers."""
         assert self.outcome is None
         self.outcome = outcome
+        self.last_error = None  # its traceback has frames with the records
         watchers, self.watchers = self.watchers, []
         for watcher in watchers:
             watcher()

@@ -1,14 +1,17 @@
 """A producer after a failure: it goes on, or halts and is recovered; and the ways to watch and steer what it sends."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from random import Random
+from types import FrameType, ModuleType
 from typing import Any
 
 import pytest
 
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ProducerAborted
+from stockade.client.home import Home
 from stockade.client.producer.interceptors import intercepted_columns
 from stockade.client.producer.producer import Producer
 from stockade.client.producer.queue.batch import Receipt, Record
@@ -243,6 +246,28 @@ def test_a_recovery_that_another_task_aborts_says_so_and_is_not_cancelled(
             await recovering
 
     asyncio.run(run())
+
+
+def test_a_delivery_that_was_repeated_keeps_no_record_once_it_is_stored(cluster: FakeCluster) -> None:
+    """The traceback of the last refusal had frames with the request's body."""
+    cluster.create("t")
+
+    async def work(producer: Producer) -> None:
+        cluster.faults = [Fault.LOSE_REPLY]
+        value = b"a value that is found nowhere else"
+        delivery = await producer.send("t", value)
+        assert (await delivery).duplicate
+        found: list[object] = [delivery]
+        seen: set[int] = set()
+        while found:
+            each = found.pop()
+            if id(each) in seen or isinstance(each, type | ModuleType | Producer | Home):
+                continue
+            seen.add(id(each))
+            assert not (isinstance(each, bytes) and value in each)
+            found += gc.get_referents(each) if not isinstance(each, FrameType) else each.f_locals.values()
+
+    produce(cluster, work)
 
 
 def test_a_producer_whose_name_was_taken_cannot_recover(cluster: FakeCluster) -> None:

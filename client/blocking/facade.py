@@ -45,7 +45,7 @@ class Delivery(Blocking[deliveries.Delivery]):
     """The outcome of sent records, see ``stockade.Delivery``."""
 
     def __repr__(self) -> str:
-        return repr(self.twin)
+        return repr(self._twin)
 
     @property
     def is_done(self) -> bool:
@@ -266,7 +266,7 @@ class HeldLease(Blocking[L]):
     """Held until it is lost."""
 
     def __repr__(self) -> str:
-        return repr(self.twin)
+        return repr(self._twin)
 
     @property
     def is_lost(self) -> bool:

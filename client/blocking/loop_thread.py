@@ -171,8 +171,14 @@ class Blocking(Generic[A]):
     """An object whose asynchronous twin lives on the thread that all objects of this process share. Thread-safe."""
 
     def __init__(self, twin: A) -> None:
-        self.twin: A = twin
+        self._twin = twin
         self._thread = _shared
+
+    @property
+    def twin(self) -> A:
+        """The asynchronous twin. Raises UsedAfterFork in a forked child, where it stays as it was."""
+        self._thread.home.check_process()
+        return self._twin
 
     def _run(
         self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, put_back: Callable[[T], None] | None = None

@@ -38,6 +38,8 @@ def made(kind: str, url: str, producer: Producer) -> Iterator[Callable[[], Any]]
                 "session": lambda: session.acquire("t"),
                 "delivery": delivery.result,
                 "reading": lambda: next(iter(reading)),
+                "loss": lambda: session.is_lost,
+                "outcome": lambda: delivery.is_done,
             }
             yield uses[kind]
             records.close()  # type: ignore[attr-defined]

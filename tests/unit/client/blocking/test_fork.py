@@ -11,7 +11,11 @@ from ..fake_cluster import FakeCluster
 PROGRAM = Path(__file__).with_name("forking.py")
 
 
-@pytest.mark.parametrize("kind", ["producer", "client", "consumer", "session", "delivery", "reading", "asyncio"])
+KINDS = ["producer", "client", "consumer", "session", "delivery", "reading", "loss", "outcome", "asyncio"]
+"""A loss or an outcome would never come in a child: it would take what it had at the fork for what is."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_what_a_child_takes_along_is_refused_at_once_and_the_parent_goes_on(cluster: FakeCluster, kind: str) -> None:
     cluster.create("t")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAM), cluster.nodes[0], kind]

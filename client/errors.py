@@ -20,7 +20,9 @@ class UnknownRefusal(
     http_status=0,
     title="The server refused for a reason that this client does not know",
 ):
-    """A code that this client does not know, or a 4xx without a problem document. Not retriable with 403 and 409."""
+    """A code that this client does not know, or a 4xx without a problem document. Not retriable with 403 and 409; of
+    those without a problem document only 429 is.
+    """
 
 
 class ClientFault(InternalError, code="CLIENT_FAULT", http_status=0, title="A fault in the client library"):
@@ -149,7 +151,9 @@ def refusal_of(source: Source, body: bytes) -> StockadeError:
     if problem is None:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return UnreadableAnswer(source, body, "without a problem document")
-        return _unknown_class(f"HTTP_{status}", status, False, True)(f"{source.seen(body)}. Is it the address of one?")
+        is_overload = status == HTTPStatus.TOO_MANY_REQUESTS  # of a proxy in between, and gone in a moment
+        kind = _unknown_class(f"HTTP_{status}", status, is_overload, True)
+        return kind(f"{source.seen(body)}. Is it the address of one?")
     return refusal_in(problem, status)
 
 

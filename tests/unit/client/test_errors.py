@@ -88,6 +88,13 @@ def test_a_4xx_without_a_problem_is_final() -> None:
     assert "http://n1 gave an answer that no node gives: status 418" in error.detail
 
 
+def test_a_proxy_that_limits_requests_concerns_the_moment() -> None:
+    """It halted the partition: its records failed for good, at the first of these answers."""
+    error = refusal_of(came(429), b"slow down")
+    assert (error.code, error.retriable, error.no_side_effects) == ("HTTP_429", True, True)
+    assert is_momentary(error)
+
+
 def test_a_copy_keeps_class_detail_and_other_fields() -> None:
     error = ProducerFenced("gone", current_epoch=2, outcome={"state": "committed"})
     copy = with_fields(error, outcome={"state": "absent"})

@@ -253,6 +253,10 @@ def test_every_operation_with_a_body_documents_what_any_body_may_be_refused_with
     assert [name for name, has in with_body.items() if not {"400", "413", "415", "431"} <= has.keys()] == []
 
 
+def test_every_operation_documents_what_any_request_may_be_refused_with() -> None:
+    assert [name for name, operation in OPERATIONS.items() if not {"400", "431"} <= operation["responses"].keys()] == []
+
+
 def test_every_text_of_a_query_has_its_documented_bounds() -> None:
     parameters = document()["components"]["parameters"]
     queries = {name: each["schema"] for name, each in parameters.items() if each["in"] == "query"}

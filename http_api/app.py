@@ -89,7 +89,9 @@ def make_app(context: Context) -> web.Application:
     for route in routes():
         # A path parameter is any text between two slashes; its handler judges its shape.
         path = route.path.replace("}", ":[^/]+}")
-        app.router.add_route(route.method, path, endpoint(route, context), expect_handler=expect_nothing)
+        methods = ("GET", "HEAD") if route.needs is None else (route.method,)  # monitors ask with HEAD
+        for method in methods:
+            app.router.add_route(method, path, endpoint(route, context), expect_handler=expect_nothing)
     # aiohttp's own invites the body of a request without a route, and refuses other expectations as plain text.
     anywhere = ELSEWHERE.replace("}", ":(?s:.*)}")
     app.router.add_route("*", anywhere, refuse_elsewhere, expect_handler=expect_nothing)

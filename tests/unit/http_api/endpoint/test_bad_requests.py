@@ -391,6 +391,17 @@ def test_a_batch_that_is_none_is_refused(body: Any, headers: dict[str, str], cod
     run(test)
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/openapi.json", "/"])
+def test_a_monitor_that_asks_with_head_is_answered_as_with_get(path: str) -> None:
+    async def test(node: Conversation) -> None:
+        full, head = await node.call("GET", path), await node.call("HEAD", path, valid=False)
+        assert (head.status, head.body) == (full.status, b"")
+        assert head.headers["Content-Type"] == full.headers["Content-Type"]
+        assert (await node.call("GET", path)).status == full.status, "the connection goes on"
+
+    run(test)
+
+
 def test_the_methods_of_a_route_are_named() -> None:
     async def test(node: Conversation) -> None:
         answer = await node.call("PUT", "/v1/topics/orders", {})

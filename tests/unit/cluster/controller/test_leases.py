@@ -175,3 +175,16 @@ def test_a_renewal_heard_while_older_ones_are_written_is_not_lost() -> None:
     assert [session for session, _ in renewals] == ["a"]
     it.leases.written([("a", renewals[0][1] - 1)])
     assert it.leases.look_ahead(it.clock_ms)[1] == renewals
+
+
+def test_renewals_that_are_written_late_take_nothing_from_one_that_went_through_the_log() -> None:
+    """It was asked for and applied while the command with the older ones was on its way."""
+    it = leader("a")
+    it.renew("a")
+    it.clock_ms = TTL_MS - AHEAD_MS // 2
+    _, renewals = it.leases.look_ahead(it.clock_ms)
+    assert it.renew("a") is None, "the log alone can tell"
+    answered_ms = it.machine.sessions.deadline_ms("a")
+    assert answered_ms is not None and renewals[0][1] < answered_ms
+    it.do(RenewSessions(now_ms=it.stamp_ms, deadlines_ms=renewals))
+    assert it.machine.sessions.deadline_ms("a") == answered_ms

@@ -65,9 +65,9 @@ class Placement(msgspec.Struct, frozen=True):
 
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     """All topics and nodes at one index of the controller's log, and who leads the controller group as far as the
-    teller knows. ``removed``: nodes of the past; ``controllers``: who holds, or is to hold, the controller group.
-    ``index`` 0: nothing new of these. ``principals`` None: nothing new of those. ``feature_level``: of the cluster, at
-    that index; ``balance``: how it keeps itself in balance.
+    answering node knows. ``removed``: nodes of the past; ``controllers``: who holds, or is to hold, the controller
+    group. ``index`` 0: nothing new of these. ``principals`` None: nothing new of those. ``feature_level``: of the
+    cluster, at that index; ``balance``: how it keeps itself in balance.
     """
 
     index: int
@@ -113,7 +113,7 @@ class DescribeProducer(msgspec.Struct, frozen=True, tag="ask_producer"):
 
 
 class ProducerKnown(msgspec.Struct, frozen=True, tag="producer_known"):
-    """By group, of those that the teller leads. None: not known there."""
+    """By group, of those that the answering node leads. None: not known there."""
 
     found: list[tuple[int, ProducerOnPartition | None]]
 
@@ -151,8 +151,8 @@ class AskNode(msgspec.Struct, frozen=True, tag="ask_node"):
 
 
 class LedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that the teller leads: ``behind`` are the members that could not take over now. ``voters`` has the
-    voters if the group moves, as far as the teller knows, and is empty otherwise.
+    """A partition that the answering node leads: ``behind`` are the members that could not take over now. ``voters``
+    has the voters if the group moves, as far as that node knows, and is empty otherwise.
     """
 
     group_id: int

@@ -36,9 +36,9 @@ from .wal.wal import Wal
 __all__ = ["NO_ROOM", "RaftHost", "RaftSettings", "Software", "Tls", "TlsFault", "TlsFiles", "check_level"]
 
 FOR_CLUSTER = b"\0"
-"""The kind of the calls that ``serve`` names the handler of."""
+"""The kind of the calls that the handler given to ``serve`` answers."""
 ELECTION_S = 0.001
-"""Ample for the work of an election: as many as become due at once do not all begin at once."""
+"""Elections that become due at once begin this far apart: ample for the work of each."""
 ROLLED_BACK = "rolled-back"
 """The file beside the log that says why no process may begin with it any more. Another log has another folder."""
 REMEMBER_S = 60.0
@@ -92,8 +92,8 @@ class NodeRuntime:
         self.apply_began: float = 0.0
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call it in the next turn of the loop, or after what waits already if that takes TURN_S. What the groups do in
-        one turn is one call of the loop, at the end of which the messages that they gathered leave.
+        """Call it in the next turn of the loop; later, if what waits before it takes longer than TURN_S. What the
+        groups do in one turn is one call of the loop, at the end of which the messages that they gathered leave.
         """
         self._soon.append(callback)
         self._turn_soon()
@@ -358,8 +358,8 @@ class RaftHost:
             await self._started.runtime.log.close()
 
     def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
-        """There is little room on disk (``is_low``): take checkpoints as soon as they would free any. Less than little:
-        also copy no other node's checkpoint. The other nodes learn it. May be called again and again.
+        """``is_low``: the disk has little room, so take checkpoints as soon as they would free any. ``is_full``: it has
+        none to spare, so also copy no other node's checkpoint. The other nodes learn both. May be called repeatedly.
         """
         self._transport.tell_disk(NO_ROOM if is_full else int(is_low))
         self._parts.receiver.set_full(is_full=is_full)

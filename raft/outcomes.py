@@ -6,7 +6,7 @@ import msgspec
 class Committed(msgspec.Struct, frozen=True):
     """Committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned.
 
-    The garbage collector has to see it: a refusal that is raised leads, by way of its traceback, back to it.
+    The garbage collector has to track it: a refusal that is raised refers back to it, by way of its traceback.
     """
 
     index: int

@@ -84,8 +84,8 @@ class NodePorts(Protocol):
         ...
 
     def wake_when_durable(self, wake: Callable[[], None], lsn: int | None = None) -> None:
-        """Call ``wake`` once, when this record, or all that is in the log now, is on disk. One that waits already waits
-        no longer.
+        """Call ``wake`` once, when this record, or all that is in the log now, is on disk. A ``wake`` that waits
+        already is called for the record that it began to wait for.
         """
         ...
 

@@ -289,7 +289,7 @@ class Recorder:
         return Done()
 
     def _about(self, command: Command) -> dict[str, Any]:  # noqa: PLR0911  # a case each
-        """What an entry is about, as far as that is there."""
+        """The fields of an entry that name what the command is about, as far as it says so."""
         match command:
             case CreateTopic(name=name) | ChangeTopic(name=name) | DeleteTopic(name=name):
                 return self._of_topic(name)
@@ -329,7 +329,7 @@ class Recorder:
             return []
 
     def _state(self, command: Command) -> dict[str, Any] | None:  # noqa: PLR0911, PLR0912  # a case each
-        """What a command may change, as it is now; None: there is none."""
+        """The present state of what a command may change; None: it does not exist."""
         match command:
             case CreateTopic(name=name) | ChangeTopic(name=name) | DeleteTopic(name=name):
                 return _topic(self._catalog.topic(name))

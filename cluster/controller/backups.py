@@ -27,13 +27,13 @@ class NoteBackup(Asked, frozen=True, tag="note_backup"):
 
 
 class Backups:
-    """By place, the one that was told of longest ago first."""
+    """The last backup of each place, the one noted longest ago first."""
 
     def __init__(self) -> None:
         self.rows: dict[str, NotedBackup] = {}
 
     def note(self, command: NoteBackup) -> NotedBackup:
-        """What was told. Raises InvalidRequest."""
+        """Remember a backup, unless a newer one of its place is known; returns it. Raises InvalidRequest."""
         noted = structs.replace(command.made, principal=command.by.principal or None)
         texts = (("place", noted.place, PLACE_CHARACTERS_MAX), ("name", noted.name, NAME_CHARACTERS_MAX))
         for name, text, most in texts:

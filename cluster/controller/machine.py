@@ -437,11 +437,11 @@ class ControllerMachine(Machine):
         return SessionEnded(freed.fences, freed.readers, client_id=client_id, grants=grants, resources=resources)
 
     def _end_session(self, session: str, ends: str) -> None:
-        passed = self.slots.end_session(session, ends, self.assignment.feature_level)
+        unremembered = self.slots.end_session(session, ends, self.assignment.feature_level)
         freed = self.resources.end_session(session)
         self._recorder.freed("session.end", session, freed, ends)
         self._owe_readers(freed)
-        self.leaving.add(session, passed, self._pending(freed))
+        self.leaving.add(session, unremembered, self._pending(freed))
         self.severing.forget(session)
 
     def freed(self, session: str) -> Freed:
@@ -487,8 +487,8 @@ class ControllerMachine(Machine):
         """The session that severed others awaits their installs, and so do those sessions when they close."""
         if done.severed:
             readers, level = self._pending(done.changed), self.assignment.feature_level
-            passed = [fence for victim in done.severed for fence in self.slots.passed(victim, level)]
-            self.severing.add(session, [*self.slots.fences.uncleared(sessions=set(done.severed)), *passed], readers)
+            more = [fence for victim in done.severed for fence in self.slots.unremembered(victim, level)]
+            self.severing.add(session, [*self.slots.fences.uncleared(sessions=set(done.severed)), *more], readers)
             for victim in done.severed:
                 self.leaving.add(victim, (), readers)
 

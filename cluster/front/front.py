@@ -80,7 +80,7 @@ class Budget:
         self.retry_after_ms: int = retry_after_ms
 
     def refusal(self) -> ThrottlingQuotaExceeded:
-        """What is said where there is no room for more."""
+        """The refusal of what does not fit any more."""
         return ThrottlingQuotaExceeded(f"the node has too many {self.what} already", retry_after_ms=self.retry_after_ms)
 
 

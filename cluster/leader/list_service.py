@@ -28,7 +28,7 @@ from .controller_group import ControllerGroup
 ITEMS_PER_TURN = 10_000
 """Items that are looked at before others get their turn of the event loop."""
 GRANTS_PER_TURN = 1_000
-"""Grants that are told before others get their turn of the event loop."""
+"""Grants that are listed before others get their turn of the event loop."""
 
 _Item = TypeVar("_Item")
 

@@ -65,7 +65,7 @@ class DiskWatch:
         self.soft_free_bytes: int = min(limits.disk_soft_free_bytes, total_bytes // 2)
         """The watermark, or half of the disk where that is less: a small one shall take appends, too."""
         self.hard_free_bytes: int = min(limits.disk_hard_free_bytes, total_bytes // 4)
-        """Likewise, or a quarter."""
+        """The watermark, or a quarter of the disk where that is less."""
         self.free_bytes: int = 0
         self.total_bytes: int = 0
         self.changed: Callable[[], None] = lambda: None

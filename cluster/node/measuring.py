@@ -1,6 +1,4 @@
-"""Reads the numbers of a node for a monitor, when the monitor asks: nothing is counted on the way of an append that is
-not counted there anyhow.
-"""
+"""Reads the numbers of a node when a monitor asks. An append counts nothing for the monitor's sake."""
 
 from collections.abc import Iterable
 from heapq import nlargest

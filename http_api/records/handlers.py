@@ -136,7 +136,7 @@ async def trim(call: Call) -> web.StreamResponse:
 def _told(
     call: Call, partition: Partition, act: str, wanted: dict[str, Any]
 ) -> AbstractAsyncContextManager[dict[str, Any]]:
-    """Around an act that the ledger tells. A node that does not lead refuses the act, and tells nothing."""
+    """Around an act that the ledger records. A node that does not lead refuses the act, and records nothing."""
     if not partition.is_leading:
         return nullcontext({})
     return call.service.ledger.act(act, partition.topic, partition.partition, wanted, call.by)

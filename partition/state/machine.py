@@ -376,6 +376,6 @@ _HANDLERS: dict[type[Command], Callable[[PartitionMachine, Any], Result | Stocka
     AppendStage: PartitionMachine._append_stage,
     BeginTier: lambda machine, command: machine.tier.begin(command),
 }
-"""Of the class, and not of each machine: bound methods would be a circle, and a deleted partition's records' index, its
-producers and message ids would stay in memory until Python's garbage collector finds it.
+"""Of the class, and not of each machine: bound methods would make a cycle of references, and a deleted partition's
+index, producers and message ids would stay in memory until Python's garbage collector finds it.
 """

@@ -180,7 +180,7 @@ class Coalescer:
             self._send(0, node_id, AckMany(number, silent))
 
     def acked(self, node_id: str, ack: AckMany) -> None:
-        """A follower has answered. An answer of which this node knows no question is ignored."""
+        """A follower has answered. An answer to an AppendMany that this node does not know is ignored."""
         link = self._links.get(node_id)
         appends = () if link is None else link.answered(ack.number)
         now, silent, groups = self._node.time(), set(ack.silent), self._groups

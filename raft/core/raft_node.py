@@ -390,7 +390,7 @@ class RaftNode(SyncObj):
         self._enter_term(self.term, node_id)
 
     def abandon(self) -> None:
-        """This replica stops: settle all proposals that wait, and undo the circles of references. With them a deleted
+        """This replica stops: settle all proposals that wait, and break the cycles of references. With them a deleted
         partition stayed in memory until Python's garbage collector looked at old objects: for an hour, or longer.
         """
         self._follow(self.term, None)

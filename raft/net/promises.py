@@ -20,7 +20,7 @@ from ...partition.log.fsutil import write_durably
 from ..messages import Hello
 
 NO_POSITION = (1 << 63) - 1
-"""In place of the position that a disk had told which was rolled back since: no log begins there."""
+"""In place of the position of a disk that was rolled back since: no log begins there."""
 
 
 class Told(NamedTuple):
@@ -64,8 +64,8 @@ class Promises:
             self._remember(hello.node_id, Told(hello.incarnation, hello.session, hello.began))
 
     def tells(self, node_id: str, position: int) -> None:
-        """A node that has introduced itself says how far its log is on disk. If that is the process whose disk passes
-        for rolled back, its disk lives: the other hello was of a copy, or older and late.
+        """A node that has introduced itself says how far its log is on disk. If its disk was taken for rolled back, it
+        is not: the hello that said so came from a copy, or was an older one that came late.
         """
         told = self.told.get(node_id)
         if told is not None and (told.position < position or told.position == NO_POSITION):

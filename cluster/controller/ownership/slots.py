@@ -207,7 +207,7 @@ class FenceInstalls:
         ]
 
     def full(self, concerns: Callable[[int], bool]) -> list[FenceRef]:
-        """Where any ended grant may be in the slot still, on partitions of the topics whose ids ``concerns`` says."""
+        """The partitions, of topics that ``concerns`` (by id), on which more grants have ended than are remembered."""
         return [
             FenceRef(group, self.due[group].order)
             for group in sorted(self._full)
@@ -383,7 +383,7 @@ class Slots:
         self._freed[ticket.topic_id] = None
 
     def release(self, session: str, grant_id: str) -> list[FenceRef]:
-        """End a grant, unless it has ended; where it may be in the slot still."""
+        """End a grant, unless it has ended. Returns the partitions whose slot may still have it."""
         grant = self.grants.by_id.get(grant_id)
         if grant is not None:
             self._check_is_of(grant, session)
@@ -393,8 +393,8 @@ class Slots:
             fences += self.fences.full(lambda topic_id: grant_id.startswith(f"g-{topic_id}-"))
         return list(dict.fromkeys(fences))
 
-    def passed(self, session: str, level: int) -> list[FenceRef]:
-        """Where an ended grant of a live session may be in the slot still, being one of too many to be remembered."""
+    def unremembered(self, session: str, level: int) -> list[FenceRef]:
+        """The partitions whose slot may still have an ended grant of a live session that is not remembered there."""
         topics = self.endings.topics(session)
         if level < AWAITED_DEPARTURES:
             return []
@@ -425,11 +425,11 @@ class Slots:
                 self.leave(ticket, "cancelled")
 
     def end_session(self, session: str, ends: str, level: int) -> list[FenceRef]:
-        """A session has ended. Its ``passed``, which are not known from here on."""
+        """A session has ended. Returns its ``unremembered``, which are not known from here on."""
         self.empty(session, "slot_free", ends)
-        passed = self.passed(session, level)
+        unremembered = self.unremembered(session, level)
         self.endings.forget(session)
-        return passed
+        return unremembered
 
     def end_topic(self, topic: Topic) -> None:
         """A topic is about to be deleted: its grants end, its tickets leave the queue, and no slot is left to clear."""

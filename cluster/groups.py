@@ -52,11 +52,11 @@ class ServedGroup:
         urls: Mapping[str | None, str],
         timeout_s: float,
         retry_after_ms: int,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
         """``urls`` has the base URL of each node that is known now; ``timeout_s`` bounds every call; what was not
         proposed because the log is full may be tried again after ``retry_after_ms``. ``monotonic`` is a clock in
-        seconds.
+        seconds; None: ``time.monotonic`` as it is now, which may be that of a loop with virtual time.
         """
         self.features: Features = Features()
         """Which commands may be proposed."""
@@ -64,7 +64,7 @@ class ServedGroup:
         self.timeout_s: float = timeout_s
         self._urls = urls
         self._retry_after_ms = retry_after_ms
-        self._monotonic = monotonic
+        self._monotonic = time.monotonic if monotonic is None else monotonic
         self._clock_start: tuple[int, int, float] = (-1, 0, 0.0)  # term, replicated clock at its start, own time then
 
     @property

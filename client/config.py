@@ -92,7 +92,7 @@ BOUNDS: dict[str, tuple[int, int]] = {
     "retry_backoff_ms_max": (1, 60_000),
     "fetch_bytes_max": (1, 64 << 20),
     "fetch_wait_ms": (0, 60_000),
-    "connections_max": (1, 10_000),
+    "connections_max": (2, 10_000),
 }
 """Least and greatest allowed value of each number of ClientConfig."""
 

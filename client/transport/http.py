@@ -123,7 +123,7 @@ class Transport:
         """Addresses of the application, not of the cluster, that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
         kept_free = max(1, min(KEPT_FREE_MAX, config.connections_max // 4))
-        self._waits = asyncio.Semaphore(max(1, config.connections_max - kept_free))
+        self._waits = asyncio.Semaphore(config.connections_max - kept_free)
         self._is_closed = False
 
     async def __aenter__(self) -> Self:

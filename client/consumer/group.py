@@ -28,7 +28,7 @@ from ..api.client import Client
 from ..errors import with_fields
 from ..retry import is_momentary
 from ..session.session import Session
-from .reader import Start, fetch_again, first_offset
+from .reader import TURN_S, Start, fetch_again, first_offset
 from .records import ConsumedRecord, Piece
 
 MEMBERS = "members/"
@@ -37,8 +37,6 @@ PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
-TURN_S = 0.01
-"""A task that takes records for so long without waiting lets the event loop run once: the session must be renewed."""
 
 _log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ after a failure the same offset is fetched again. The cluster does not store the
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Any, Literal, Self
 
@@ -19,6 +20,8 @@ from .records import ConsumedRecord, Piece
 Start = Literal["earliest", "latest"] | int
 PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions of a read."""
+TURN_S = 0.01
+"""A task that takes records for so long without waiting lets the event loop run once: sessions must be renewed."""
 
 _Ready = tuple["asyncio.Task[None] | None", Piece | Exception | None]
 
@@ -109,6 +112,7 @@ class Reading:
 
     async def records(self) -> AsyncIterator[ConsumedRecord]:
         """Record by record; the position is the offset after the present record. Another iteration goes on there."""
+        turn_ends_s = 0.0
         while True:
             try:
                 async with self._taking:
@@ -124,6 +128,9 @@ class Reading:
                     break  # the application has sought, or another iteration has the rest
                 self.positions[partition] = record.offset + 1
                 yield record
+                if time.monotonic() >= turn_ends_s:  # with no record in hand, which another iteration would pass
+                    await asyncio.sleep(0)
+                    turn_ends_s = time.monotonic() + TURN_S
             if self._at is at:
                 self._at = None
 

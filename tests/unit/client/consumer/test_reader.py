@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from stockade.client.config import ClientConfig
+from stockade.client.consumer import reader
 from stockade.client.consumer.consumer import Consumer
 from stockade.client.consumer.reader import Reading
 from stockade.partition.errors import OffsetOutOfRange, UnknownTopicOrPartition
@@ -188,3 +189,31 @@ def test_an_iteration_ends_with_its_read(filled: FakeCluster) -> None:
             assert [piece async for piece in reading] == []
 
     read(filled, work, start=10, follow=True)
+
+
+def test_a_task_that_works_on_each_record_without_waiting_lets_others_run(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece has many thousands of records, and the sessions of this event loop were not renewed meanwhile."""
+    cluster.create("t")
+    fill(cluster, [b"v"] * 1000)
+
+    async def work(reading: Reading) -> None:
+        monkeypatch.setattr(reader, "TURN_S", 0.0, raising=False)
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        records = reading.records()
+        await anext(records)
+        task = asyncio.create_task(other())
+        for _ in range(900):
+            await anext(records)
+        assert turns >= 800
+        task.cancel()
+
+    read(cluster, work)

@@ -324,43 +324,6 @@ def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_ab
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("bound", "is_enough"), [(1 << 20, True), (16 << 10, False)])
-def test_the_log_goes_back_to_a_checkpoint_that_is_being_copied_within_its_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int, is_enough: bool
-) -> None:
-    """What came during a copy was gone at its end, so a replica of a partition that takes records needed the next."""
-    begun, go_on, installed = asyncio.Event(), asyncio.Event(), list[int]()
-    fetch_file, install = copies.CheckpointCopy._fetch_file, Group.install
-
-    async def wait(self: Any, *arguments: Any) -> None:
-        begun.set()
-        await go_on.wait()
-        await fetch_file(self, *arguments)
-
-    def count(self: Group, checkpoint: Checkpoint, directory: Path) -> bool:
-        installed.append(checkpoint.index)
-        return install(self, checkpoint, directory)
-
-    monkeypatch.setattr(copies.CheckpointCopy, "_fetch_file", wait)
-    monkeypatch.setattr(Group, "install", count)
-
-    async def scenario() -> None:
-        async with behind(tmp_path) as (cluster, node):
-            for host in cluster.hosts.values():
-                host._checkpointer._wal_bytes_max = bound
-            await cluster.start(node)
-            await begun.wait()
-            leader = await cluster.led()
-            captures = cluster.machines[leader].captures
-            await cluster.write(120)
-            await until(lambda: cluster.machines[leader].captures >= captures + 3)
-            go_on.set()
-            await agrees(cluster, node)
-            assert (len(installed) == 1) is is_enough
-
-    asyncio.run(scenario())
-
-
 async def _is_filled_and_nothing_stays_held(directory: Path) -> None:
     async with behind(directory) as (cluster, node):
         await cluster.start(node)

@@ -30,7 +30,7 @@ from .model import Leader
 from .rpc import Message
 
 TRANSFER_S_MAX = 3.0
-"""Time that a leadership transfer may take. Writers wait as long if the node that shall lead has died unnoticed."""
+"""Time that a leadership transfer may take. Writers wait an election timeout at most if the heir stands still."""
 RETRY_PAUSE_S = 0.05
 """Between two rounds over the replicas of a group that has no leader."""
 

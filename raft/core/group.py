@@ -476,9 +476,10 @@ class Group:
     async def transfer(self, node_id: str | None, timeout_s: float) -> None:
         """Transfer the leadership to a voter, or to the one that is furthest. Returns when it leads.
 
-        Proposals that come while it receives the last entries wait, and are rejected when it leads. Raises NotLeader if
-        this node does not lead or another one takes over, ValueError if it is no other voter, TimeoutError if it did
-        not get to lead in time: then this node goes on leading, as far as it can.
+        Proposals that come while it receives the last entries wait, and are rejected when it leads; for an election
+        timeout at most, once it was asked to take over. Raises NotLeader if this node does not lead or another one
+        takes over, ValueError if it is no other voter, TimeoutError if it did not get to lead in time: then this node
+        goes on leading, as far as it can.
         """
         future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.submit_transfer(node_id, timeout_s, lambda it: None if future.done() else future.set_result(it))

@@ -139,6 +139,8 @@ class LeaderState:
         """The voter that the leadership is being transferred to."""
         self.pushed_at: float = -inf
         """When the heir was last asked to campaign."""
+        self.overdue_at: float = inf
+        """When an heir that was asked to campaign, and does not lead, keeps proposals waiting no more."""
         self.is_settled: bool = False
         """Whether we and all followers are voters with the configured disks: the leader has no member to change."""
         self.beat_is_wanted: bool = True
@@ -153,6 +155,7 @@ class LeaderState:
         self._membership = membership
         self._settings = settings
         self._heartbeat_s = settings.heartbeat_ms / 1000
+        self._patience_s = settings.election_timeout_ms_max / 1000
         self._newest_sent = 0  # the newest entry that any follower was sent
         self._entries_at = -inf  # when one was sent it first
         self._notice_s = COMMIT_NOTICE_S
@@ -450,14 +453,15 @@ class LeaderState:
     def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
         """Begin to transfer the leadership to one of the ``others``, or to the one that is furthest.
 
-        When the heir has nearly caught up, new proposals wait until it leads. Raises ValueError if it is none of them.
+        When the heir has nearly caught up, new proposals wait until it leads, or for an election timeout after it was
+        asked to campaign: its disk may hang. Raises ValueError if it is none of them.
         """
         furthest = self.furthest()
         if node_id is None and furthest is not None:
             node_id = furthest.node_id
         if node_id not in others:
             raise ValueError(f"{node_id} is no voter to hand over to" if node_id else "no other voter is connected")
-        self.heir, self.pushed_at = node_id, -inf
+        self.heir, self.pushed_at, self.overdue_at = node_id, -inf, inf
 
     def push_heir(self, applied_index: int, now: float) -> None:
         """Ask the heir, once it has every entry, to campaign; again after a heartbeat, as messages can be lost. All
@@ -467,13 +471,15 @@ class LeaderState:
         if heir is None or now < self.pushed_at + self._heartbeat_s:
             return
         if heir.match_index == applied_index == self._log.last_index:
-            self.pushed_at = now
+            self.pushed_at, self.overdue_at = now, min(self.overdue_at, now + self._patience_s)
             self._send(heir.node_id, TimeoutNow(self.term))
 
-    def heir_is_near(self) -> bool:
-        """Whether a leadership transfer is under way, and its heir lacks one message of entries at most."""
+    def heir_is_near(self, now: float) -> bool:
+        """Whether a leadership transfer is under way, its heir lacks one message of entries at most, and it is not
+        overdue.
+        """
         heir = None if self.heir is None else self.followers.get(self.heir)
-        return heir is not None and self.has_caught_up(heir)
+        return heir is not None and now < self.overdue_at and self.has_caught_up(heir)
 
     # What a majority of the voters has or has answered. Learners, and other disks, do not count.
 

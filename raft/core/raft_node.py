@@ -194,10 +194,10 @@ class RaftNode(SyncObj):
     def _take_queue(self) -> None:
         """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20).
 
-        While the heir of a leadership transfer receives the last entries, the queue waits.
+        While the heir of a leadership transfer receives the last entries and is not overdue, the queue waits.
         """
         leading = self.leading
-        if leading is not None and leading.heir is not None and leading.heir_is_near():
+        if leading is not None and leading.heir is not None and leading.heir_is_near(self._ports.time()):
             return
         if leading is None:
             for _, proposal in self._queue.take():

@@ -299,6 +299,17 @@ def test_a_transfer_that_takes_too_long_is_given_up_and_what_waited_goes_on() ->
     assert isinstance(held[0].outcome, Committed)
 
 
+def test_an_heir_whose_disk_hangs_keeps_proposals_waiting_for_an_election_timeout_at_most() -> None:
+    """They waited for as long as the handover might take: 10 s where a replica was moved, and again after each try."""
+    world, leader, (heir, _) = started()
+    world.disks[heir].latency_s = lambda: 1000.0
+    settled = transfer(world, leader, heir, timeout_s=60.0)
+    held = propose(world, leader, "held")
+    world.run(3 * world.settings.election_timeout_ms_max / 1000)
+    assert isinstance(held[0].outcome, Committed)
+    assert (settled, world.leaders()) == ([], [leader])
+
+
 @pytest.mark.parametrize(
     ("asked", "heir", "error"),
     [("leader", "n9", ValueError), ("leader", "itself", ValueError), ("follower", None, NotLeader)],

@@ -133,7 +133,7 @@ def test_the_heir_of_a_transfer_is_sent_what_it_lacks_though_its_disk_is_full() 
     leader.leading.followers["f"].matched(2)
     assert leader.broadcast() == []
     leader.leading.transfer_to("f", "fg")
-    assert leader.leading.heir_is_near()
+    assert leader.leading.heir_is_near(0.0)
     assert leader.broadcast() == [(2, [3])]
     leader.ack(4)
     leader.leading.push_heir(3, 10.0)
@@ -155,7 +155,7 @@ def test_whether_an_heir_is_near_is_known_without_a_read(monkeypatch: pytest.Mon
     monkeypatch.setattr(leader.bench.wal, "size", lambda _: 2)
     for heir.match_index in (3, 4, 6):
         heir.probing = False
-        found.append(leader.leading.heir_is_near())
+        found.append(leader.leading.heir_is_near(0.0))
     assert found == [False, True, True]  # a message has four bytes
 
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ...cluster.front.writes import leading_partition, now_ms
 from ...partition.commands import PRODUCER_EPOCH_MAX
-from ...partition.errors import StockadeError
+from ...partition.errors import InvalidRequest, StockadeError
 from ..codec.parameters import INT64_MAX
 from ..records.append import append_answer, check_message_id, read_conditions, receive_batch
 from ..request.call import Call, json_answer
@@ -62,6 +62,8 @@ async def change_stages(call: Call) -> web.StreamResponse:
     parameters = call.parameters
     topic, number, topic_id = parameters.topic(), parameters.partition(), parameters.topic_id()
     wanted = await call.read_json(StageChanges)
+    if both := {*wanted.keep}.intersection(wanted.delete):
+        raise InvalidRequest(f"delete: {min(both)} is in keep, too")
     call.partition = found = await call.service.partition(topic, number, topic_id)
     pair = wanted.producer_id, wanted.producer_epoch
     await found.change_stages(

@@ -83,6 +83,17 @@ def test_names_and_prefixes_that_are_none_are_refused() -> None:
     run(test)
 
 
+def test_a_stage_that_is_to_be_kept_and_deleted_is_neither() -> None:
+    async def test(node: Conversation) -> None:
+        await node.call("PUT", f"{STAGES}/s", b"a", TEXT)
+        refused = await node.call("PATCH", STAGES, await producer(node) | {"keep": ["s"], "delete": ["r", "s"]})
+        assert (refused.status, refused.json["reason"]) == (400, "delete: s is in keep, too")
+        (stage,) = (await node.call("GET", STAGES)).json["stages"]
+        assert stage["kept"] is False
+
+    run(test)
+
+
 def test_a_node_that_does_not_lead_refuses_no_message_id_by_an_old_configuration() -> None:
     async def main() -> None:
         async with nodes(2) as (leader, other):

@@ -6,7 +6,6 @@ running cluster.
 
 import asyncio
 import signal
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,6 +22,7 @@ from ...cluster.machines import PROCESSES_MAX, Member, member_faults
 from ...partition.api.cluster import Cluster, LeaderInfo, Node, NodeStates, Settings
 from ...partition.errors import StockadeError
 from ..local_cluster.cluster import ClusterFailed, LocalCluster
+from ..node.supervisor import Stopping
 from ..orders.balance import balance, controllers
 from ..orders.consent import Consent, consent_options, under_consent
 from ..orders.plans import removal_plan
@@ -490,9 +490,9 @@ for _command in (status, settings, move, transfer, add, remove, drain, balance, 
 
 def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) -> None:
     console = stdout_console()
-    stopping = threading.Event()
+    stopping = Stopping()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
+        signal.signal(number, lambda *_: stopping.order())
 
     def tell(line: str) -> None:
         console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
@@ -509,7 +509,8 @@ def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) ->
             local.start()
             local.wait_ready()
         print_ready(console, local)
-        stopping.wait()
+        while not stopping.wait():
+            pass
     except ClusterFailed as error:
         raise click.ClickException(str(error)) from error
     finally:

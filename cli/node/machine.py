@@ -4,14 +4,13 @@ import logging
 import os
 import signal
 import subprocess
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...cluster.config import ConfigError, NodeConfig
 from ...cluster.machines import node_name
 from ..service.notify import ServiceManager
-from .supervisor import READY_TIMEOUT_S, NodeProcess, Supervisor, cannot_listen, is_ready, probing
+from .supervisor import READY_TIMEOUT_S, NodeProcess, Stopping, Supervisor, cannot_listen, is_ready, probing
 
 WAL = "wal"
 """In the data folder of a node that has run."""
@@ -51,7 +50,7 @@ class Machine:
         self._config = config
         self._command = command
         self._manager = manager
-        self._stopping = threading.Event()
+        self._stopping = Stopping()
         self._faults: list[str] = []
 
     def run(self, *, with_parent: bool) -> list[str]:
@@ -65,7 +64,7 @@ class Machine:
         if names := left_over(self._config):
             _log.warning("not started any more, though they may hold replicas: %s", ", ".join(names))
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: self._stopping.set())
+            signal.signal(number, lambda *_: self._stopping.order())
         section = self._config.http_tls
         tls = None if section is None else probing(section.certificate, section.key)
         processes = [NodeProcess(node.node_id, node.http, tls=tls) for node in nodes]
@@ -94,7 +93,7 @@ class Machine:
 
     def _give_up(self, reason: str) -> None:
         self._faults.append(reason)
-        self._stopping.set()
+        self._stopping.order()
 
     def _reload(self, processes: Sequence[NodeProcess]) -> None:
         self._manager.reloading()

@@ -5,6 +5,7 @@
 
 import http.client
 import os
+import queue
 import signal
 import socket
 import ssl
@@ -133,6 +134,29 @@ def cannot_listen(address: str) -> str | None:
     except OSError as error:
         return os.strerror(error.errno) if error.errno else str(error)
     return None
+
+
+class Stopping:
+    """Whether a process is to stop. A handler of signals may say so at any moment; an event of `threading` has a lock
+    that the thread below the handler may hold, and then both wait for ever.
+
+    A wait has an end: Python runs no handler in it for a signal that came just before, or to another thread.
+    """
+
+    def __init__(self) -> None:
+        self._orders: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def order(self) -> None:
+        """It is to stop."""
+        self._orders.put(None)
+
+    def wait(self, timeout_s: float = 1.0) -> bool:
+        """Take an order, or wait for one; False: none came in that time."""
+        try:
+            self._orders.get(timeout=timeout_s)
+        except queue.Empty:
+            return False
+        return True
 
 
 class Supervisor(Generic[_Node]):

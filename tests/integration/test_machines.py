@@ -4,9 +4,13 @@ comes back.
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+from child import ended
 from click.testing import CliRunner
 
 from stockade.cli.main import main
@@ -96,6 +100,55 @@ def test_nodes_whose_supervisor_was_killed_stop_by_themselves(tmp_path: Path) ->
         machine.supervisor.wait()
         eventually(lambda: is_closed(machine.urls[0]))
         assert "a.1 stockade: the process that started this node is gone: stopping" in machine.log
+
+
+STRUCK = """
+import signal, sys, threading
+from stockade.cli.main import main
+
+def strike(frame, event, _):
+    handler = signal.getsignal(signal.SIGTERM)
+    if frame.f_code.co_filename != threading.__file__ or not callable(handler):
+        return None
+    if event == "line":
+        handler(signal.SIGTERM, frame)
+    return strike
+
+sys.settrace(strike)
+main(sys.argv[1:])
+"""
+"""A command whose main thread gets a SIGTERM in each line in which threads wait for each other."""
+
+ASIDE = """
+import signal, sys, threading, time
+from stockade.cli.main import main
+
+def waits():
+    frame = sys._current_frames()[threading.main_thread().ident]
+    return frame.f_code.co_name == "wait" and callable(signal.getsignal(signal.SIGTERM))
+
+def strike():
+    while not waits():
+        time.sleep(0.01)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+threading.Thread(target=strike, daemon=True).start()
+main(sys.argv[1:])
+"""
+"""A command that gets a SIGTERM on another thread while its main thread waits: the kernel chooses one."""
+
+
+@pytest.mark.parametrize("program", [STRUCK, ASIDE], ids=["at any moment", "on any thread"])
+@pytest.mark.parametrize("command", ["serve", "cluster"])
+def test_a_signal_at_any_moment_stops_what_runs_nodes(tmp_path: Path, command: str, program: str) -> None:
+    """After two signals at once, as `timeout` sends them, it waited for itself, and after some of one for another."""
+    [machine] = Machines(tmp_path, "a", 1).each
+    machine.write([machine])
+    port = str(machine.http)
+    options = {"serve": ["--config", "node.toml"], "cluster": ["--nodes", "1", "--port-base", port, "--data", "data"]}
+    words = [sys.executable, "-c", program, command, *options[command]]
+    with ended(subprocess.Popen(words, cwd=machine.folder, stdout=subprocess.PIPE)) as running:
+        assert running.wait(60) == 0
 
 
 def is_closed(url: str) -> bool:

@@ -2,11 +2,11 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from itertools import count
 from typing import Any
 
-from ..system.proxies import Proxies, Proxy, ProxyError
+from ..system.proxies import Proxies, Proxy
 from .fault import Arena, Broken
 
 Draw = Callable[[random.Random], Mapping[str, Any]]
@@ -47,15 +47,15 @@ class Toxic:
         where, proxies = _targets(arena, chance)
         attributes, streams = self._draw(chance), chance.choice(STREAMS)
         names = {stream: f"{self.name}-{next(_numbers)}" for stream in streams}
-        for proxy in proxies:
-            for stream, name in names.items():
-                proxy.add_toxic(name, self._kind, stream, attributes)
+        with ExitStack() as undo:
+            for proxy in proxies:
+                for stream, name in names.items():
+                    proxy.add_toxic(name, self._kind, stream, attributes)
+                    undo.callback(proxy.remove_toxic, name)
+            healing = undo.pop_all()
 
         async def heal() -> None:
-            for proxy in proxies:
-                for name in names.values():
-                    with suppress(ProxyError):  # it is gone if the server was reset
-                        proxy.remove_toxic(name)
+            healing.close()
 
         values = ", ".join(f"{key} {value}" for key, value in attributes.items())
         return Broken(f"{self._kind} ({values}), {' and '.join(streams)}, {where}", heal)
@@ -72,12 +72,14 @@ class ProxyDown:
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         where, proxies = _targets(arena, chance)
-        for proxy in proxies:
-            proxy.disable()
+        with ExitStack() as undo:
+            for proxy in proxies:
+                proxy.disable()
+                undo.callback(proxy.enable)
+            healing = undo.pop_all()
 
         async def heal() -> None:
-            for proxy in proxies:
-                proxy.enable()
+            healing.close()
 
         return Broken(f"refused: {where}", heal)
 

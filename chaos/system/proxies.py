@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from .undo import UndoShell
+
 VERSION = "v2.12.0"
 INSTALL = f"go install github.com/Shopify/toxiproxy/v2/cmd/server@{VERSION}"
 LIBRARY = "pip install 'stockade[chaos]'"
@@ -57,6 +59,8 @@ class ProxyServer:
         self._process = subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
+        self._undo = UndoShell()
+        self._undo.register("kill", "-KILL", str(self._process.pid))
         try:
             self._await_answer()
         except BaseException:
@@ -71,7 +75,7 @@ class ProxyServer:
 
     def close(self) -> None:
         """End the server, and with it every connection through it."""
-        self._process.kill()
+        self._undo.close()
         self._process.wait()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,9 @@
 """`stockade chaos`: the group of chaos commands, and `stockade chaos rounds`, crashes under a steady load."""
 
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -37,6 +39,22 @@ def chaos(context: click.Context) -> None:
     Begin with `stockade chaos run`. Checkers look for lost, doubled and reordered records, and for two writers at once.
     """
     _ = context.with_resource(without_warnings_of_the_client())
+    _ = context.with_resource(_sigterm_as_ctrl_c())
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """SIGTERM, by which a CI ends what takes too long, lets go of nodes, disks and folders as Ctrl-C does. Where Ctrl-C
+    is ignored, as in the background of a script, SIGTERM ends the command at once.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 for _command in (run, replay, soak, endurance, check, report, figures, faults):

@@ -1,7 +1,12 @@
 """The proxies do to connections what their names say; the other tests of this folder rest on it."""
 
+import os
+import select
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from sources import ROOT
@@ -90,6 +95,18 @@ def test_links_within_the_majority_stay_up(server: ProxyServer, target: socket.s
     with near, far:
         near.sendall(b"up")
         assert far.recv(9) == b"up"
+
+
+def test_a_server_ends_with_the_process_that_started_it() -> None:
+    script = (
+        "import os; from stockade.chaos.system.proxies import ProxyServer;"
+        " print(ProxyServer()._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    killed = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=False)
+    with suppress(ProcessLookupError):
+        server = os.pidfd_open(int(killed.stdout))
+        assert select.select([server], [], [], 20)[0], "it has not ended"
+        os.close(server)
 
 
 def test_what_the_server_refuses_is_an_error(server: ProxyServer, target: socket.socket) -> None:

@@ -185,9 +185,11 @@ def _run(
     Summary.of(options, setups, nodes, outcome, dict(history.counts)).write(folder)
     show(console, outcome.judged)
     console.print(f"report: {make_report(folder)}", soft_wrap=True)
-    slowest = max((over.recovered_s for over in outcome.rounds), default=0.0)
-    rounds = f"{count(len(outcome.rounds), 'round')} in {outcome.seconds:.0f} s"
-    console.print(f"{rounds}; writable again after at most {slowest:.1f} s")
+    slowest = [over.recovered_s for over in outcome.rounds if over.recovered_s is not None]
+    back = f"writable again after at most {max(slowest, default=0.0):.1f} s"
+    if unrecovered := len(outcome.rounds) - len(slowest):
+        back = f"not everywhere writable again after {count(unrecovered, 'round')}"
+    console.print(f"{count(len(outcome.rounds), 'round')} in {outcome.seconds:.0f} s; {back}")
     return outcome, options
 
 

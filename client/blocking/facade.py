@@ -38,6 +38,7 @@ from .client import Client
 from .loop_thread import Blocking, Callback, blocking
 
 T = TypeVar("T")
+H = TypeVar("H", session.Fence, held.Ownership, session.Session)
 L = TypeVar("L", session.Fence, held.Ownership)
 
 
@@ -262,20 +263,17 @@ class Producer(Blocking[producer.Producer]):
             self._run(block.__aexit__(None, None, None))
 
 
-class HeldLease(Blocking[L]):
-    """Held until it is lost."""
-
-    def __repr__(self) -> str:
-        return repr(self._twin)
+class Losable(Blocking[H]):
+    """What the cluster may end: a session, or what it holds."""
 
     @property
     def is_lost(self) -> bool:
-        """Whether another session took over, or this one ended; then ``error`` says why."""
+        """Whether the cluster has ended it, or it was closed or released; then ``error`` says why."""
         return self.twin.error is not None
 
     @property
     def error(self) -> StockadeError | None:
-        """Why it was lost; None while it is held."""
+        """Why it was lost; None until then."""
         return self.twin.error
 
     def wait_lost(self, timeout_s: float | None = None) -> bool:
@@ -285,6 +283,13 @@ class HeldLease(Blocking[L]):
         except TimeoutError:
             return self.is_lost
         return True
+
+
+class HeldLease(Losable[L]):
+    """Held until it is lost."""
+
+    def __repr__(self) -> str:
+        return repr(self._twin)
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
         """Call ``watcher`` with the error, once, when it is lost, or now if it is: on the background thread, which it
@@ -338,7 +343,7 @@ class Ownership(HeldLease[held.Ownership]):
         return type(self)(self._run(self.twin.again()))
 
 
-class Session(Blocking[session.Session]):
+class Session(Losable[session.Session]):
     """See ``stockade.Session``. Use it in ``with``, or ``open`` and ``close`` it.
 
     ``reacquire`` is called on a thread of its own, and may block.
@@ -373,30 +378,12 @@ class Session(Blocking[session.Session]):
         """The session id, a secret."""
         return self.twin.id
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether the cluster has ended it, or it was closed; then ``error`` says why."""
-        return self.twin.error is not None
-
-    @property
-    def error(self) -> StockadeError | None:
-        """Why it was lost; None while it is open."""
-        return self.twin.error
-
     def open(self) -> Self:
         """Open the session at the cluster, and start to renew it."""
         self._run(self.twin.open())
         return self
 
     close: Final = blocking(session.Session.close)
-
-    def wait_lost(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is lost; False after ``timeout_s`` (None: no limit)."""
-        try:
-            self._run(self.twin.lost.wait(), timeout_s)
-        except TimeoutError:
-            return self.is_lost
-        return True
 
     def acquire(
         self,

@@ -49,17 +49,18 @@ class ServedGroup:
     def __init__(
         self,
         group: Group,
+        features: Features,
         urls: Mapping[str | None, str],
         timeout_s: float,
         retry_after_ms: int,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
-        """``urls`` has the base URL of each node that is known now; ``timeout_s`` bounds every call; what was not
-        proposed because the log is full may be tried again after ``retry_after_ms``. ``monotonic`` is a clock in
-        seconds; None: ``time.monotonic`` as it is now, which may be that of a loop with virtual time.
+        """``features`` says which commands may be proposed; ``urls`` has the base URL of each node that is known now;
+        ``timeout_s`` bounds every call; what was not proposed because the log is full may be tried again after
+        ``retry_after_ms``. ``monotonic`` is a clock in seconds; None: ``time.monotonic`` as it is now, which may be
+        that of a loop with virtual time.
         """
-        self.features: Features = Features()
-        """Which commands may be proposed."""
+        self.features: Features = features
         self.group: Group = group
         self.timeout_s: float = timeout_s
         self._urls = urls

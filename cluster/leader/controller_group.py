@@ -38,7 +38,7 @@ from ..controller.sessions import RENEWALS_PER_COMMAND_MAX, Leases
 from ..controller.timed import Asked
 from ..controller.topology.catalog import Topic
 from ..controller.topology.placement import Node, within_reach
-from ..features import LEDGER
+from ..features import LEDGER, Features
 from ..groups import ServedGroup
 from ..rpc import Catalog, Placement
 
@@ -70,12 +70,15 @@ class ControllerGroup(ServedGroup):
     def __init__(
         self,
         open_group: Callable[[ControllerMachine], Group],
+        features: Features,
         urls: Mapping[str | None, str],
         timeout_s: float,
         principals: PrincipalStore,
+        is_present: Callable[[str], bool],
     ) -> None:
         """``open_group`` runs a fresh machine. ``principals`` takes the machine's in the turn in which they change:
-        this node never answers as the controller by older ones.
+        this node never answers as the controller by older ones. ``is_present``: whether this node is connected with a
+        node, or is it.
         """
         self.changed: Condition = Condition()
         """Notified after each command that was applied here."""
@@ -87,9 +90,8 @@ class ControllerGroup(ServedGroup):
         self.machine: ControllerMachine = ControllerMachine(
             self.changed.notify, self.queue_changed.notify, self.catalog_changed.notify, self._take_principals
         )
-        super().__init__(open_group(self.machine), urls, timeout_s, RETRY_AFTER_MS)
-        self.is_present: Callable[[str], bool] = lambda node_id: True
-        """Whether this node is connected with a node, or is it."""
+        super().__init__(open_group(self.machine), features, urls, timeout_s, RETRY_AFTER_MS)
+        self.is_present: Callable[[str], bool] = is_present
         self.leases: Leases = Leases(lambda: self.machine.sessions)
         self.takeovers: int = 0
         """Slots that were taken from their holders by decisions that this node, as leader, carried out."""

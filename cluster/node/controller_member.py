@@ -122,13 +122,13 @@ class ControllerMember:
         _log.info("holding a replica of the controller group%s", "" if founders else ", which exists already")
         control = ControllerGroup(
             partial(self._host.open_group, CONTROLLER_GROUP, founders),
+            Features(self._host),
             self._view.urls,
             self._config.limits.request_timeout_ms / 1000,
             self.principals,
+            lambda node_id: node_id == self._config.node_id or node_id in self._host.connected,
         )
         control.group.on_role_change = self._on_role_change
-        control.features = Features(self._host)
-        control.is_present = lambda node_id: node_id == self._config.node_id or node_id in self._host.connected
         readers = self._readers
         balancer = Balancer(control, readers.reporter.ask, readers.reporter.send)
         loops = (

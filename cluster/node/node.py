@@ -222,12 +222,13 @@ class Node:
             config,
             stored,
             open_group,
+            features=self._features,
             urls=self._view.urls,
             enrol=enrol_here,
             timeout_s=self._timeout_s,
             without_room=self._disk.without_room,
         )
-        replica.features, replica.whole.store = self._features, self._tiered
+        replica.whole.store = self._tiered
         return replica
 
     def _open_group(self, group: int, founders: rpc.Founders, machine: Any) -> Group:

@@ -68,7 +68,7 @@ from ...partition.state.machine import PartitionMachine
 from ...partition.state.producers import FORGOTTEN, SequenceRun
 from ...raft.core.group import Committed, Group, Outcome, Rejected
 from ..condition import Condition
-from ..features import FORGOTTEN_MESSAGE_IDS, FORGOTTEN_POSITIONS, KEPT_OFFSETS, STAGE_OWNERS
+from ..features import FORGOTTEN_MESSAGE_IDS, FORGOTTEN_POSITIONS, KEPT_OFFSETS, STAGE_OWNERS, Features
 from ..groups import ServedGroup
 from ..model import CommittedPosition, Conditions, ReadGuard, Settle
 from ..rpc import GroupStatus
@@ -95,6 +95,7 @@ class Replica(ServedGroup):
         stored: StoredMachine,
         open_group: Callable[[StoredMachine], Group],
         *,
+        features: Features,
         urls: Mapping[str | None, str],
         enrol: Enrol,
         timeout_s: float,
@@ -103,7 +104,7 @@ class Replica(ServedGroup):
         """``name`` is (topic, topic id, partition). ``without_room`` answers the nodes whose disks have too little room
         for another record of the group; none: it may be proposed.
         """
-        super().__init__(open_group(stored), urls, timeout_s, RETRY_AFTER_MS)
+        super().__init__(open_group(stored), features, urls, timeout_s, RETRY_AFTER_MS)
         self.topic: str = name[0]
         self.topic_id: int = name[1]
         self.partition: int = name[2]

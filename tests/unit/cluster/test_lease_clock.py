@@ -1,6 +1,7 @@
 from types import SimpleNamespace
 from typing import cast
 
+from stockade.cluster.features import Features
 from stockade.cluster.groups import ServedGroup
 from stockade.raft.core.group import Group
 
@@ -11,7 +12,7 @@ class Clock(ServedGroup):
     def __init__(self, time: float) -> None:
         self.time = time
         self.replicated = 0
-        super().__init__(cast(Group, SimpleNamespace(term=0)), {}, 1.0, 100, lambda: self.time)
+        super().__init__(cast(Group, SimpleNamespace(term=0)), Features(), {}, 1.0, 100, lambda: self.time)
 
     @property
     def replicated_ms(self) -> int:

@@ -25,6 +25,7 @@ from stockade.cluster.controller.commands import (
 from stockade.cluster.controller.ledger import KeepLedger, chained
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, Topic, group_id
+from stockade.cluster.features import Features
 from stockade.cluster.groups import Router
 from stockade.cluster.leader.controller_group import ControllerGroup
 from stockade.cluster.leader.ledger_keeper import LedgerKeeper, copied_up_to
@@ -302,7 +303,9 @@ class Founded:
         def group_of(machine: ControllerMachine) -> Group:
             return cast(Group, FakeGroup(CONTROLLER_GROUP, {"a1": 1}, machine))
 
-        self.control = ControllerGroup(group_of, {}, 1.0, PrincipalStore(Path("nowhere")))
+        self.control = ControllerGroup(
+            group_of, Features(), {}, 1.0, PrincipalStore(Path("nowhere")), lambda node_id: True
+        )
         self.register("a1")
         self.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["a1"]))
         self.do(KeepLedger(now_ms=0, config=TopicConfig(), nodes=[("a1", "a")]))

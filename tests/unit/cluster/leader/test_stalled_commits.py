@@ -10,6 +10,7 @@ import pytest
 from stockade.cluster.access.store import PrincipalStore
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
+from stockade.cluster.features import Features
 from stockade.cluster.leader.controller_group import ControllerGroup
 from stockade.cluster.leader.session_service import SessionService
 from stockade.partition.api.ownership import SessionInfo
@@ -42,7 +43,12 @@ class Leader:
     def __init__(self) -> None:
         self.now_ms = 0
         self.control = ControllerGroup(
-            lambda machine: cast(Group, StallingGroup(machine)), {}, 60.0, PrincipalStore(Path("nowhere"))
+            lambda machine: cast(Group, StallingGroup(machine)),
+            Features(),
+            {},
+            60.0,
+            PrincipalStore(Path("nowhere")),
+            lambda node_id: True,
         )
         self.control._monotonic = lambda: self.now_ms / 1000
         self.group = cast(StallingGroup, self.control.group)

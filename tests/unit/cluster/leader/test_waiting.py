@@ -22,6 +22,7 @@ from stockade.cluster.controller.commands import (
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.fence_installs import ReaderFence
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
+from stockade.cluster.features import Features
 from stockade.cluster.leader.controller_group import ControllerGroup
 from stockade.cluster.leader.producer_service import ProducerService, ProducerStatusReader
 from stockade.cluster.leader.session_service import RenewalBatcher
@@ -37,7 +38,7 @@ def control(timeout_s: float) -> ControllerGroup:
     def group_of(machine: ControllerMachine) -> Group:
         return cast(Group, FakeGroup(CONTROLLER_GROUP, {"n1": 1}, machine))
 
-    return ControllerGroup(group_of, {}, timeout_s, PrincipalStore(Path("nowhere")))
+    return ControllerGroup(group_of, Features(), {}, timeout_s, PrincipalStore(Path("nowhere")), lambda node_id: True)
 
 
 def test_what_was_committed_is_not_looked_at_again() -> None:

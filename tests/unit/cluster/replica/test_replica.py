@@ -98,6 +98,7 @@ def replica(
         config or TopicConfig(),
         stored,
         open_group,
+        features=Features(),
         urls={node_id: f"http://{node_id}" for node_id in ("n1", "n2", "n3")},
         enrol=enrol,
         timeout_s=timeout_s,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from stockade.cluster.features import Features
 from stockade.cluster.model import Conditions
 from stockade.cluster.replica.replica import Replica
 from stockade.partition.api.topics import TopicConfig
@@ -64,6 +65,7 @@ class Node:
             TopicConfig(),
             StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log),
             lambda machine: self.host.open_group(GROUP, founders or {"n1": self.host.incarnation}, machine),
+            features=Features(),
             urls={},
             enrol=enrol,
             timeout_s=5.0,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from stockade.cluster.features import Features
 from stockade.cluster.model import Conditions
 from stockade.cluster.replica.replica import Replica
 from stockade.partition.api.topics import TopicConfig
@@ -99,6 +100,7 @@ class House:
             TopicConfig(),
             StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log),
             lambda machine: Group(machine, name, self),  # type: ignore[arg-type, return-value]
+            features=Features(),
             urls={node_id: f"http://{node_id}" for node_id in ("n1", "n2", "n3")},
             enrol=enrol,
             timeout_s=1.0,

@@ -121,6 +121,10 @@ class NodeRuntime:
         """When a connected node gave its last sign of life."""
         return self._transport.liveness.heard_at(node_id)
 
+    def is_amid_frame(self, node_id: str) -> bool:
+        """Whether the rest of a frame of a connected node is missing."""
+        return self._transport.is_amid_frame(node_id)
+
     def log_is_full(self) -> bool:
         """Whether too much waits for the disk."""
         return self.log.pending_bytes > self._unsynced_bytes_max

@@ -77,6 +77,10 @@ class NodePorts(Protocol):
         """When a connected node gave its last sign of life, as ``time`` has it; minus infinity for others."""
         ...
 
+    def is_amid_frame(self, node_id: str) -> bool:
+        """Whether a part of a frame of a connected node has arrived, and its rest has not."""
+        ...
+
     def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
         """Begin to fetch a checkpoint of a group, at ``index`` or beyond, from a node; in the end ``Group.install`` is
         called. Does nothing while one is under way for this group.

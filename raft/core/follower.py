@@ -365,7 +365,14 @@ class Voting:
     """
 
     def __init__(
-        self, node: RaftState, membership: Membership, log: GroupLog, election: Election, gate: VoteGate, send: Send
+        self,
+        node: RaftState,
+        membership: Membership,
+        log: GroupLog,
+        election: Election,
+        gate: VoteGate,
+        send: Send,
+        ports: NodePorts,
     ) -> None:
         self._node = node
         self._membership = membership
@@ -373,6 +380,7 @@ class Voting:
         self._election = election
         self._gate = gate
         self._send = send
+        self._ports = ports
 
     @property
     def handlers(self) -> dict[type[RaftMessage], Callable[[str, Any], None]]:
@@ -395,8 +403,16 @@ class Voting:
         leader = self._node.leader
         return is_of_an_election and leader is not None and (leader == self._node.node_id or self._election.leased)
 
-    def begin_prevote(self) -> None:
-        """The leader is silent: ask whether an election would be won, before any term is spent on it."""
+    def leader_is_missed(self) -> None:
+        """The leader has sent nothing for an election timeout: ask whether an election would be won, before any term is
+        spent on it. Not while a frame of the leader's node arrives: on a slow link a long one takes longer than that,
+        and the heartbeats of all groups wait behind it.
+        """
+        leader = self._node.leader
+        if leader is not None and self._ports.is_amid_frame(leader):
+            self._election.heard_leader(self._ports.heard_at(leader))
+            if self._ports.time() < self._election.deadline:
+                return
         self._node.forget_leader()
         if not self._membership.may_campaign(self._node.commit_index):
             self._election.postpone()

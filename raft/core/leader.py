@@ -520,6 +520,17 @@ class LeaderState:
         heard = [each.contact for each in self._voters if each.counts or each.incarnation is None]
         return self._of_majority(heard, inf, -inf)
 
+    def is_cut_off(self, since: float, heard_at: Callable[[str], float]) -> bool:
+        """CheckQuorum: whether no majority was heard since this time. Where answers are missing, signs of life of the
+        followers' nodes count (``heard_at``): on a slow link, questions and answers wait behind long frames. A follower
+        whose node hears nothing of ours drops the connection, and with it these signs.
+        """
+        if self.majority_contact() >= since:
+            return False
+        for follower in self.followers.values():
+            follower.contact = max(follower.contact, heard_at(follower.node_id))
+        return self.majority_contact() < since
+
     def _of_majority(self, values: list[float], ours: float, otherwise: float) -> float:
         """The largest value that a majority of the voters reaches, if one does; ``ours`` counts if we are a voter."""
         if self._is_voter:

@@ -82,7 +82,7 @@ class RaftNode(SyncObj):
         send = partial(ports.send, group_id)
         self._gate = VoteGate(log, send)
         self._election = Election(lambda: self.membership.majority, settings, ports.time, ports.rng)
-        self._voting = Voting(self, self.membership, log, self._election, self._gate, send)
+        self._voting = Voting(self, self.membership, log, self._election, self._gate, send, ports)
         self._following = FollowerState(self, group_id, log, self._gate, ports)
         self._queue, self._holds = ProposalQueue(), False
         self._ready_index: int | None = None
@@ -452,12 +452,12 @@ class RaftNode(SyncObj):
                 self._wake_leader()
         elif leading is None:
             if now >= self._election.deadline:
-                self._voting.begin_prevote()
+                self._voting.leader_is_missed()
         elif now >= leading.beat_at and leading.puts_off_beat(now):
             self.quiescence.end()  # it is in use
             return False
         elif now >= leading.beat_at and not self._quiesces(leading):
-            if leading.majority_contact() < now - self._election_timeout_s:
+            if leading.is_cut_off(now - self._election_timeout_s, self._ports.heard_at):
                 self._follow(self.term, None)
             else:
                 return leading.look_at_clock(self.commit_index, now)

@@ -94,6 +94,11 @@ class Connection(Dialled):
         return self._transport.is_closing()
 
     @property
+    def is_amid_frame(self) -> bool:
+        """Whether a part of a frame has arrived, and its rest has not."""
+        return self._reader.has_rest
+
+    @property
     def other_end(self) -> str:
         """The node that is, or claims to be, at the other end, and its host: for logs."""
         return f"{self.peer or self.dialled or 'a stranger'} at {self.host}"

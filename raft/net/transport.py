@@ -558,6 +558,11 @@ class Transport:
         """When the last bytes of a connected node arrived."""
         return self._admitted[node_id].heard_at_s
 
+    def is_amid_frame(self, node_id: str) -> bool:
+        """Whether a part of a frame of a connected node has arrived, and its rest has not."""
+        connection = self._admitted.get(node_id)
+        return connection is not None and connection.is_amid_frame
+
     def fell_silent(self, node_id: str) -> None:
         """A connected node fell silent: its calls end as CallUnknown, as they may never be answered."""
         _log.warning("%s is silent: no heartbeat for %g s", self._admitted[node_id].other_end, self._times.silent_s)

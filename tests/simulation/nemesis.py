@@ -28,7 +28,7 @@ FAULTS = (
         "lost_ballots",
         "lost_ballots",
     ),
-    *("cut", "break_connection", "hold", "slow_link", "slow_disks", "full_buffers"),
+    *("cut", "break_connection", "hold", "slow_link", "slow_bytes", "slow_disks", "full_buffers"),
     *("pause", "pause_leader", "step_down", "reopen"),
 )
 
@@ -142,8 +142,15 @@ class Nemesis:
     def slow_link(self) -> None:
         self._on_pair(lambda one, other: self._slow(one, other, self.rng.choice([0.01, 0.1, 0.5, 2.0])))
 
-    def _slow(self, source: str, target: str, seconds: float) -> None:
-        self.world.network.link(source, target).slow_s[target] = seconds
+    def slow_bytes(self) -> None:
+        """Long frames are on their way for seconds, and heartbeats wait behind them."""
+        self._on_pair(lambda one, other: self._slow(one, other, self.rng.choice([0.5, 2.0, 5.0]), streaming=True))
+
+    def _slow(self, source: str, target: str, seconds: float, *, streaming: bool = False) -> None:
+        link = self.world.network.link(source, target)
+        link.slow_s[target] = seconds
+        if streaming:
+            link.streaming.add(target)
 
     def slow_disks(self) -> None:
         self.world.disk_s = self.rng.choice([(0.0001, 0.003), (0.0, 0.1), (0.2, 0.6)])

@@ -48,6 +48,8 @@ class Link:
     is_held: bool = False
     slow_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Added latency towards a node."""
+    streaming: set[str] = field(default_factory=set)
+    """Nodes towards which the link is slow because its bytes are: those of a frame on its way arrive all the time."""
 
 
 class Network:
@@ -81,6 +83,12 @@ class Network:
         """Whether a connection of this version, or a newer one, is up, as seen from ``source``."""
         connection = self._ways[source, target].connection
         return connection is not None and source in connection.up and connection.protocol >= version
+
+    def is_amid_frame(self, source: str, target: str) -> bool:
+        """Whether a part of a frame has arrived."""
+        link = self._ways[source, target]
+        connection = link.connection
+        return target in link.streaming and connection is not None and bool(connection.queues[target])
 
     def peers(self, node_id: str) -> list[str]:
         return sorted(peer for pair in self.links if node_id in pair for peer in pair if peer != node_id)
@@ -194,6 +202,7 @@ class Network:
         link = self.link(one, other)
         link.is_cut = link.is_held = False
         link.slow_s.clear()
+        link.streaming.clear()
         if link.connection is not None:
             link.connection.last_arrival.clear()
             self._let_go(one, other, link.connection)

@@ -1,6 +1,9 @@
 """How soon there is a leader, and who it is. Simulated seconds, so nothing here depends on the machine."""
 
+import pytest
 from simulation.world import Setting, World
+
+from stockade.raft.outcomes import Committed
 
 SEEDS = range(60)
 
@@ -24,6 +27,46 @@ def test_the_first_voter_of_a_new_group_leads_it() -> None:
             process.open_group(2)
         world.run(0.3)
         assert world.leaders(2) == [world.nodes[0]], seed
+
+
+@pytest.mark.parametrize("slow_to", ["followers", "leader"])
+def test_a_link_on_which_a_frame_takes_longer_than_an_election_timeout_costs_no_leader(slow_to: str) -> None:
+    """Heartbeats and acks of all groups wait behind it: without any commit, each leader was deposed again and again."""
+    world = World(1, Setting(3))
+    world.run_until(lambda: bool(world.leaders()))
+    world.run(0.5)
+    (leader,) = world.leaders()
+    world.checker.propose(world.processes[leader], 1, b"wakes all", 10.0)
+    world.run(0.05)
+    for other in set(world.nodes) - {leader}:
+        source, target = (leader, other) if slow_to == "followers" else (other, leader)
+        link = world.network.link(source, target)
+        link.slow_s[target] = 3.0
+        link.streaming.add(target)
+    attempt = world.checker.propose(world.processes[leader], 1, b"slow", 10.0)
+    term = world.group(leader).term
+    world.run(8.0)
+    assert (world.leaders(), world.group(leader).term) == ([leader], term)
+    assert isinstance(attempt.outcome, Committed)
+
+
+def test_a_leader_of_which_no_byte_comes_any_more_is_replaced_also_in_the_midst_of_a_frame() -> None:
+    world = World(1, Setting(3))
+    world.run_until(lambda: bool(world.leaders()))
+    world.run(0.5)
+    (leader,) = world.leaders()
+    followers = [node for node in world.nodes if node != leader]
+    for follower in followers:
+        link = world.network.link(leader, follower)
+        link.slow_s[follower] = 30.0
+        link.streaming.add(follower)
+    world.checker.propose(world.processes[leader], 1, b"slow", 10.0)
+    world.run(2.0)
+    assert world.leaders() == [leader]
+    for follower in followers:
+        world.network.hold(leader, follower)
+    world.run(2.0)
+    assert any(node != leader for node in world.leaders())
 
 
 def test_a_split_vote_is_asked_anew_and_not_waited_out() -> None:

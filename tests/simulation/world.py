@@ -195,6 +195,9 @@ class Process:
     def heard_at(self, node_id: str) -> float:
         return self.liveness.heard_at(node_id)
 
+    def is_amid_frame(self, node_id: str) -> bool:
+        return self.world.network.is_amid_frame(node_id, self.node_id)
+
     def wake_when_durable(self, wake: Call, lsn: int | None = None) -> None:
         self._wakes.setdefault(wake, self.log.lsn if lsn is None else lsn)
 
@@ -246,6 +249,8 @@ class Process:
             self.world.network.send(self.node_id, peer, 0, Ping())
 
     def last_heard(self, node_id: str) -> float:
+        if self.is_amid_frame(node_id) and not self.world.network.link(node_id, self.node_id).is_held:
+            self.heard[node_id] = self.time()
         return self.heard[node_id]
 
     def fell_silent(self, node_id: str) -> None:

@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from stockade.raft.messages import Call, Ping, Refusal, Reply
+from stockade.raft.messages import Call, Commit, Ping, Refusal, Reply
+from stockade.raft.net.codec import encode
 from stockade.raft.net.handshake import STRANGER_CHARS_MAX, printable
 from stockade.raft.net.liveness import LivenessTimeouts
 from stockade.raft.net.transport import CallUnknown
@@ -37,6 +38,23 @@ def test_calls_to_a_peer_that_falls_silent_end_soon_and_new_ones_are_not_sent(ru
             assert second == Call(first.call_id + 1, KIND + b"and now?"), "the other one was never sent"
             peer.say(Reply(first.call_id + 1, b"here", True))
             assert await answer == b"here"
+
+    run(scenario)
+
+
+def test_a_peer_is_amid_a_frame_from_its_first_byte_to_its_last(run: Run) -> None:
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}, TIMES) as n1, await Peer.dial(n1, hello("n2")) as peer:
+            await n1.until(lambda: n1.events == ["up n2"])
+            assert not n1.transport.is_amid_frame("n2")
+            frame = encode(1, Commit(1, 2))
+            peer.writer.write(frame + frame[:5])
+            await n1.until(lambda: len(n1.frames) == 1)
+            assert n1.transport.is_amid_frame("n2")
+            assert not n1.transport.is_amid_frame("n3")
+            peer.writer.write(frame[5:])
+            await n1.until(lambda: len(n1.frames) == 2)
+            assert not n1.transport.is_amid_frame("n2")
 
     run(scenario)
 

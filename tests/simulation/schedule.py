@@ -161,6 +161,9 @@ class Run:
         self._wait(self._is_led, HEAL_S)
         self._wait(self._is_quiet, CATCH_UP_S)
         if self.rng.random() < LONG_PEACE:
+            world.run(world.settings.election_timeout_ms_max / 1000)  # the last fault may have a follower ask for votes
+            self._wait(self._is_led, HEAL_S)
+            self._wait(self._is_quiet, CATCH_UP_S)
             terms = self._terms()
             world.run(HEAL_S)
             world.checker.require(terms == self._terms(), "an election without a reason")

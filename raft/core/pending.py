@@ -107,6 +107,10 @@ class DeadlineQueue(Generic[_Waiting]):
             call.settle(call.expired())
         self.next_deadline = max(self.earliest_deadline(), now + EXPIRY_STEP_S)
 
+    def look_again(self) -> None:
+        """Set ``next_deadline`` after calls were answered early."""
+        self.next_deadline = self.earliest_deadline()
+
     def earliest_deadline(self) -> float:
         """The earliest deadline of the calls that wait; infinity if none waits."""
         return min((each.deadline for each in self.waiting), default=float("inf"))
@@ -290,4 +294,4 @@ class LeadershipTransfers(DeadlineQueue[LeadershipTransfer]):
         for each in [each for each in self.waiting if each.term != term and leader is not None]:
             is_done = leader == each.heir or (each.heir is None and leader != node_id)
             each.settle(None if is_done else NotLeader(leader, term))
-        self.next_deadline = self.earliest_deadline()
+        self.look_again()

@@ -32,7 +32,8 @@ _TEXT = re.compile(rb'"[^"]*"')
 _SHOWN_MAX = 200  # characters of a text from outside
 _PLACE = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 _CHARACTERS = re.compile(
-    r"Expected `str` matching regex '\^\[A-Za-z0-9(?P<others>[^\]]*)\]\{(?P<least>\d+),(?P<most>\d+)\}\\+Z'"
+    r"Expected `str` matching regex '\^(?P<dots>\(\?!\S+?\))?"
+    r"\[A-Za-z0-9(?P<others>[^\]]*)\]\{(?P<least>\d+),(?P<most>\d+)\}\\+Z'"
 )
 """What msgspec says of a name that is none; programs' users do not read regular expressions."""
 
@@ -87,7 +88,8 @@ def explain(error: msgspec.ValidationError) -> tuple[str, str]:
 def _in_words(pattern: re.Match[str]) -> str:
     least, most = pattern.group("least"), pattern.group("most")
     others = ", ".join(f"'{character}'" for character in pattern.group("others"))
-    return f"not {least} to {most} of letters, digits, {others}"
+    dots = " other than '.' and '..'" if pattern.group("dots") else ""
+    return f"not {least} to {most} of letters, digits, {others}{dots}"
 
 
 def or_none(value: _T | UnsetType) -> _T | None:

@@ -41,7 +41,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 OrUnlimited = Annotated[int, Meta(ge=-1, le=INT64_MAX)]
 Name = Annotated[str, Meta(pattern=rf"^{TOPIC_NAME}\Z")]
-"""Name of a topic or a group."""
+"""Name of a group."""
+TopicName = Annotated[str, Meta(pattern=rf"^(?!\.{{1,2}}\Z){TOPIC_NAME}\Z")]
 Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 Partitions = Literal["all"] | Annotated[list[Partition], Meta(min_length=1, max_length=10_000)]
 
@@ -204,15 +205,13 @@ def read_config(given: dict[str, Any]) -> dict[str, Any]:
 class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/topics."""
 
-    name: Name
+    name: TopicName
     partitions: _PartitionCount = 1
     replication_factor: Annotated[int, Meta(ge=1, le=7)] | UnsetType = UNSET
     config: dict[str, Any] = {}
 
     def check(self) -> None:
         """Rules beyond types and ranges."""
-        if self.name in (".", ".."):
-            raise InvalidRequest("name: must not be '.' or '..'")
         if self.replication_factor is not UNSET and self.replication_factor % 2 == 0:
             raise InvalidRequest("replication_factor: must be odd")
 
@@ -294,7 +293,7 @@ class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
 class Reassignment(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/cluster/reassignments."""
 
-    topic: Name
+    topic: TopicName
     partition: Partition
     replicas: Annotated[list[_NodeId], Meta(min_length=1, max_length=7)]
 
@@ -315,7 +314,7 @@ class FeatureLevel(msgspec.Struct, forbid_unknown_fields=True):
 class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/cluster/leaders; topic and partition null: the controller group."""
 
-    topic: Name | None
+    topic: TopicName | None
     partition: Partition | None
     node_id: str | UnsetType = UNSET
 

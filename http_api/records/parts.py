@@ -28,7 +28,7 @@ from ...partition.commands import (
 from ...partition.errors import InvalidRequest, MessageTooLarge
 from ..codec.json_codec import or_none
 from ..codec.parameters import INT64_MAX
-from ..codec.schemas import Name, Partition
+from ..codec.schemas import Partition, TopicName
 from ..reading.decode import body_bytes_max
 
 LIST_BYTES_MAX = 256 * 1024
@@ -62,7 +62,7 @@ class PartFence(msgspec.Struct, forbid_unknown_fields=True):
 class PartEntry(msgspec.Struct, forbid_unknown_fields=True):
     """One part in the list; ``bytes`` is the length of its Arrow stream."""
 
-    topic: Name
+    topic: TopicName
     partition: Partition
     bytes: Annotated[int, Meta(ge=1, le=PARTS_BODY_BYTES_MAX)]
     topic_id: _Natural | UnsetType = UNSET

@@ -374,7 +374,10 @@ def test_an_address_without_a_scheme_is_http(at: Operator, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["topics", "create", "bad/name"], "name: not 1 to 249 of letters, digits, '.', '_', '-' (INVALID_REQUEST)."),
+        (
+            ["topics", "create", "bad/name"],
+            "name: not 1 to 249 of letters, digits, '.', '_', '-' other than '.' and '..'",
+        ),
         (["topics", "create", "x", "--partitions", "x"], "'--partitions': 'x' is not a valid whole number."),
         (["topics", "create", "x", "--config", "retention_ms=x"], "retention_ms: 'x' is not a whole number"),
         (["topics", "create", "x", "--config", "require_fence=x"], "require_fence: 'x' is not true or false"),

@@ -290,7 +290,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "Reassignment": schemas.Reassignment,
     "LeaderTransfer": schemas.LeaderTransfer,
 }
-ELSEWHERE = {("NewProducer", "timeout_ms"), ("TopicPatch", "sealed")}
+ELSEWHERE = {("NewProducer", "name"), ("TopicPatch", "sealed"), ("NewTopic", "replication_factor")}
 """Fields whose limits are checked after the body was read: with a code of their own, or that no type can say."""
 LIMITS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "enum", "default")
 
@@ -406,7 +406,7 @@ def _limits(schema: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if found.get("maximum", 0) >= INT64_MAX:
         del found["maximum"]
     if "pattern" in found:
-        found["pattern"] = re.sub(r"\\Z|\$$", "", found["pattern"])
+        found["pattern"] = re.sub(r"\\Z|\$", "", found["pattern"])
     if "enum" in found:
         found["enum"] = sorted(found["enum"], key=str)
     return {key: value for key, value in found.items() if value is not None and value != {}}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stockade.http_api.codec import json_codec, media
 from stockade.http_api.codec.parameters import integer
-from stockade.http_api.codec.schemas import CONFIG_FAULTS_MAX, read_config
+from stockade.http_api.codec.schemas import CONFIG_FAULTS_MAX, NewTopic, read_config
 from stockade.partition.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
 
 VALUES = st.recursive(
@@ -153,3 +153,12 @@ def test_a_configuration_with_many_faults_names_them_all_up_to_a_bound() -> None
         read_config({f"x{number}": 1 for number in range(CONFIG_FAULTS_MAX + 2)})
     assert refused.value.detail.count("`x") == CONFIG_FAULTS_MAX
     assert refused.value.detail.endswith("; and 2 more")
+
+
+@pytest.mark.parametrize("name", [".", "..", "", "a b", "x" * 250])
+def test_a_name_that_no_topic_has_is_refused_in_words(name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        json_codec.read(json.dumps({"name": name}).encode(), NewTopic)
+    words = "name: not 1 to 249 of letters, digits, '.', '_', '-' other than '.' and '..'"
+    assert refused.value.detail == words
+    assert json_codec.read(b'{"name":"..."}', NewTopic).name == "..."

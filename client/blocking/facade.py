@@ -188,11 +188,13 @@ class Producer(Blocking[producer.Producer]):
 
     def successes(self) -> Iterator[Receipt]:
         """The receipts of all batches stored from now on; ``next`` waits for one, and ends when the producer closes."""
-        return self._each(self._call(self.twin.successes))
+        found = self._call(self.twin.successes)
+        return self._each(found, found.put_back)
 
     def errors(self) -> Iterator[Failure]:
         """All batches that fail from now on; otherwise as ``successes``."""
-        return self._each(self._call(self.twin.errors))
+        found = self._call(self.twin.errors)
+        return self._each(found, found.put_back)
 
     def on_outcome(self, watcher: Watcher) -> None:
         """Call ``watcher`` for each batch with its result and the seconds from its first record, on the background

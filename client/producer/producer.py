@@ -27,7 +27,7 @@ from .interceptors import Interceptor, intercepted, intercepted_columns
 from .metrics import ProducerMetrics
 from .queue.batch import BATCH_OVERHEAD_BYTES, Batch, Receipt, Record, frozen_bytes, record_of, too_large
 from .queue.partitioners import Choice, Partitioner, choose, partitioner_of, stays_open
-from .results import Failure, Results, Watcher
+from .results import Failure, Results, ResultStream, Watcher
 from .seats import Seats
 from .sender import Route, Sender
 from .serializers import Serializer, Serializers, serializer_of
@@ -341,14 +341,14 @@ class Producer:
                 self._opened(route)
         return await self.client.tail(topic, partition, tail)
 
-    def successes(self) -> AsyncIterator[Receipt]:
+    def successes(self) -> ResultStream[Receipt]:
         """The receipts of all batches stored from now on, in order within a partition; ends when the producer closes.
 
         Unread receipts count as buffered records: ``send`` waits when they fill the buffer.
         """
         return self._results.successes.subscribe()
 
-    def errors(self) -> AsyncIterator[Failure]:
+    def errors(self) -> ResultStream[Failure]:
         """All batches that fail from now on; otherwise as ``successes``."""
         return self._results.errors.subscribe()
 

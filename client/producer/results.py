@@ -68,6 +68,7 @@ class ResultStream(Generic[T]):
         """Whether the application reads this stream."""
         self._is_over = False
         self._ready: deque[tuple[T, Batch]] = deque()
+        self._given: tuple[T, Batch] | None = None
         self._changed = asyncio.Event()
 
     def add(self, outcome: T, batch: Batch) -> None:
@@ -98,10 +99,21 @@ class ResultStream(Generic[T]):
                 raise StopAsyncIteration
             self._changed.clear()
             await self._changed.wait()
-        outcome, batch = self._ready.popleft()
+        outcome, batch = self._given = self._ready.popleft()
         self._buffer.give_back(batch.size)
         batch.is_reported = True
         return outcome
+
+    def put_back(self, outcome: T) -> None:
+        """This did not reach the application, which was interrupted: the next iteration gives it, unless another one
+        was given a result meanwhile.
+        """
+        if self._given is not None and self._given[0] is outcome:
+            (_, batch), self._given = self._given, None
+            self._buffer.give_back(-batch.size)  # until it is read
+            batch.is_reported = False
+            self._ready.appendleft((outcome, batch))
+            self._changed.set()
 
 
 Watcher = Callable[[Receipt | Failure, float], None]

@@ -14,13 +14,14 @@ from stockade.client.config import ClientConfig
 from stockade.client.consumer.consumer import Consumer as Twin
 from stockade.client.consumer.group import GroupReading, _Claim
 from stockade.client.consumer.records import Piece
+from stockade.client.producer.results import ProducerErrors
 from stockade.client.session.session import Session as SessionTwin
 from stockade.partition.records.batch import decode_batch, message_from_columns
-from stockade.sync import Client, Consumer, Session
+from stockade.sync import Client, Consumer, Producer, Session
 from stockade.sync import GroupReading as BlockingGroupReading
 
 from ..consumer.test_consumer import fill
-from ..fake_cluster import FakeCluster
+from ..fake_cluster import FakeCluster, Fault
 
 
 @pytest.fixture(autouse=True)
@@ -197,3 +198,21 @@ def test_a_grant_that_ctrl_c_kept_from_the_application_is_given_up(
                 session.acquire("t")
         session.release(session.acquire("t", [0], producer_name="next"))
         assert cluster.grants == {}
+
+
+def test_a_failure_that_ctrl_c_kept_from_the_application_is_unseen_and_comes_again(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t", 2)
+    cluster.faults = [Fault.TOO_LARGE] * 2
+    producer = Producer(ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=0), name="writer").start()
+    errors = producer.errors()
+    producer.send_batch("t", 0, [b"a"])
+    interrupted(monkeypatch, lambda: next(errors))
+    assert next(producer.errors()).partition == 0
+    errors = producer.errors()
+    producer.send_batch("t", 1, [b"b"])
+    interrupted(monkeypatch, lambda: next(errors))
+    with pytest.raises(ProducerErrors) as closed:
+        producer.close()
+    assert [failure.partition for failure in closed.value.failures] == [1]

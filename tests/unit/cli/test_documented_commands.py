@@ -78,7 +78,7 @@ def test_a_number_in_a_usage_line_has_the_name_that_the_text_below_calls_it(word
 
 
 def test_commands_are_found_and_wrong_ones_are_refused() -> None:
-    assert ["topics", "tail", "ledger", "--records", "5"] in list(commands("docs/start.md"))
+    assert ["topics", "tail", "payments", "--records", "5"] in list(commands("docs/start.md"))
     assert len(list(commands("docs/cli.md"))) > 40
     for wrong in (["topics", "creat", "a"], ["topics", "create"], ["produce", "t", "--mode", "x"], ["nothing"]):
         with pytest.raises(click.UsageError):

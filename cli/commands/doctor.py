@@ -32,7 +32,7 @@ from ...partition.log.modes import SECRET_MODE, open_to_others
 from ..ui.connection import with_config
 from ..ui.exits import CLIENT, REFUSED, UNREACHABLE
 from ..ui.manual import Manual
-from ..ui.output import output_option, show_json, show_table
+from ..ui.output import count, output_option, show_json, show_table
 from .findings import Finding, Verdict
 from .what_if import judge_loss, losses
 
@@ -242,7 +242,7 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
             advice = "One more loss may stop writes: start the missing nodes, or move the replicas."
             yield Finding(about, "warning", f"a replica is away: {_some(short)}", advice)
         else:
-            yield Finding(about, "ok", f"{len(topic.partitions)} partitions led and complete")
+            yield Finding(about, "ok", f"{count(len(topic.partitions), 'partition')} led and complete")
 
 
 def _some(numbers: Sequence[int], most: int = 8) -> str:

@@ -89,7 +89,7 @@ def test_a_machine_of_which_a_node_cannot_start_stops_as_a_whole_and_says_which(
     assert machine.supervisor.wait(60) == 1
     last = machine.log.splitlines()[-2:]
     assert last == ["Error: machine a stopped:", "  - a.2 ended with exit code 1 before it was ready"]
-    assert "members.json is damaged" in machine.log
+    assert "members.json: damaged" in machine.log
     assert all(is_gone(pid) for pid in machine.pids().values())
 
 

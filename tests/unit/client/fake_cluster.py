@@ -85,6 +85,7 @@ class FakeCluster(FakeState):
         self._arrival = threading.Condition()
         self._loop = asyncio.new_event_loop()
         self._runners: list[web.AppRunner] = []
+        self._servers: list[web.Server] = []
 
     def paths(self, method: str) -> list[str]:
         return [path for verb, path in self.requests if verb == method]
@@ -126,11 +127,17 @@ class FakeCluster(FakeState):
             site = web.TCPSite(runner, "127.0.0.1", 0)
             await site.start()
             self._runners.append(runner)
+            assert runner.server is not None
+            self._servers.append(runner.server)
             self.nodes.append(f"http://127.0.0.1:{runner.addresses[0][1]}")
 
     async def _stop(self) -> None:
         for runner in self._runners:
             await runner.cleanup()
+        for _ in range(5):  # a connection that was accepted at the end takes some turns until its server knows it
+            await asyncio.sleep(0)
+        for server in self._servers:
+            await server.shutdown(0)
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._answer], client_max_size=64 << 20)

@@ -10,11 +10,11 @@ STOCKADE := .venv/bin/stockade
 PORT = 7101
 NODES = 3
 cluster: .venv/.ready
-	@$(STOCKADE) cluster --nodes $(NODES) --port-base $(PORT) --data "$(or $(DATA),./data)"
+	@exec $(STOCKADE) cluster --nodes $(NODES) --port-base $(PORT) --data "$(or $(DATA),./data)"
 
 # Writes the text files of the folder DATA.
 demo: .venv/.ready
-	@$(STOCKADE) demo --data "$(or $(DATA),examples/data)"
+	@exec $(STOCKADE) demo --data "$(or $(DATA),examples/data)"
 
 test: $(TOX)
 	@$(TOX) run
@@ -34,13 +34,13 @@ simulate: $(TOX)
 MINUTES ?= 60
 SEED ?= 1
 chaos: .venv/.ready
-	@$(STOCKADE) chaos soak --minutes $(MINUTES) --seed $(SEED) --results chaos-soak-$(SEED)
+	@exec $(STOCKADE) chaos soak --minutes $(MINUTES) --seed $(SEED) --results chaos-soak-$(SEED)
 
 # One cluster for HOURS, with everything on; RESULTS/endurance.html shows what it uses over time, and whether that grows.
 HOURS ?= 24
 RESULTS ?= chaos-endurance
 endurance: .venv/.ready
-	@$(STOCKADE) chaos endurance --hours $(HOURS) --seed $(SEED) --results $(RESULTS)
+	@exec $(STOCKADE) chaos endurance --hours $(HOURS) --seed $(SEED) --results $(RESULTS)
 
 # Every checker must catch the server that is broken in the way it is there for, and the test of upgrades a release that
 # does not mind the older one. Minutes, not seconds.

@@ -360,3 +360,10 @@ def test_a_pronoun_in_place_of_a_subject_is_found(path: str, line: str, found: l
 def test_a_file_that_a_document_names_is_found() -> None:
     words = "`raft/host.py`, tests/unit/x.py; not src/stockade/raft/y.py, raft/ or raft.host"
     assert files_named(words) == {"raft/host.py", "tests/unit/x.py"}
+
+
+def test_what_make_runs_gets_the_signals_of_make() -> None:
+    """SIGTERM ended make and the shell of its recipe, and the cluster ran on."""
+    recipes = [line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "\t@" in line]
+    commands = [line for line in recipes if "$(STOCKADE)" in line]
+    assert commands and [line for line in commands if not line.startswith("\t@exec ")] == []

@@ -23,6 +23,8 @@ from stockade.partition.api.ownership import Resource
 from stockade.partition.errors import OffsetOutOfRange, SessionExpired
 from stockade.partition.records.batch import decode_batch, message_from_columns
 
+from .turns import turns_of_the_loop
+
 WANTED = [f"t/{partition}" for partition in range(7)]
 
 
@@ -318,21 +320,12 @@ def test_a_member_that_works_without_waiting_lets_the_event_loop_renew_its_sessi
     """A piece has many thousands of records: nothing else ran meanwhile, so a millisecond a record cost the session."""
 
     async def run() -> None:
-        monkeypatch.setattr(group_module, "TURN_S", 0.0, raising=False)
+        monkeypatch.setattr(group_module, "TURN_S", 0.0)
         reading, claim = reading_of(Committing())
         await reading._ready.put((claim, Piece("t", 0, 0, batch_of(1000))))
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                await asyncio.sleep(0)
-                turns += 1
-
-        task = asyncio.create_task(other())
-        for _ in range(1000):
-            await anext(reading)
-        assert turns >= 800
-        task.cancel()
+        async with turns_of_the_loop() as turns:
+            for _ in range(1000):
+                await anext(reading)
+            assert turns[0] >= 800
 
     asyncio.run(run())

@@ -16,6 +16,7 @@ from stockade.sync import Consumer as BlockingConsumer
 
 from ..fake_cluster import FakeCluster
 from .test_consumer import fill
+from .turns import turns_of_the_loop
 
 
 def read(
@@ -199,21 +200,12 @@ def test_a_task_that_works_on_each_record_without_waiting_lets_others_run(
     fill(cluster, [b"v"] * 1000)
 
     async def work(reading: Reading) -> None:
-        monkeypatch.setattr(reader, "TURN_S", 0.0, raising=False)
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                await asyncio.sleep(0)
-                turns += 1
-
+        monkeypatch.setattr(reader, "TURN_S", 0.0)
         records = reading.records()
         await anext(records)
-        task = asyncio.create_task(other())
-        for _ in range(900):
-            await anext(records)
-        assert turns >= 800
-        task.cancel()
+        async with turns_of_the_loop() as turns:
+            for _ in range(900):
+                await anext(records)
+            assert turns[0] >= 800
 
     read(cluster, work)

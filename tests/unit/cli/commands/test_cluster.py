@@ -69,7 +69,7 @@ def test_a_node_that_is_late_to_know_of_a_move_ends_no_wait() -> None:
 )
 def test_make_cluster_takes_port_nodes_and_data(variables: list[str], options: str) -> None:
     told = subprocess.run(["make", "-n", "cluster", *variables], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines()[-1] == f".venv/bin/stockade cluster {options}"
+    assert told.stdout.splitlines()[-1] == f"exec .venv/bin/stockade cluster {options}"
 
 
 def node(name: str, zone: str | None, **more: Any) -> Node:

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..raft.net.tls import Stamp, TlsFault, TlsSession, explained, shake_hands, stamp
+from ..raft.net.tls import Stamp, TlsFault, TlsSession, explained, load_own, shake_hands, stamp
 
 ALPN = ["http/1.1"]
 """What the listener speaks."""
@@ -111,10 +111,7 @@ def _server_context(section: HttpTlsSection) -> tuple[ssl.SSLContext, float | No
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.set_alpn_protocols(ALPN)
-    try:
-        context.load_cert_chain(section.certificate, section.key, password="")  # never ask on a terminal  # nosec B106
-    except (OSError, ValueError) as error:
-        raise TlsFault(f"key: {section.key} is not the key of {section.certificate}: {explained(error)}") from error
+    load_own(context, section.certificate, section.key)
     expires_at = _try(context, section)
     if section.client_ca is not None:
         context.verify_mode = ssl.CERT_REQUIRED if section.client_certificates == "required" else ssl.CERT_OPTIONAL

@@ -53,6 +53,12 @@ class StartType(click.ParamType[Start]):
 @partitions_option
 @click.option("--follow", is_flag=True, help="Wait for more records until Ctrl-C.")
 @click.option(
+    "--skip-trimmed",
+    is_flag=True,
+    help="Go on at the log's start, with a warning, where records were trimmed before they were read. Without it the"
+    " command ends with an error there.",
+)
+@click.option(
     "--format",
     "--output",
     "output",
@@ -83,6 +89,7 @@ async def consume(
     records_max: int | None,
     *,
     follow: bool,
+    skip_trimmed: bool,
 ) -> None:
     """Write the records of TOPIC to standard output, in order within each partition.
 
@@ -94,9 +101,10 @@ async def consume(
         if group is not None:
             if partitions:
                 raise click.UsageError("--group assigns the partitions by itself: omit --partition")
-            await _as_member(consumer, group, topic, start, printer)
+            await _as_member(consumer, group, topic, start, printer, skip_trimmed=skip_trimmed)
             return
-        async with consumer.pieces(topic, partitions or None, start, follow=follow) as pieces:
+        reading = consumer.pieces(topic, partitions or None, start, follow=follow, skip_trimmed=skip_trimmed)
+        async with reading as pieces:
             async for piece in pieces:
                 printer.show(piece)
                 if printer.is_full:
@@ -124,10 +132,13 @@ class RecordPrinter:
         return count
 
 
-async def _as_member(consumer: Consumer, group: str, topic: str, start: Start, printer: RecordPrinter) -> None:
+async def _as_member(
+    consumer: Consumer, group: str, topic: str, start: Start, printer: RecordPrinter, *, skip_trimmed: bool
+) -> None:
     """Commit what was written out, so that no member of the group reads it again."""
     client_id = f"consume-{socket.gethostname()}-{os.getpid()}"
-    async with consumer.group(group, topic, start=start, client_id=client_id) as reading:
+    block = consumer.group(group, topic, start=start, client_id=client_id, skip_trimmed=skip_trimmed)
+    async with block as reading:
         async for piece in reading.pieces():
             count = printer.show(piece)
             reading.back_to(piece.partition, piece.base_offset + count)

@@ -474,9 +474,10 @@ class Consumer(Blocking[consumers.Consumer]):
         start: Start | Mapping[int, Start] = "earliest",
         *,
         follow: bool = False,
+        skip_trimmed: bool = False,
     ) -> Iterator[ConsumedRecord]:
         """Records of ``partitions`` (None: all), in offset order within each."""
-        with self.pieces(topic, partitions, start, follow=follow) as reading:
+        with self.pieces(topic, partitions, start, follow=follow, skip_trimmed=skip_trimmed) as reading:
             for piece in reading:
                 yield from piece.records()
 
@@ -488,9 +489,10 @@ class Consumer(Blocking[consumers.Consumer]):
         start: Start | Mapping[int, Start] = "earliest",
         *,
         follow: bool = False,
+        skip_trimmed: bool = False,
     ) -> "Iterator[Reading]":
         """The same as Arrow batches: ``with consumer.pieces(...) as reading: for piece in reading``."""
-        block = self.twin.pieces(topic, partitions, start, follow=follow)
+        block = self.twin.pieces(topic, partitions, start, follow=follow, skip_trimmed=skip_trimmed)
         reading = self._run(block.__aenter__())
         try:
             yield Reading(reading)
@@ -499,10 +501,16 @@ class Consumer(Blocking[consumers.Consumer]):
 
     @contextmanager
     def group(
-        self, group: str, topic: str, *, start: Start = "earliest", client_id: str | None = None
+        self,
+        group: str,
+        topic: str,
+        *,
+        start: Start = "earliest",
+        client_id: str | None = None,
+        skip_trimmed: bool = False,
     ) -> "Iterator[GroupReading]":
         """``with consumer.group("g", "t") as reading: for record in reading: ...; reading.commit()``"""
-        block = self.twin.group(group, topic, start=start, client_id=client_id)
+        block = self.twin.group(group, topic, start=start, client_id=client_id, skip_trimmed=skip_trimmed)
         reading = self._run(block.__aenter__())
         try:
             yield GroupReading(reading)

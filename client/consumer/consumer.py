@@ -38,9 +38,10 @@ class Consumer:
         start: Start | Mapping[int, Start] = "earliest",
         *,
         follow: bool = False,
+        skip_trimmed: bool = False,
     ) -> AsyncIterator[ConsumedRecord]:
         """Records of ``partitions`` (None: all), in offset order within each. Arguments and errors as ``pieces``."""
-        async with self.pieces(topic, partitions, start, follow=follow) as reading:
+        async with self.pieces(topic, partitions, start, follow=follow, skip_trimmed=skip_trimmed) as reading:
             async for record in reading.records():
                 yield record
 
@@ -52,6 +53,7 @@ class Consumer:
         start: Start | Mapping[int, Start] = "earliest",
         *,
         follow: bool = False,
+        skip_trimmed: bool = False,
     ) -> AsyncIterator[Reading]:
         """The same as Arrow batches: ``async with consumer.pieces(...) as reading: async for piece in reading``.
 
@@ -59,16 +61,16 @@ class Consumer:
 
         ``start``: "earliest", "latest", an offset, or one of these for each partition ("earliest" where none is given).
         ``follow`` False: each partition ends at the log's end of its first answer; True: the read never ends. Fetches
-        are repeated for ``delivery_timeout_ms`` through failovers. Raises UnknownTopicOrPartition, OffsetOutOfRange
-        (also for records that were trimmed before they were read), InconsistentTopicId when the topic was deleted and
-        created again.
+        are repeated for ``delivery_timeout_ms`` through failovers. ``skip_trimmed``: records that were trimmed before
+        they were read are skipped, with a warning in the log; False: they raise OffsetOutOfRange. Raises
+        UnknownTopicOrPartition, OffsetOutOfRange, InconsistentTopicId when the topic was deleted and created again.
         """
         described = await self.client.topic(topic)
         numbers = partition_numbers(partitions, described)
         for number in numbers:
             if not 0 <= number < len(described.partitions):
                 raise UnknownTopicOrPartition(topic=topic, partition=number)
-        reading = Reading(self.client, topic, described.topic_id, follow=follow)
+        reading = Reading(self.client, topic, described.topic_id, follow=follow, skip_trimmed=skip_trimmed)
         starts = {n: start.get(n, "earliest") if isinstance(start, Mapping) else start for n in numbers}
         try:
             yield reading.begin(starts)
@@ -76,7 +78,13 @@ class Consumer:
             await reading.stop()
 
     def group(
-        self, group: str, topic: str, *, start: Start = "earliest", client_id: str | None = None
+        self,
+        group: str,
+        topic: str,
+        *,
+        start: Start = "earliest",
+        client_id: str | None = None,
+        skip_trimmed: bool = False,
     ) -> AbstractAsyncContextManager[GroupReading]:
         """``async with consumer.group("g", "t") as reading: async for record in reading: ...; await reading.commit()``
 
@@ -85,8 +93,12 @@ class Consumer:
         and can then neither read on nor commit. Delivery is at least once: records that are not committed within one
         ttl after a partition changes hands go to its next reader again. ``client_id``: the name of the member in
         lists of sessions and owners; None: ``consumer-HOST-PROCESS-`` and four random digits.
+
+        Where records behind the group's position were trimmed before a member read them, an iteration raises
+        OffsetOutOfRange, again and again, until a position is set that exists (`stockade groups reset`); with
+        ``skip_trimmed`` the member goes on at the log's start, with a warning in the log.
         """
-        return reading_as_member(self.client, group, topic, start, client_id)
+        return reading_as_member(self.client, group, topic, start, client_id, skip_trimmed=skip_trimmed)
 
     async def fetch_arrow(
         self,

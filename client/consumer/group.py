@@ -98,13 +98,24 @@ class _Claim:
 class GroupReading:
     """A member of a group: iterate over its records, or over ``pieces``, and ``commit`` what is processed."""
 
-    def __init__(self, client: Client, session: Session, group: str, topic: str, topic_id: int, start: Start) -> None:
+    def __init__(
+        self,
+        client: Client,
+        session: Session,
+        group: str,
+        topic: str,
+        topic_id: int,
+        start: Start,
+        *,
+        skip_trimmed: bool = False,
+    ) -> None:
         self._client = client
         self._session = session
         self._group = group
         self._topic = topic
         self._topic_id = topic_id
         self._start = start
+        self._skip_trimmed = skip_trimmed
         self._member = ""
         self._claims: dict[str, _Claim] = {}
         self._leaving: list[_Claim] = []
@@ -333,6 +344,7 @@ class GroupReading:
                     position,
                     max_bytes=self._client.config.fetch_bytes_max,
                     max_wait_ms=self._client.config.fetch_wait_ms if isinstance(position, int) else 0,
+                    skip_trimmed=self._skip_trimmed,
                     topic_id=self._topic_id,
                     guard=(self._group, claim.fence_epoch),
                 )
@@ -351,13 +363,13 @@ class GroupReading:
 
 @asynccontextmanager
 async def reading_as_member(
-    client: Client, group: str, topic: str, start: Start, client_id: str | None
+    client: Client, group: str, topic: str, start: Start, client_id: str | None, *, skip_trimmed: bool = False
 ) -> AsyncIterator[GroupReading]:
     """Be a member of the group inside the block."""
     described = await client.topic(topic)
     member = client_id or f"consumer-{socket.gethostname()[:200]}-{os.getpid()}-{secrets.token_hex(2)}"
     async with Session(client, member) as session:
-        reading = GroupReading(client, session, group, topic, described.topic_id, start)
+        reading = GroupReading(client, session, group, topic, described.topic_id, start, skip_trimmed=skip_trimmed)
         try:
             await reading.begin()
             yield reading

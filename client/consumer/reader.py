@@ -5,13 +5,14 @@ after a failure the same offset is fetched again. The cluster does not store the
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from ...partition.errors import UnknownTopicOrPartition
+from ...partition.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from ...partition.records.batch import SCHEMA
 from ..api.client import Client
 from ..api.fetched import Fetched
@@ -23,6 +24,8 @@ PIECES_AHEAD_MAX = 2
 TURN_S = 0.01
 """A task that takes records for so long without waiting lets the event loop run once: sessions must be renewed."""
 
+_log = logging.getLogger(__name__)
+
 _Ready = tuple["asyncio.Task[None] | None", Piece | Exception | None]
 
 
@@ -32,12 +35,13 @@ class Reading:
     ``positions``: by partition, the offset after the last record that the application got; absent before the first.
     """
 
-    def __init__(self, client: Client, topic: str, topic_id: int, *, follow: bool) -> None:
+    def __init__(self, client: Client, topic: str, topic_id: int, *, follow: bool, skip_trimmed: bool = False) -> None:
         self.positions: dict[int, int] = {}
         self._client = client
         self._topic = topic
         self._topic_id = topic_id
         self._follow = follow
+        self._skip_trimmed = skip_trimmed
         self._ends: dict[int, int] = {}
         self._ready: asyncio.Queue[_Ready] = asyncio.Queue(PIECES_AHEAD_MAX)
         self._at: tuple[Piece, Iterator[ConsumedRecord]] | None = None  # the piece whose records are given out
@@ -200,19 +204,45 @@ class Reading:
             position,
             max_bytes=max_bytes,
             max_wait_ms=wait_ms,
+            skip_trimmed=self._skip_trimmed,
             topic_id=self._topic_id,
         )
 
 
 async def fetch_again(
-    client: Client, topic: str, partition: int, offset: Start, *, max_wait_ms: int = 0, **how: Any
+    client: Client,
+    topic: str,
+    partition: int,
+    offset: Start,
+    *,
+    max_wait_ms: int = 0,
+    skip_trimmed: bool = False,
+    **how: Any,
 ) -> Fetched:
-    """`Client.fetch`, repeated for ``delivery_timeout_ms`` while there is no leader, no answer, or overload."""
+    """`Client.fetch`, repeated for ``delivery_timeout_ms`` while there is no leader, no answer, or overload.
+
+    ``skip_trimmed``: for an offset below the log's start it fetches from the log's start on, and logs a warning.
+    """
+    at = offset
 
     def attempt() -> Awaitable[Fetched]:
-        return client.fetch(topic, partition, offset, max_wait_ms=max_wait_ms, **how)
+        return client.fetch(topic, partition, at, max_wait_ms=max_wait_ms, **how)
 
-    return await client.calls.repeat(f"a read of {topic}/{partition}", attempt, quiet_s=max_wait_ms / 1000)
+    while True:
+        try:
+            return await client.calls.repeat(f"a read of {topic}/{partition}", attempt, quiet_s=max_wait_ms / 1000)
+        except OffsetOutOfRange as error:
+            log_start = error.fields["log_start"]
+            if not skip_trimmed or not isinstance(at, int) or at >= log_start:
+                raise
+            _log.warning(
+                "%s/%d: offsets %d to %d were trimmed before they were read: skipped",
+                topic,
+                partition,
+                at,
+                log_start - 1,
+            )
+            at = log_start
 
 
 def first_offset(position: Start, answer: Fetched) -> int:

@@ -138,17 +138,19 @@ def observer(context: Context) -> Middleware:
         path = NO_ROUTE if resource is None or resource.canonical == ELSEWHERE else resource.canonical
         request[OBSERVATION] = Observation(context.metrics, path)
         if (why := _unreadable(request)) is not None:
-            response = _problem(context, InvalidRequest(why), secrets.token_hex(8))
+            response: web.StreamResponse = _problem(context, InvalidRequest(why), secrets.token_hex(8))
             response.force_close()
             return response
         try:
-            return await handler(request)
+            response = await handler(request)
         except web.HTTPMethodNotAllowed as error:
             response = _problem(context, MethodNotAllowed(), secrets.token_hex(8))
             response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
-            return response
         except web.HTTPNotFound:
-            return _problem(context, NotFound("no such route", what="route"), secrets.token_hex(8))
+            response = _problem(context, NotFound("no such route", what="route"), secrets.token_hex(8))
+        if "Expect" in request.headers and not (response.prepared or request.content.is_eof()):
+            response.force_close()  # a client that was not told to continue may leave its body out (RFC 9110, 10.1.1)
+        return response
 
     return observe
 

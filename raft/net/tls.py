@@ -234,11 +234,27 @@ def _context(protocol: int, files: TlsFiles) -> ssl.SSLContext:
         context.load_verify_locations(files.ca)
     except (OSError, ValueError) as error:
         raise TlsFault(f"ca: {files.ca} holds no certificate of an authority: {explained(error)}") from error
-    try:
-        context.load_cert_chain(files.certificate, files.key, password="")  # never ask on a terminal  # nosec B106
-    except (OSError, ValueError) as error:
-        raise TlsFault(f"key: {files.key} is not the key of {files.certificate}: {explained(error)}") from error
+    load_own(context, files.certificate, files.key)
     return context
+
+
+def load_own(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Let a context show the certificate. Raises TlsFault, which names the file that cannot be used."""
+    for name, path in (("certificate", certificate), ("key", key)):
+        try:
+            Path(path).read_bytes()
+        except OSError as error:
+            raise TlsFault(f"{name}: {path}: {error.strerror}") from error
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(certificate)
+    except (OSError, ValueError) as error:
+        raise TlsFault(f"certificate: {certificate} holds no certificate in PEM: {explained(error)}") from error
+    try:
+        context.load_cert_chain(certificate, key, password="")  # never ask on a terminal  # nosec B106
+    except (OSError, ValueError) as error:
+        is_another = isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH"
+        fault = f"is not the key of {certificate}" if is_another else "holds no private key in PEM without a password"
+        raise TlsFault(f"key: {key} {fault}: {explained(error)}") from error
 
 
 def _revoked(path: str | None) -> frozenset[str]:

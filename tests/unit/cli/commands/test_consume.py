@@ -7,6 +7,8 @@ import msgspec
 import pytest
 from child import ended
 
+from stockade.partition.commands import Trim
+
 from ...client.fake_cluster import FakeCluster
 from ..conftest import Run
 
@@ -72,6 +74,13 @@ def test_an_offset_that_is_not_there_is_refused_and_a_word_that_is_none_is_wrong
     assert refused.exit_code == 1
     assert "`stockade topics offsets TOPIC`" in refused.stderr
     assert run("consume", "t", "--from", "yesterday").exit_code == 2
+
+
+def test_trimmed_records_end_the_command_or_are_skipped_with_a_warning(filled: FakeCluster, run: Run) -> None:
+    filled.apply(filled.machine("t", 0), Trim(2))
+    done = run("consume", "t", "--from", "1", "--skip-trimmed")
+    assert done.stdout_bytes == b"".join(line + b"\n" for line in LINES[2:])
+    assert run("consume", "t", "--from", "1").exit_code == 1
 
 
 def test_a_reader_that_has_had_enough_ends_it_quietly(filled: FakeCluster) -> None:

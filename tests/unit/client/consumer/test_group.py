@@ -291,6 +291,39 @@ def test_a_partition_whose_read_has_failed_is_read_again_by_the_next_iteration(m
     asyncio.run(run())
 
 
+def test_a_group_whose_position_was_trimmed_goes_on_at_the_log_s_start_where_its_application_says_so() -> None:
+    """It raised OffsetOutOfRange at each iteration, until an operator set its position."""
+
+    class Trimmed(Committing):
+        calls = SimpleNamespace(repeat=lambda _name, attempt, quiet_s: attempt())
+
+        async def fetch(self, topic: str, partition: int, position: Any, **how: Any) -> Fetched:  # type: ignore[override]
+            assert how["guard"] == ("g", 1)
+            if position < 90:
+                raise OffsetOutOfRange(position, 90, 100)
+            return await super().fetch(None, topic, partition, position)
+
+    async def run(*, skip_trimmed: bool) -> int:
+        cluster = Trimmed()
+        cluster.committed[0] = 5
+        reading = GroupReading(
+            cast(Client, cluster), cast(Session, None), "g", "t", 1, "earliest", skip_trimmed=skip_trimmed
+        )
+        claim = reading._claims["t/0"] = _Claim("t/0", 0, 1)
+        claim.task = asyncio.create_task(reading._read(claim))
+        try:
+            async with asyncio.timeout(10):
+                return (await anext(reading)).offset
+        finally:
+            await reading.commit()
+            assert cluster.committed[0] == (91 if skip_trimmed else 5)
+            await reading.end()
+
+    assert asyncio.run(run(skip_trimmed=True)) == 90
+    with pytest.raises(OffsetOutOfRange):
+        asyncio.run(run(skip_trimmed=False))
+
+
 def test_a_member_that_knows_of_the_loss_of_its_session_hands_out_no_more_records() -> None:
     """It gave out what it had fetched ahead, up to several MiB; then it raised once, and waited for ever."""
 

@@ -1,6 +1,7 @@
 """A read that is moved, measured and taken as one table."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from stockade.client.config import ClientConfig
 from stockade.client.consumer import reader
 from stockade.client.consumer.consumer import Consumer
 from stockade.client.consumer.reader import Reading
+from stockade.partition.commands import Trim
 from stockade.partition.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from stockade.partition.records.batch import SCHEMA
 from stockade.sync import Consumer as BlockingConsumer
@@ -84,6 +86,28 @@ def test_seeking_where_nothing_is_read_or_stored_is_refused(filled: FakeCluster)
             _ = [piece async for piece in reading]
 
     read(filled, work)
+
+
+def test_records_that_were_trimmed_are_skipped_only_where_the_application_says_so(
+    filled: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Retention may overtake a reader: a gap is an error, or a line in the log, and never silent."""
+    filled.apply(filled.machine("t", 0), Trim(4))
+
+    async def run() -> None:
+        async with Consumer(filled.nodes) as consumer:
+            with pytest.raises(OffsetOutOfRange):
+                _ = [record async for record in consumer.read("t", [0], 1)]
+            offsets = [record.offset async for record in consumer.read("t", [0], 1, skip_trimmed=True)]
+            assert offsets == [4, 5, 6, 7, 8, 9]
+            with pytest.raises(OffsetOutOfRange):  # beyond the end nothing was trimmed
+                _ = [record async for record in consumer.read("t", [0], 11, skip_trimmed=True)]
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert caplog.messages == ["t/0: offsets 1 to 3 were trimmed before they were read: skipped"]
+    with BlockingConsumer(filled.nodes) as consumer:
+        assert [record.offset for record in consumer.read("t", [0], 1, skip_trimmed=True)] == [4, 5, 6, 7, 8, 9]
 
 
 def test_everything_is_one_table_in_the_memory_of_the_answers(filled: FakeCluster) -> None:

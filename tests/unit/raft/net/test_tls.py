@@ -57,7 +57,22 @@ def test_a_key_with_a_password_is_refused_without_a_prompt(issuer: Issuer, tmp_p
     locked = tmp_path / "locked.key"
     secret = serialization.BestAvailableEncryption(b"secret")
     locked.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret))
-    assert fault_of(TlsFiles(good.ca, good.certificate, str(locked))).startswith("key: ")
+    assert fault_of(TlsFiles(good.ca, good.certificate, str(locked))).startswith(f"key: {locked} holds no private key")
+
+
+def test_of_certificate_and_key_the_file_is_named_that_holds_something_else(issuer: Issuer, tmp_path: Path) -> None:
+    """A certificate that was no PEM was told as a wrong key."""
+    good, other, away = issuer.files("n1"), tmp_path / "other", tmp_path / "away"
+    for content in (b"", b"nothing of the kind", b"\xff\x00"):
+        other.write_bytes(content)
+        told = fault_of(TlsFiles(good.ca, str(other), good.key))
+        assert told.startswith(f"certificate: {other} holds no certificate in PEM: ")
+        told = fault_of(TlsFiles(good.ca, good.certificate, str(other)))
+        assert told.startswith(f"key: {other} holds no private key in PEM without a password: ")
+    assert fault_of(TlsFiles(good.ca, str(away), good.key)) == f"certificate: {away}: No such file or directory"
+    assert fault_of(TlsFiles(good.ca, good.certificate, str(away))) == f"key: {away}: No such file or directory"
+    swapped = fault_of(TlsFiles(good.ca, good.key, good.certificate))
+    assert swapped.startswith(f"certificate: {good.key} holds no certificate in PEM: ")
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing of the kind", b"\xff\x00"])

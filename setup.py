@@ -1,5 +1,5 @@
-"""What pyproject.toml cannot say: the commit goes into each distribution, and a source distribution has every folder
-where the repository has it, with the links of src/stockade beside them.
+"""The steps of a build that pyproject.toml cannot express: the commit is written into each distribution, and a source
+distribution is laid out as the repository, with every folder at the root and a link to it in src/stockade.
 """
 
 import runpy
@@ -15,16 +15,16 @@ COMMIT = "COMMIT"
 
 
 def commit() -> str:
-    """Of the checkout, or as a source distribution says."""
+    """The commit of the checkout, or the one that is written in a source distribution."""
     told: str = runpy.run_path(str(ROOT / "cluster" / "build.py"))["commit"]()
     return told
 
 
 class BuildPy(build_py):
-    """Writes the commit into the package."""
+    """Writes the commit into the package, unless it is installed as editable."""
 
     def run(self) -> None:
-        """As setuptools wants it."""
+        """Build the modules, and write the commit beside them."""
         super().run()
         if not self.editable_mode:
             path = Path(self.build_lib, "stockade", COMMIT)
@@ -32,16 +32,16 @@ class BuildPy(build_py):
             path.write_text(commit() + "\n", encoding="utf-8")
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
-        """As setuptools wants it."""
+        """The files that ``run`` writes, the one with the commit included."""
         written = [] if self.editable_mode else [str(Path(self.build_lib, "stockade", COMMIT))]
         return [*super().get_outputs(include_bytecode), *written]
 
 
 class Sdist(sdist):
-    """setuptools follows the links, and so would leave no folder but src."""
+    """A source distribution with the links of src/stockade, which setuptools follows: every folder would lie in src."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """As setuptools wants it."""
+        """Copy the files, write the commit, and move each folder from src/stockade to the root; a link stays there."""
         super().make_release_tree(base_dir, files)
         base = Path(base_dir)
         (base / COMMIT).write_text(commit() + "\n", encoding="utf-8")

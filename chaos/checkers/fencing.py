@@ -16,7 +16,7 @@ from ..history.evidence import Evidence, ReplicaLog, Stamp, names_of
 from ..history.history import Event, Operation
 
 EpochScope = tuple[str, Hashable]
-"""What has epochs: the slot of a partition, a resource, a producer id."""
+"""What an epoch belongs to: ("slot", partition), ("resource", name) or ("producer", producer id)."""
 
 
 class Grants:
@@ -34,7 +34,7 @@ class Grants:
 
     @classmethod
     def of(cls, evidence: Evidence) -> "Grants":
-        """Every grant of a slot, every ownership and every identity that was answered."""
+        """The epochs in the answers to all successful acquires, owns and inits."""
         return cls(
             (scope, op.end.t_mono_ns, epoch)
             for op in evidence.operations
@@ -146,7 +146,9 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 def _decreasing(log: ReplicaLog, what: str, column: Iterable[tuple[Hashable, int] | None]) -> Iterator[str]:
-    """``column`` has (whose epoch, epoch) for each record, or None."""
+    """Violations: records with a lower epoch than an earlier record. ``column`` has, for each record, (owner of the
+    epoch, epoch), or None; ``what`` names the epoch.
+    """
     highest: dict[Hashable, int] = {}
     for entry, offset in zip(column, log.offsets, strict=True):
         if entry is None:
@@ -159,7 +161,9 @@ def _decreasing(log: ReplicaLog, what: str, column: Iterable[tuple[Hashable, int
 
 
 def _shared_epochs(log: ReplicaLog, claims: _Claims) -> Iterator[str]:
-    """Two writers in one epoch. Epoch 0 is the open slot, which all may share, as a later epoch whose owner left."""
+    """Violations: two writers in one epoch. Epoch 0 is the open slot, in which all may write. In a later epoch writers
+    without its token may follow once the holder has left; then the holder writes no more.
+    """
     owners: dict[int, str] = {}
     left: dict[int, str] = {}
     for epoch, name in zip(log.writer_epochs, log.names, strict=True):
@@ -176,7 +180,7 @@ def _shared_epochs(log: ReplicaLog, claims: _Claims) -> Iterator[str]:
 
 
 def _shared_identities(log: ReplicaLog) -> Iterator[str]:
-    """Two writers that used one producer id in one epoch."""
+    """Violations: two writers that used one producer id in one producer epoch."""
     writers: dict[tuple[int, int], str] = {}
     for stamp, name in zip(log.stamps, log.names, strict=True):
         if stamp is None:
@@ -198,7 +202,7 @@ def _wrong_epochs(evidence: Evidence, log: ReplicaLog) -> Iterator[str]:
 
 
 def _late_successes(evidence: Evidence) -> Iterator[str]:
-    """Appends that were accepted, although a higher epoch had been answered before they began."""
+    """Violations: appends that were accepted, although a higher epoch had been answered before they began."""
     grants = Grants.of(evidence)
     for op in evidence.ended("append", "ok"):
         for scope, epoch in claimed(op.invoke):

@@ -27,7 +27,7 @@ def position(evidence: Evidence) -> Iterator[str]:
 
 
 def _going_back(evidence: Evidence) -> Iterator[str]:
-    """Positions that are read or committed below one that was committed before the operation began."""
+    """Violations: positions read or committed below one that was committed before the operation began."""
     committed: dict[tuple[int | None, str | None], list[tuple[int, int]]] = {}
     for op in evidence.ended("commit", "ok"):
         assert op.end is not None
@@ -48,7 +48,7 @@ def _going_back(evidence: Evidence) -> Iterator[str]:
 
 
 def _never_set(evidence: Evidence) -> Iterator[str]:
-    """Positions that are read, and that no commit had asked for when the answer came: a group would skip records."""
+    """Violations: positions read that no commit had sent before the answer; there a group would skip records."""
     first: dict[tuple[tuple[int | None, str | None], int], int] = {}
     for op in evidence.ended("commit", "ok", "info"):
         place = (_group(op), op.invoke.offset or 0)

@@ -32,7 +32,7 @@ def recovery(evidence: Evidence) -> Iterator[str]:
         asked.sort()
         answered.sort()
         for at_ns in healed:
-            if at_ns <= asked[0]:  # of an earlier round
+            if at_ns <= asked[0]:  # the healing ended an earlier round
                 continue
             next_asked = asked[bisect_left(asked, at_ns) :][:1]
             until_ns = (next_asked or [at_ns])[0] + int(RECOVERY_S * 1e9)

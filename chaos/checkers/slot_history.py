@@ -14,10 +14,12 @@ from ..history.evidence import Evidence
 from ..history.history import Operation
 
 STEPS_MAX = 200
-"""Search steps for each call. Beyond it a stretch is reported as undecided: a false alarm is better than silence."""
+"""Search steps for each call of a stretch. A longer search ends, and the stretch is reported as undecided: a false
+alarm is better than silence.
+"""
 
 _LOOKS = frozenset(("epoch", "share"))
-"""Calls that return the topic epoch and do not change it. A client that shares a slot writes in the present epoch."""
+"""Operations that return the topic epoch and do not raise it; a Shared grant (``share``) is for the present epoch."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +62,9 @@ def judge_calls(calls: Sequence[Call]) -> Iterator[str]:
 
 
 def linearizable(calls: Sequence[Call], start: int) -> bool | None:
-    """Whether some order explains all calls, which ascend by beginning; None: undecided after STEPS_MAX for each."""
+    """Whether some order explains all ``calls``, which ascend by ``began_ns``, if the epoch is ``start`` before them.
+    None: undecided after STEPS_MAX steps for each call.
+    """
     tried: set[_Tried] = set()
     stack: list[_Tried] = [(0, 0, start)]
     for _ in range(STEPS_MAX * len(calls)):
@@ -76,11 +80,15 @@ def linearizable(calls: Sequence[Call], start: int) -> bool | None:
 
 
 _Tried = tuple[int, int, int]
-"""(low, mask, epoch): calls below ``low`` and those in the mask, whose bit 0 is ``low``, have happened."""
+"""A state of the search, (low, mask, epoch): the calls below ``low`` have happened, and call ``low + k`` where bit k of
+the mask is set.
+"""
 
 
 def _next(calls: Sequence[Call], low: int, done: int, epoch: int) -> list[_Tried]:
-    """The states after one more call, which began before any remaining call ended. The best guess comes last."""
+    """The states in which one more call has happened: one that began before any remaining call ended. The best guess,
+    the earliest of them, comes last, since the search takes the last state first.
+    """
     found: list[_Tried] = []
     earliest_end = calls[low].ended_ns
     for k in range(low, len(calls)):
@@ -102,7 +110,7 @@ def _advanced(low: int, done: int, epoch: int) -> _Tried:
 
 
 def _stretches(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Cut the calls where none is in flight."""
+    """The calls, cut wherever none is in flight; each stretch ascends by ``began_ns``."""
     stretch: list[Call] = []
     latest = 0
     for call in sorted(calls, key=lambda call: call.began_ns):
@@ -135,7 +143,6 @@ def _call(op: Operation) -> Call | None:
 
 def _unknown_grants(evidence: Evidence, known: Iterable[Operation]) -> Iterator[tuple[int, Call]]:
     """Grants whose answer was lost, but whose epoch was seen: each happened before its epoch was first seen."""
-    # A refusal counts, too: a waiter whose session ended may have been granted its slot before.
     given = {(op.invoke.partition, op.end.epoch) for op in known if op.invoke.f == "acquire" and op.end is not None}
     seen: dict[tuple[int, int], int] = {}
     for op in known:
@@ -143,6 +150,7 @@ def _unknown_grants(evidence: Evidence, known: Iterable[Operation]) -> Iterator[
             place = (op.invoke.partition, op.end.epoch)
             if place not in given:
                 seen[place] = min(seen.get(place, op.end.t_mono_ns), op.end.t_mono_ns)
+    # "fail", too: a waiter whose session ended, and who was refused, may have been granted its slot before.
     unknown = sorted((op for op in evidence.ended("acquire", "info", "fail")), key=lambda op: op.invoke.t_mono_ns)
     for (partition, epoch), seen_ns in sorted(seen.items()):
         asked = next((op for op in unknown if op.invoke.partition == partition), None)

@@ -37,7 +37,7 @@ _OK = {
 
 
 def examined_counts(evidence: Evidence) -> Mapping[str, int]:
-    """The number of records or answers that each checker examines; a verdict without violations is worth no more."""
+    """The number of records or answers that each checker examines: what a verdict without violations is worth."""
     found = Counter(dict.fromkeys(_RECORDS, sum(len(log.names) for log in evidence.logs)))
     for op in evidence.operations:
         if op.outcome == "ok":
@@ -66,7 +66,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def checked_words(self) -> str:
-        """How many items it examined, for people: a verdict on nothing is no good news."""
+        """``checked`` in words, for reports: a verdict on nothing is no good news."""
         return f"{self.checked:,}" if self.checked or self.violations else "nothing to check"
 
     def plus(self, other: "Verdict") -> "Verdict":
@@ -136,7 +136,7 @@ def order(evidence: Evidence) -> Iterator[str]:
         indices = [_split_or_none(name) for name in log.names]
         last: dict[str, int] = {}
         for (writer, index), offset in zip(indices, log.offsets, strict=True):
-            if 0 <= index <= last.get(writer, -1):  # without an index it was never sent, which byte-exact says
+            if 0 <= index <= last.get(writer, -1):  # -1: the key names no record of ours, which byte-exact reports
                 yield f"{_place(log)} has {writer}/{index} at {offset}, behind {writer}/{last[writer]}"
             last[writer] = index
         if evidence.expected is not None:

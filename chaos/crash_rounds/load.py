@@ -24,7 +24,7 @@ START_TIMEOUT_S = 60.0
 
 
 def steady_streams(partitions: int, record_bytes: int) -> list[Stream]:
-    """One stream for each partition, with records of this length."""
+    """One stream for each partition, with records of ``record_bytes``."""
     numbers = range(LINES)
     return [
         Stream(f"steady-{p}", p, [_line(p, number, record_bytes) for number in numbers], RECORDS_MAX)

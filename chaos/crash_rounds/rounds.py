@@ -36,7 +36,7 @@ class KillNodes:
     """SIGKILL for one random node, two, or all. The cluster's supervisor starts them again."""
 
     async def __call__(self, chance: random.Random, processes: ClusterProcesses) -> str:
-        """Kill at a random moment."""
+        """Kill nodes at a random moment, once all are ready or, in the other crashes, once any runs."""
         if chance.random() < ALL_BACK_RATE:
             await until(lambda: _all_ready(processes), BACK_TIMEOUT_S, "not every killed node is back")
         else:

@@ -1,4 +1,4 @@
-"""What every part of a demo run works with: the cluster, the plan, the progress, and who is informed of steps."""
+"""The context that all parts of a demo run share: the cluster, the plan, the progress, and the listener to steps."""
 
 import random
 from collections.abc import Sequence

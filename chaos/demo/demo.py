@@ -31,7 +31,7 @@ from .takeover import BATCHES_AFTER, BATCHES_BEFORE, Replacement, TakeOver
 from .zombie import BATCH_BYTES_MAX
 
 SESSION_TTL_MS = 60_000
-"""Of the writers: longer than a failover of the controller, so that they keep their slots."""
+"""Time to live of the writers' sessions: longer than a failover of the controller, so that they keep their slots."""
 
 
 class Options(msgspec.Struct, frozen=True):

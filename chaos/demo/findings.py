@@ -50,7 +50,7 @@ class Findings(msgspec.Struct, frozen=True):
 
 
 def findings(found: Findings, *, source: str, seed: int, batch_records: int) -> Run:
-    """The report's figures."""
+    """The content of the report."""
     streams, logs = found.streams, found.evidence.logs
     seconds = found.seconds(found.end_ns)
     prompt = [op for op in found.evidence.operations if not _is_late(op, found)]
@@ -77,7 +77,7 @@ def findings(found: Findings, *, source: str, seed: int, batch_records: int) -> 
 
 
 def _pauses(found: Findings, prompt: Sequence[Operation]) -> Iterator[Pause]:
-    """From the last acknowledgement before a gate opened to its opening."""
+    """The pause at each gate: from the last acknowledgement before the gate opened to its opening."""
     ends = sorted(op.end.t_mono_ns for op in prompt if op.invoke.f == "append" and op.outcome == "ok" and op.end)
     for opened_ns in found.opened_ns:
         before = bisect_left(ends, opened_ns)
@@ -86,7 +86,7 @@ def _pauses(found: Findings, prompt: Sequence[Operation]) -> Iterator[Pause]:
 
 
 def _is_late(op: Operation, found: Findings) -> bool:
-    """The stalled writer received this answer after SIGCONT: its delay is not the cluster's."""
+    """Whether the stalled writer received this answer only after SIGCONT, so that its delay is not the cluster's."""
     return (
         op.invoke.process == found.stalled.name
         and op.end is not None

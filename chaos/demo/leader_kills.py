@@ -22,7 +22,7 @@ class LeaderKill(msgspec.Struct, frozen=True):
     back_ns: int
     led: Sequence[int]
     failovers: int
-    """Number of partitions that it led and that have a newer leader since."""
+    """Number of partitions that the node led and that have a leader of a newer term since."""
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ class Killing(msgspec.Struct, frozen=True):
     """When the node was ready again."""
     outage: Outage
     failovers: int
-    """Partitions that another node has led since."""
+    """Partitions that the node led and that have a leader of a newer term since."""
 
 
 class Takeover(msgspec.Struct, frozen=True):

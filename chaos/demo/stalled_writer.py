@@ -23,7 +23,7 @@ SESSION_TTL_MS = 300_000
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What to write, and where. ``path`` is the file whose lines are the stream."""
+    """The order for the writer: its stream, and the partition to write. ``path``: the file of the stream's lines."""
 
     bootstrap: list[str]
     topic: str
@@ -66,7 +66,7 @@ async def work(order: Order, history: History, permission: Permission) -> None:
     config = ClientConfig(
         bootstrap=tuple(order.bootstrap),
         session_ttl_ms=SESSION_TTL_MS,
-        batch_records_max=order.batch_records,  # no two calls in one request: what the zombie repeats is a batch
+        batch_records_max=order.batch_records,  # a request has the records of one call: the zombie repeats one batch
     )
     stream = order.stream()
     producer = await Producer(config, name=order.name).start()

@@ -53,7 +53,7 @@ class TakeOver:
         self._is_replaced = False
 
     async def run(self) -> Replacement:
-        """From the first writer's beginning to its successor's end. Raises ScenarioFailed, ChildFailed."""
+        """Run both writers, from the first one's start to the successor's end. Raises ScenarioFailed, ChildFailed."""
         name = f"the writer of {self._stream.name}"
         first = await ChildProcess.start(stalled_writer, name, self._order, self._context.history, self._on_event)
         try:
@@ -68,7 +68,7 @@ class TakeOver:
         context, stream = self._context, self._stream
         await context.progress.opened(GATES[1])
         await context.progress.reached(STALL_AT)
-        # Not to the end: however late this process sees the acknowledgements, the successor has lines left to write.
+        # Up to a gate: however late this process sees the acknowledgements, the successor has lines left to write.
         first.send(str(stream.share(GATES[2])))
         enough = self._order.may_send + BATCHES_BEFORE * context.batch_records
         await context.progress.grown(stream.partition, enough)

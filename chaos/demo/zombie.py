@@ -26,7 +26,7 @@ class NotRefused(Exception):
 
 
 class Zombie:
-    """What the replaced writer has: its token, its producer id and epoch, its last append, and its further lines."""
+    """The replaced writer, with all that it has: token, producer id and epoch, last append, and further lines."""
 
     def __init__(self, client: Client, history: History, token: Token, last: Event, stream: Stream) -> None:
         """``last``: the invocation of its latest acknowledged append."""
@@ -51,7 +51,9 @@ class Zombie:
         raise NotRefused(f"{refused} of {ATTEMPTS_MAX} writes of the zombie were refused with PRODUCER_FENCED")
 
     def _variants(self, fresh: Stamp) -> Iterator[tuple[Stamp | None, str]]:
-        """The last batch again; the next one; sequences far ahead; the next epoch; a fresh producer id; no producer."""
+        """Yield for ever (stamp, name of the first record): the last batch again; the next one; sequences far ahead;
+        the next epoch; a fresh producer id; no producer.
+        """
         pid, epoch = self._stamp.pid, self._stamp.epoch
         behind = self._stamp.first_seq + self._count
         invented = (record_name(self._process, k * self._count) for k in count())

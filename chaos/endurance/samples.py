@@ -1,4 +1,4 @@
-"""What a node uses at a time: memory and descriptors from /proc, the rest from its /metrics."""
+"""Samples of what a node uses: memory and descriptors from /proc, the rest from its /metrics."""
 
 import re
 import time
@@ -13,34 +13,36 @@ QUANTILE = 0.99
 _LINE = re.compile(r"(\w+)(?:\{(.*)\})? (\S+)\Z")
 _LE = re.compile(r'\ble="([^"]+)"')
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""A proxy of the environment is for the world outside."""
+"""Passes over a proxy that the environment names: that is for other hosts, and the nodes run on this one."""
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One node at one time (monotonic clock). Counters are since the start of its process, ``pid``. The node answered
-    no question about metrics where ``leads`` is None.
+    """One node at one time (monotonic clock). Counters count from the start of its process, ``pid``. If ``leads`` is
+    None, the node did not answer the request for its metrics, and only memory and descriptors are known.
     """
 
     at_ns: int
     node: str
     pid: int
     memory_bytes: int
-    """Resident, of the process and those that it started."""
+    """Resident memory of the process and its children."""
     descriptors: int
     disk_bytes: int | None = None
-    """Log and segments."""
+    """Bytes of the write-ahead log and of the segments."""
     leads: int | None = None
     records: int = 0
     stalled_s: float = 0.0
     """Seconds in which the event loop stood still."""
     appends: tuple[int, ...] = ()
-    """Appends answered within each of the bounds of their histogram, and at last all of them."""
+    """Number of appends answered within each bound of ``bounds_s``; the last item counts all of them."""
     bounds_s: tuple[float, ...] = ()
-    """The last bound is infinite, and left out: JSON has no such number."""
+    """Bounds of the histogram of appends. The last one, infinity, is left out: JSON has no such number."""
 
 
 def used(pid: int) -> tuple[int, int]:
-    """Memory and descriptors of a process, with those that it started. Raises OSError when it has ended."""
+    """Resident bytes of a process and its children, and the number of descriptors of the process itself. Raises OSError
+    if it has ended.
+    """
     pids = [pid, *_children(pid)]
     return sum(map(_resident, pids)), len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
@@ -56,7 +58,7 @@ def _resident(pid: int) -> int:
 
 
 def sample(node: str, pid: int, url: str) -> Sample | None:
-    """How a node is now; None: its process has ended."""
+    """A sample of the node now; None if its process has ended."""
     at_ns = time.monotonic_ns()
     try:
         memory, descriptors = used(pid)
@@ -72,7 +74,7 @@ def sample(node: str, pid: int, url: str) -> Sample | None:
 
 
 def _told(found: Sample, text: str) -> Sample:
-    """With what the metrics of the node say."""
+    """``found``, completed from ``text``, the answer of the node's /metrics."""
     sums: dict[str, float] = {}
     leads, buckets = 0, dict[float, int]()
     for line in text.splitlines():
@@ -98,17 +100,19 @@ def _told(found: Sample, text: str) -> Sample:
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """What happened between two samples of one process."""
+    """Rates between two samples of one process."""
 
     records_per_s: float
     stalled_share: float
-    """Of the time, 0 to 1."""
+    """The share of the time, 0 to 1, in which the event loop stood still."""
     append_s: float | None
-    """The bound below which 99 % of the appends were answered; None: none was."""
+    """The least bound of the histogram within which 99 % of the appends were answered, or its greatest finite one; None
+    if none was answered.
+    """
 
 
 def between(before: Sample, after: Sample) -> Rates | None:
-    """None: they are of two processes, or one of them did not answer."""
+    """The rates from ``before`` to ``after``; None if they are of two processes, or one of them has no metrics."""
     if before.pid != after.pid or before.leads is None or after.leads is None:
         return None
     seconds = max(after.at_ns - before.at_ns, 1) / 1e9

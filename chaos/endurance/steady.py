@@ -14,7 +14,7 @@ from ...partition.errors import StockadeError, TopicAlreadyExists
 TOPIC = "endurance"
 PARTITIONS = 6
 RETENTION_BYTES = 8 << 20
-"""Of each partition."""
+"""``retention_bytes`` of the topic: bytes of each partition."""
 VALUE = b"x" * 1000
 BATCH = 100
 """Records to each partition before a flush."""
@@ -31,10 +31,10 @@ class Steady:
         self.appended: int = 0
         self.read: int = 0
         self.begun: int = 0
-        """How often producer or consumer began again."""
+        """How often a refusal made the producer or the consumer begin again."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Create the topic; then append and read until cancelled."""
         await self._again(self._create)
         await asyncio.gather(self._for_ever(self._append), self._for_ever(self._follow))
 
@@ -62,7 +62,7 @@ class Steady:
             await self._again(attempt)
 
     async def _again(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Until an attempt ends well."""
+        """Repeat ``attempt`` until one ends without a refusal."""
         while True:
             try:
                 return await attempt()

@@ -1,8 +1,8 @@
 """Whether memory or descriptors of nodes grow: a line through the samples of each process, and a verdict. Pure.
 
-A fault may end a process, and the next one begins small. So each life has a height of its own, and all lives together
-one slope; the first minutes of a life, in which caches fill, are left out. Samples of one minute are one point: those
-that follow each other in seconds say the same thing.
+A fault may end a process, and the next process begins with little memory. So the lines have one intercept for each life
+(of a process, from start to end) and one slope for all lives of a node; the first minutes of a life, in which caches
+fill, are left out. The samples of one minute are one point, their mean: samples seconds apart are not independent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +15,19 @@ import msgspec
 from .samples import Sample
 
 WARM_UP_S = 900.0
-"""Left out at the beginning of a life. Measured: under the load of the run a node goes from 165 to 230 MiB in this
-time, and stays there.
+"""Seconds left out at the beginning of a life. Measured: under the load of the run a node goes from 165 to 230 MiB in
+this time, and stays there.
 """
 FAULTS_EVERY = 30
-"""Rounds of a minute: processes live for 40 minutes, with the checks between."""
+"""Faults strike in one of so many rounds, unless the command says otherwise. With rounds of a minute, and the checks
+between them, a process lives for 40 minutes.
+"""
 POINT_S = 60.0
 POINTS_MIN = 4
-"""Of a life that counts."""
+"""Fewest points of a life that counts."""
 HOURS_MIN = 1.0
-"""Of all lives together, before anything is said: until then tables, caches and allocators fill, which looks alike."""
+"""Hours of all lives together before a verdict: until then tables, caches and allocators fill, which looks like a leak.
+"""
 SIGMAS = 3.0
 """Half the width of the interval of a slope, in standard errors."""
 
@@ -32,7 +35,9 @@ Verdict = Literal["grows", "steady", "undecided"]
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Growth an hour: below ``steady_max`` for certain it is called steady; above ``noise_max`` for certain, a leak."""
+    """Bounds of growth an hour. If the interval of a slope is above ``noise_max``, there is a leak; otherwise, if it is
+    below ``steady_max``, the slope is called steady.
+    """
 
     noise_max: float
     steady_max: float
@@ -45,17 +50,19 @@ DESCRIPTORS = Bound(noise_max=0.5, steady_max=4.0)
 
 
 class Trend(msgspec.Struct, frozen=True):
-    """The slope of one node's samples, an hour, with the interval in which it lies; None without points enough."""
+    """The slope of one node's samples, per hour, and its interval, SIGMAS standard errors to each side; ``slope`` is
+    None if there are too few points.
+    """
 
     lives: int
     hours: float
-    """Of all lives that count, without their beginnings."""
+    """Hours of all lives that count, without their beginnings."""
     slope: float | None = None
     low: float = float("-inf")
     high: float = float("inf")
 
     def verdict(self, bound: Bound) -> Verdict:
-        """Grows and steady are what the samples show; undecided: they are too few, or scatter too much."""
+        """The verdict that the samples allow; "undecided" if they are too few, or scatter too much."""
         if self.slope is None or self.hours < HOURS_MIN:
             return "undecided"
         if self.low > bound.noise_max:
@@ -64,7 +71,7 @@ class Trend(msgspec.Struct, frozen=True):
 
 
 def lives(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """The samples of each process of one node."""
+    """The samples of one node, cut into lives: a list for each of its processes, in their order."""
     found: list[list[Sample]] = []
     for each in samples:
         if found and found[-1][-1].pid == each.pid:
@@ -75,7 +82,7 @@ def lives(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 
 def points(life: Sequence[Sample], value: Callable[[Sample], float]) -> list[tuple[float, float]]:
-    """Hours and means of each minute of a life, without its beginning."""
+    """The points of a life without its first WARM_UP_S: for each minute the mean time, in hours, and the mean value."""
     began = life[0].at_ns
     warm_ns = began + WARM_UP_S * 1e9
     minutes: dict[int, list[Sample]] = {}
@@ -86,7 +93,7 @@ def points(life: Sequence[Sample], value: Callable[[Sample], float]) -> list[tup
 
 
 def trend(samples: Sequence[Sample], value: Callable[[Sample], float]) -> Trend:
-    """The common slope of all lives of a node."""
+    """The common slope of all lives of a node, by least squares."""
     counted = [found for life in lives(samples) if len(found := points(life, value)) >= POINTS_MIN]
     hours = sum(found[-1][0] - found[0][0] for found in counted)
     centred = [pair for found in counted for pair in _centred(found)]
@@ -105,10 +112,10 @@ def _centred(found: Sequence[tuple[float, float]]) -> Iterable[tuple[float, floa
 
 
 def memory(sample: Sample) -> float:
-    """Bytes."""
+    """Resident memory, in bytes."""
     return float(sample.memory_bytes)
 
 
 def descriptors(sample: Sample) -> float:
-    """Open files and connections."""
+    """The number of open files and connections."""
     return float(sample.descriptors)

@@ -26,7 +26,7 @@ _ALL: tuple[Fault, ...] = (
 )
 
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in _ALL}
-"""In the order in which they are listed for people."""
+"""All faults by name, in the order of the lists that users see."""
 
 DESTRUCTIVE = frozenset(fault.name for fault in CORRUPTION_FAULTS)
 """Faults that destroy data of a node. A cluster survives this on a minority of its nodes, until they have copied the

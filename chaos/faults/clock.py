@@ -42,7 +42,9 @@ def file_of(data: Path) -> Path:
 
 
 def prefix(data: Path) -> list[str]:
-    """The words before the command of a node whose clock can be set. The clock is right at first."""
+    """The words to put before the command of a node, so that its clock can be set. Writes the file that sets it: the
+    clock is right at first.
+    """
     file = file_of(data)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(RIGHT)
@@ -58,7 +60,9 @@ def prefix(data: Path) -> list[str]:
 
 
 def set_clock(data: Path, shown: str) -> None:
-    """``shown`` in libfaketime's notation: "+3600" is an hour ahead, "+0 x2" twice as fast. Takes effect within 2 s."""
+    """Set a node's clock. ``shown`` is in libfaketime's notation: "+3600" an hour ahead, "+0 x2" twice as fast. Takes
+    effect within 2 s.
+    """
     scratch = file_of(data).with_suffix(".new")
     scratch.write_text(shown)
     scratch.replace(file_of(data))

@@ -26,12 +26,12 @@ _RECORD = struct.Struct("<IIIIQQIB3x")
 _VOTE = 3
 
 Find = Callable[[Path], Iterator[tuple[Path, int]]]
-"""For a data folder: files that may be damaged, each with the position of a byte that counts."""
+"""Yields, for a data folder, the files that may be damaged, each with the position of a byte that is in use."""
 
 
 def _middle(pattern: str) -> Find:
     def find(data: Path) -> Iterator[tuple[Path, int]]:
-        """Early in the file: its end may be unused."""
+        """The positions are early in the files, because the end of a file may be unused."""
         for path in sorted(data.glob(pattern)):
             size = path.stat().st_size
             if size > 1:
@@ -41,7 +41,9 @@ def _middle(pattern: str) -> Find:
 
 
 def votes(data: Path) -> Iterator[tuple[Path, int]]:
-    """Records of the log that tell for whom the node has voted."""
+    """The records of the write-ahead log that say for whom the node has voted: file, and position of the first byte
+    behind the record's header.
+    """
     for path in sorted(data.glob("wal/*.wal")):
         log = path.read_bytes()
         at, marker = _FILE_HEADER_BYTES, log[_MARKER_AT : _MARKER_AT + 4]
@@ -53,7 +55,7 @@ def votes(data: Path) -> Iterator[tuple[Path, int]]:
 
 
 def flip(path: Path, at: int) -> None:
-    """Flip one bit."""
+    """Flip the lowest bit of the byte at ``at``."""
     with path.open("r+b") as file:
         file.seek(at)
         byte = file.read(1)[0]
@@ -62,7 +64,7 @@ def flip(path: Path, at: int) -> None:
 
 
 def cut(path: Path, at: int) -> None:
-    """The file ends there."""
+    """Truncate the file to ``at`` bytes."""
     with path.open("r+b") as file:
         file.truncate(at)
 
@@ -75,7 +77,7 @@ PLACES: dict[str, Find] = {
     "segment": _middle("groups/*/files-*/*.arrow"),
     "index": _middle("groups/*/files-*/*.index"),
 }
-"""What can be damaged, and where it is in a data folder."""
+"""What can be damaged, by name, and how it is found in a data folder."""
 
 
 class Corruption:
@@ -92,7 +94,7 @@ class Corruption:
         return None if len(arena.nodes) > 2 else "a cluster of less than three nodes cannot be rebuilt"
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Kill a node, damage its disk, start it again and see what it does."""
+        """Kill a node, damage its disk, start it again, and note whether it refuses to start."""
         if len(running(arena)) < len(arena.nodes):
             raise NothingToBreak("another node is away: if two disks are lost, committed records may be, too")
         node = one([node for node in arena.nodes if next(self._find(arena.data(node)), None)], chance)
@@ -100,7 +102,7 @@ class Corruption:
         path, at = chance.choice(await asyncio.to_thread(lambda: list(self._find(arena.data(node)))))
         damage = chance.choice(self._damages)
         await asyncio.to_thread(damage, path, at)
-        arena.kill(node)  # another fault may have started it meanwhile, before there was anything wrong
+        arena.kill(node)  # another fault may have started it on the files as they were before the damage
         arena.start(node)
         has_refused = await _refuses(arena, node)
         did = "refused to start" if has_refused else "started: it does without that file"
@@ -132,7 +134,9 @@ async def _is_rebuilt(arena: Arena, node: str) -> bool:
 
 
 def _rebuild(data: Path) -> bool:
-    """Move the data aside, and delete it: it was damaged on purpose."""
+    """Run ``stockade rebuild``, and delete the data that it moves aside, since they were damaged on purpose. Returns
+    whether it succeeded.
+    """
     before = set(data.glob("damaged-*"))
     command = [sys.executable, "-m", "stockade", "rebuild", "--data", str(data), "--yes"]
     # A list of words, no shell.

@@ -19,7 +19,7 @@ from .targets import listed, one, pid_of, running
 GONE_TIMEOUT_S = 30.0
 """A process that was killed must be gone after this time."""
 END_S = 5.0
-"""More than a node needs to end itself."""
+"""Seconds: more than a node that gives its disk up needs to end itself."""
 
 
 def _why_not(arena: Arena) -> str | None:
@@ -80,8 +80,8 @@ class BadDisk:
 
 
 class SlowDisk:
-    """A disk that accepts few bytes a second: one of ``rates``, each with what it does in words. At one byte a second a
-    write neither ends nor fails, and its node gives the disk up.
+    """A disk that accepts few bytes a second. ``rates``: bytes a second, each with its effect in words; a strike draws
+    one. At one byte a second a write neither ends nor fails, and the node gives the disk up.
     """
 
     def __init__(self, name: str, about: str, rates: Mapping[int, str]) -> None:
@@ -111,7 +111,7 @@ class SlowDisk:
 
 
 async def _given_back(arena: Arena, node: str, slow: cgroups.SlowDevice) -> None:
-    """Let the disk go on. A node that has given it up ends within END_S, and is started again."""
+    """Remove the limit. A node that has given its disk up ends within END_S, and is started again."""
     await asyncio.to_thread(slow.close)
     with suppress(NotInTime):
         await until(partial(_is_gone, arena, node), END_S, f"{node} goes on")
@@ -123,8 +123,8 @@ async def _is_gone(arena: Arena, node: str) -> bool:
 
 
 def _cut(disks: Mapping[str, LoopDisk]) -> list[str]:
-    """Cut the power of these nodes' disks; answers those that had any. Another fault is repairing the others. Raises
-    DiskFailed: a power cut that loses nothing is none.
+    """Cut the power of these nodes' disks, except those that are not mounted, because another fault is repairing them;
+    return the nodes whose disks were cut. Raises DiskFailed: a power cut that loses nothing tests nothing.
     """
     cut: list[str] = []
     for node, disk in disks.items():

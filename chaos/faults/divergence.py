@@ -8,13 +8,14 @@ from .processes import stopped
 from .targets import leaders, listed, one, pid_of, running
 
 ALONE_S = (0.3, 0.55)
-"""Seconds in which the leader appends alone, drawn; after more it would step down by itself."""
+"""Seconds in which the leader appends alone, drawn between these; after a longer time it would step down by itself."""
 
 
 class DivergentTail:
     """Stops the followers, lets the leader take appends that cannot commit, kills it, and resumes the followers.
 
-    The others then commit different entries at the indexes of its tail. Healing starts it again: it must truncate.
+    The others then commit different entries at the indexes of its tail. Healing starts the killed leader again: it must
+    truncate its tail.
     """
 
     name = "divergent-tail"
@@ -24,7 +25,7 @@ class DivergentTail:
         return None
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Do it to one of the leaders at random."""
+        """Strike one of the leaders at random."""
         node = one(await leaders(arena), chance)
         others = [name for name in running(arena) if name != node]
         halt = stopped([pid_of(arena, name) for name in others], f"{listed(others)} stopped", others)

@@ -28,7 +28,7 @@ class Arena(Protocol):
 
     @property
     def proxies(self) -> Proxies | None:
-        """Between the nodes, and between clients and nodes; None unless the cluster was started behind them."""
+        """The proxies between nodes, and between clients and nodes; None unless the cluster was started behind them."""
         ...
 
     @property
@@ -43,12 +43,12 @@ class Arena(Protocol):
 
     @property
     def clients(self) -> Sequence[int]:
-        """Process ids of clients that may be stalled: they hold slots that other clients want."""
+        """Process ids of the clients that may be stalled: the actors that run as processes of their own."""
         ...
 
     @property
     def client(self) -> Client:
-        """Finds leaders, and carries out faults of membership."""
+        """The client with which faults find leaders and change the membership."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Arena(Protocol):
         ...
 
     def raw(self, node: str) -> RawNode:
-        """Requests to this node alone."""
+        """A client of this node alone."""
         ...
 
     def data(self, node: str) -> Path:
@@ -85,26 +85,26 @@ class Broken(msgspec.Struct, frozen=True):
     """A strike that has not been healed yet."""
 
     what: str
-    """For people, in a few words: ``n2 stopped (leads the controller)``."""
+    """What is broken, in a few words for the report: ``n2 stopped``."""
     heal: Callable[[], Awaitable[None]]
     """Undo it. Does not wait for the cluster to recover, which the checkers judge. Safe if another fault has ended the
     process, or healed the same thing, meanwhile.
     """
     nodes: Sequence[str] = ()
-    """Nodes that this strike stops; the report names them."""
+    """Nodes that this strike stops or impairs; the history has them in its event."""
 
 
 class Fault(Protocol):
-    """One entry of the catalogue. It has no state between strikes; ``Broken`` has the state of one."""
+    """One entry of the catalogue. A fault has no state between strikes; ``Broken`` has the state of a strike."""
 
     @property
     def name(self) -> str:
-        """As on the command line: ``kill-leader``, ``partition-ring``, ``power``…"""
+        """Its name on the command line: ``kill-leader``, ``partition-ring``, ``power``…"""
         ...
 
     @property
     def about(self) -> str:
-        """One line for people: what it does."""
+        """What it does, in one line for users."""
         ...
 
     def why_not(self, arena: Arena) -> str | None:

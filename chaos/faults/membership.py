@@ -14,7 +14,7 @@ from .targets import one, running
 
 
 async def _partition(arena: Arena, chance: random.Random) -> tuple[str, PartitionState]:
-    """A partition under load that has a leader at random."""
+    """A random partition under load that has a leader: its topic, and its state. Raises NothingToBreak."""
     try:
         name = chance.choice(list(arena.topics))
         states = [state for state in (await arena.client.topic(name)).partitions if state.leader_node]
@@ -35,7 +35,7 @@ class TransferLeader:
         return None
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Hand over to another replica at random."""
+        """Transfer a partition's leadership to another replica at random, or, one time in four, the controller's."""
         name, state = await _partition(arena, chance)
         if chance.random() < 0.25:
             await _order(arena.client.transfer_leader(None, None))
@@ -102,7 +102,7 @@ async def _order(order: Awaitable[object]) -> None:
 
 
 async def _heal_nothing() -> None:
-    """Any replica may lead: there is nothing to undo."""
+    """Do nothing: any replica may lead."""
 
 
 MEMBERSHIP_FAULTS = (TransferLeader(), MoveReplica(), RemoveAndAdd())

@@ -15,7 +15,7 @@ from .targets import listed, minority
 Pairs = Sequence[tuple[str, str]]
 """(source, target): no packet from the source reaches the target."""
 Cut = Callable[[Arena, random.Random], tuple[str, Pairs]]
-"""Chooses a cut at random: in words, and as pairs."""
+"""Draws a cut: its description, and its pairs."""
 FLAPS_S = (0.2, 0.7, 1.5)
 """Seconds between two changes of a flapping cut, drawn for each."""
 
@@ -55,8 +55,8 @@ def one_way(arena: Arena, chance: random.Random) -> tuple[str, Pairs]:
 
 
 def ring(arena: Arena, chance: random.Random) -> tuple[str, Pairs]:
-    """Every node sees a majority, and no two see the same one. With three nodes a link works in one direction only, or
-    all would see all.
+    """Every node sees a majority, and no two see the same one. With three nodes each link works in one direction only:
+    with both directions every node would see all.
     """
     circle = chance.sample(list(arena.nodes), len(arena.nodes))
     size, reach = len(circle), (len(circle) // 2 + 1) // 2

@@ -13,7 +13,7 @@ from .fault import Arena, Broken, NothingToBreak
 from .targets import controller, leaders, listed, one, pid_of, running
 
 Choice = Callable[[Arena, random.Random], Awaitable[Sequence[str]]]
-"""Chooses the nodes to strike."""
+"""Draws the nodes to strike."""
 
 
 async def a_leader(arena: Arena, chance: random.Random) -> Sequence[str]:
@@ -39,7 +39,7 @@ async def any_one(arena: Arena, chance: random.Random) -> Sequence[str]:
 
 
 async def a_majority(arena: Arena, chance: random.Random) -> Sequence[str]:
-    """A smallest majority of all nodes, as far as they run."""
+    """As many random running nodes as make a smallest majority of all nodes; all that run, if they are fewer."""
     there = running(arena)
     return sorted(chance.sample(there, min(len(there), len(arena.nodes) // 2 + 1)))
 
@@ -50,7 +50,7 @@ async def every_node(arena: Arena, chance: random.Random) -> Sequence[str]:
 
 
 class _Signal:
-    """A signal for the nodes that ``choose`` returns."""
+    """The common part of the faults that send a signal to the nodes that ``choose`` returns."""
 
     def __init__(self, name: str, about: str, choose: Choice) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class Stall(_Signal):
 
 
 class StallProducer:
-    """SIGSTOP for a client that holds slots; it wakes up as a zombie."""
+    """SIGSTOP of a client process; if it was replaced meanwhile, it wakes up as a zombie."""
 
     name = "stall-producer"
     about = "SIGSTOP of a client process that holds slots"
@@ -112,7 +112,7 @@ class RollingRestart:
         return None
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Start the restarts in a random order; they go on in a task."""
+        """Begin the restarts, in a random order; a task carries them out."""
         nodes = chance.sample(list(arena.nodes), len(arena.nodes))
         rolling = asyncio.create_task(_roll(arena, nodes))
 
@@ -138,7 +138,7 @@ async def _roll(arena: Arena, nodes: Sequence[str]) -> None:
 
 
 def stopped(pids: Sequence[int], what: str, nodes: Sequence[str]) -> Broken:
-    """SIGSTOP processes; healing resumes those that are still there. Raises NothingToBreak if none of them runs."""
+    """Send SIGSTOP to processes; healing resumes those that still run. Raises NothingToBreak if none of them runs."""
     undo = UndoShell()
     for pid in pids:
         undo.register("kill", "-CONT", str(pid))

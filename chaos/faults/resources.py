@@ -67,7 +67,7 @@ class FewFiles:
         return None  # a process may limit its own children
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Set the limit to the number of files open now."""
+        """Set the limit just above the highest descriptor that is open now."""
         node = one(running(arena), chance)
         pid = pid_of(arena, node)
         try:
@@ -78,7 +78,7 @@ class FewFiles:
 
 
 class FileTooLarge:
-    """Every write behind the first page of a file fails: EFBIG, as on a file system that takes no longer files."""
+    """Every write beyond the first 4 KiB of a file fails with EFBIG, as on a file system that takes no longer files."""
 
     name = "file-limit"
     about = "a node's writes fail, as behind the longest file allowed (ulimit -f)"
@@ -92,7 +92,7 @@ class FileTooLarge:
 
 
 def _files_open(pid: int) -> int:
-    """The lowest limit that covers all open files of the process."""
+    """The lowest RLIMIT_NOFILE that covers all open files of the process: the highest descriptor, and one more."""
     return max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()) + 1
 
 

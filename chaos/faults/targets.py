@@ -37,20 +37,20 @@ def running(arena: Arena) -> list[str]:
 
 
 def one(nodes: Sequence[str], chance: random.Random) -> str:
-    """A random one. Raises NothingToBreak if there is none."""
+    """A random node of ``nodes``. Raises NothingToBreak if there is none."""
     if not nodes:
         raise NothingToBreak("no node to strike")
     return chance.choice(nodes)
 
 
 def minority(arena: Arena, chance: random.Random) -> list[str]:
-    """At least one node and less than half of them at random."""
+    """Random nodes: at least one, and, of three or more, fewer than half."""
     most = max(1, (len(arena.nodes) - 1) // 2)
     return sorted(chance.sample(list(arena.nodes), chance.randint(1, most)))
 
 
 def pid_of(arena: Arena, node: str) -> int:
-    """The node's process. Raises NothingToBreak when it does not run."""
+    """The id of the node's process. Raises NothingToBreak if the node does not run."""
     pid = arena.pid(node)
     if pid is None:
         raise NothingToBreak(f"{node} does not run")
@@ -58,5 +58,5 @@ def pid_of(arena: Arena, node: str) -> int:
 
 
 def listed(nodes: Sequence[str]) -> str:
-    """For people."""
+    """The names of the nodes, with commas between them."""
     return ", ".join(nodes)

@@ -14,7 +14,7 @@ from .child import take_order
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Which actor works where. ``seed`` decides all its choices."""
+    """The order for one actor: its name and workload, the cluster and the topic. ``seed`` decides all its choices."""
 
     workload: str
     actor: str
@@ -40,7 +40,9 @@ def client_config(bootstrap: list[str]) -> ClientConfig:
 
 
 async def main() -> None:
-    """Take the order and work until standard input has a line or ends; then end what is begun."""
+    """Take the order and work until standard input has a line or ends; then return once the actor has finished what it
+    had begun.
+    """
     order, history, lines = await take_order(Order)
     context = order.context(history)
     working = asyncio.create_task(order.find().work(context))

@@ -27,7 +27,7 @@ from .schedule import schedule
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What to run."""
+    """The options of a run."""
 
     workloads: list[str]
     faults: list[str]
@@ -87,7 +87,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def possible(arena: RunningArena, names: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Which of these faults can strike this cluster, and why the others cannot."""
+    """The faults of ``names`` that can strike this cluster, and for each other one the reason why it cannot."""
     reasons = {name: CATALOGUE[name].why_not(arena) for name in names}
     return [name for name, why in reasons.items() if why is None], {n: why for n, why in reasons.items() if why}
 

@@ -1,8 +1,8 @@
 """Python modules of ours that run as child processes, so that SIGSTOP can stall them while this process goes on.
 
 The parent writes an order as the first line of the child's standard input, and may write more lines; the child writes
-its history to standard output, an event a line, which the parent takes over into its own. When standard input ends,
-the parent wants the child to end, or is gone.
+its history to standard output, an event a line, which the parent takes over into its own. The end of standard
+input asks the child to end: the parent has closed it, or is gone.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ LINE_BYTES_MAX = 1 << 20
 STALL_TIMEOUT_S = 10.0
 """The kernel must have stopped a process this long after SIGSTOP."""
 LISTEN_TIMEOUT_S = 5.0
-"""The history of a process that was killed must have been read this long after it."""
+"""The history of a process must have been read to its end this long after the process was killed."""
 STDERR_SHOWN_MAX = 2000
 """Characters of a child's standard error in the message about its failure."""
 
@@ -38,7 +38,9 @@ class ChildFailed(Exception):
 
 
 class ChildProcess:
-    """The parent's side. ``on_event`` is called with each event, as it was taken over into the parent's history."""
+    """A child process, as its parent sees it. ``on_event`` is called with each event of the child, numbered as in the
+    parent's history.
+    """
 
     def __init__(
         self, name: str, process: asyncio.subprocess.Process, history: History, on_event: Callable[[Event], None]
@@ -58,7 +60,7 @@ class ChildProcess:
         history: History,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> Self:
-        """Run ``module`` with its order. ``name`` is for messages."""
+        """Start ``python -m module`` and send ``order`` to it. ``name`` is for messages."""
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", module.__name__),
             stdin=asyncio.subprocess.PIPE,
@@ -72,21 +74,21 @@ class ChildProcess:
 
     @property
     def pid(self) -> int | None:
-        """None once it has ended."""
+        """The process id; None once the child has ended."""
         return self._process.pid if self._process.returncode is None else None
 
     def send(self, line: str) -> None:
-        """Write a line to its standard input."""
+        """Write a line to the child's standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode() + b"\n")
 
     def close_input(self) -> None:
-        """End its standard input: it ends what it has begun, and then itself."""
+        """Close the child's standard input, which asks the child to finish what it has begun and to end."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     async def stall(self) -> None:
-        """SIGSTOP; returns once the process is stopped. Raises NotInTime."""
+        """Send SIGSTOP; return once the process is stopped. Raises NotInTime."""
         os.kill(self._process.pid, signal.SIGSTOP)
 
         async def stands_still() -> bool:
@@ -95,12 +97,14 @@ class ChildProcess:
         await until(stands_still, STALL_TIMEOUT_S, f"{self._name} is not stopped")
 
     def resume(self) -> None:
-        """SIGCONT, if the process is there."""
+        """Send SIGCONT, unless the process is gone."""
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGCONT)
 
     async def ended(self, timeout_s: float | None = None) -> None:
-        """Return when it has ended with exit code 0. Raises ChildFailed, TimeoutError."""
+        """Return when the child has ended with exit code 0. Raises ChildFailed on another code, TimeoutError after
+        ``timeout_s``; None waits without limit.
+        """
         assert self._process.stderr is not None
         async with asyncio.timeout(timeout_s):
             errors = await self._process.stderr.read()
@@ -111,11 +115,11 @@ class ChildProcess:
             raise ChildFailed(f"{self._name} ended with code {code}: {shown}")
 
     async def kill(self) -> None:
-        """SIGKILL, unless it has ended; returns when it is gone."""
+        """Send SIGKILL, unless the child has ended; return when it is gone."""
         if self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
-        await asyncio.wait([self._listener], timeout=LISTEN_TIMEOUT_S)  # what it wrote before is in the pipe
+        await asyncio.wait([self._listener], timeout=LISTEN_TIMEOUT_S)  # events from before are still in the pipe
         self._listener.cancel()
 
     async def _listen(self) -> None:
@@ -125,7 +129,7 @@ class ChildProcess:
 
 
 async def take_order(kind: type[_Order]) -> tuple[_Order, History, asyncio.StreamReader]:
-    """The child's side: its order, a history on standard output, and the lines that may follow."""
+    """For the child: its order, a history that goes to standard output, and the lines that may follow the order."""
     lines = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     order = msgspec.json.decode(await lines.readline(), type=kind)

@@ -43,7 +43,7 @@ class Judgement(msgspec.Struct, frozen=True):
         return sum(verdict.violations for verdict in self.verdicts)
 
     def plus(self, other: "Judgement") -> "Judgement":
-        """Both together; one without verdicts (of a round that could not be carried out) adds none."""
+        """Both judgements together. One without verdicts, of a round that could not be carried out, adds nothing."""
         if not self.verdicts or not other.verdicts:
             return other if other.verdicts else self
         verdicts = [mine.plus(theirs) for mine, theirs in zip(self.verdicts, other.verdicts, strict=True)]
@@ -149,7 +149,7 @@ class _EventPlace(msgspec.Struct, frozen=True):
 
 
 class _StoredLogs:
-    """``logs.parquet``, read replica by replica: each is a row group of its own, in the order of the extents."""
+    """``logs.parquet``, read replica by replica: the rows of a row group are those of one replica."""
 
     def __init__(self, path: Path, extents: Sequence[Extent]) -> None:
         self._path = path

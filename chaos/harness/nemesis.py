@@ -14,7 +14,7 @@ from .schedule import Planned
 
 
 class Nemesis:
-    """Carries out strikes. ``broken`` has those that are not healed yet."""
+    """Carries out strikes. ``broken`` has, by number, those that are not healed yet."""
 
     def __init__(self, arena: Arena, faults: Mapping[str, Fault], history: History) -> None:
         self.broken: dict[int, Broken] = {}
@@ -91,7 +91,7 @@ class Nemesis:
         self._note("heal", number, fault, broken)
 
     def _note(self, f: str, number: int, fault: str, broken: Broken) -> None:
-        """``count`` is the strike's number, by which it and its healing are recognised."""
+        """Record a strike or its healing; the event's ``count`` is the number of the strike, which pairs the two."""
         nodes = ",".join(broken.nodes) or None
         self._history.note("nemesis", f, value=fault, count=number, node=nodes, error=broken.what)
 

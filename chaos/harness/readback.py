@@ -47,7 +47,7 @@ async def read_back(
 async def read_topic(
     client: Client, processes: ClusterProcesses, topic: str, on_log: Callable[[ReplicaLog], None] = lambda log: None
 ) -> list[ReplicaLog]:
-    """``read_back`` over every partition and replica that the cluster names for a topic."""
+    """``read_back`` for all partitions of a topic and the replicas that the cluster names for each."""
     described = await client.topic(topic)
     nodes = {name: processes.raw(name) for name in processes.nodes()}
     return await read_back(nodes, {state.partition: state.replicas for state in described.partitions}, topic, on_log)
@@ -81,7 +81,7 @@ async def read_what_can_be(
 
 
 async def committed_end(nodes: Mapping[str, RawNode], topic: str, partition: int) -> int:
-    """Log end by a linearizable read at the leader. Raises NotInTime if no leader answers."""
+    """The log end, by a linearizable read from the leader. Raises NotInTime if no leader answers."""
     found: list[int] = []
 
     async def a_leader_answers() -> bool:

@@ -17,7 +17,7 @@ HISTORY, LOGS, RUN, TABLE = "history.jsonl", "logs.parquet", "run.json", "histor
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """``run.json``."""
+    """The content of ``run.json``: the options of a run, its rounds, and its verdicts."""
 
     options: Options
     setups: Sequence[str]

@@ -48,8 +48,8 @@ Logs = Mapping[tuple[str, int], Sequence[ReplicaLog]]
 
 
 class RoundOver(msgspec.Struct, frozen=True):
-    """The result of a round beside its history. ``recovered_s``: from healing until all partitions took a write; None
-    if some took none in time, or no node came back.
+    """The result of a round beside its history. ``recovered_s``: seconds from when every node was back, or lost, until
+    every partition had taken a write; None if one took none in time, or no node came back.
     """
 
     seed: int
@@ -65,7 +65,7 @@ class RoundOver(msgspec.Struct, frozen=True):
 
 
 class Round:
-    """A round of this seed. It runs once."""
+    """One round; ``seed`` decides the choices of its actors. An instance runs once."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Round:
 
         async def is_there() -> bool:
             try:
-                with suppress(TopicAlreadyExists):  # a repetition after an unknown outcome
+                with suppress(TopicAlreadyExists):  # repeated after an unknown outcome
                     await self._client.create_topic(
                         topic, partitions=workload.partitions, config=workload.config(topic)
                     )
@@ -154,13 +154,15 @@ class Round:
         await until(is_there, START_TIMEOUT_S, f"{topic} was not created")
 
     async def _mend(self) -> float | None:
-        """Heal everything; return how many seconds later the last partition took a write, None if that is too long."""
+        """Heal everything and start every node; return the seconds from then until every partition had taken a write.
+        None if one took none in time, or no node came back.
+        """
         if not await self._nemesis.mend():
             return None
         since_s = time.monotonic()
         try:
             await self._grown(time.monotonic_ns(), RECOVERY_S + 30, "not every partition has taken a write again")
-        except NotInTime:  # which the checkers report
+        except NotInTime:  # the checker `recovery` reports it
             return None
         return time.monotonic() - since_s
 
@@ -213,7 +215,7 @@ class Round:
         self._arena.topics = ()
         for topic in self._topics:
             try:
-                with suppress(UnknownTopicOrPartition):  # a repetition after an unknown outcome
+                with suppress(UnknownTopicOrPartition):  # repeated after an unknown outcome
                     await self._client.delete_topic(topic)
             except StockadeError as error:
                 self._failures.append(f"topic {topic} was not deleted: {error}")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 OVERLAP_MAX = 3
-"""Most faults at a time."""
+"""Most faults at a time: the number of lanes."""
 STRIKE_S = (2.0, 10.0)
 """Duration of a fault, drawn between these."""
 QUIET_S = (0.5, 3.0)
@@ -32,8 +32,8 @@ def schedule(
 ) -> list[Planned]:
     """Strikes in order of their start, at most OVERLAP_MAX at a time; with ``apart_s`` one at a time, that far apart.
 
-    Each of one to three lanes draws faults from ``faults``, one after the other. Each fault of ``always`` strikes at
-    least once; of those in ``once`` at most one strikes, at most once.
+    Each of one to three lanes draws faults from ``faults``, one after the other. The faults of ``always`` strike first,
+    each once, as far as ``seconds`` suffice; of the draws at most one is a fault of ``once``.
     """
     chance = random.Random(f"{seed}/schedule")  # a seed replays it  # noqa: S311  # nosec B311
     due = [*always]

@@ -30,7 +30,7 @@ class ReplicaLog(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> tuple[object, ...]:
-        """Everything two replicas of a partition must agree about."""
+        """Everything on which two replicas of a partition must agree."""
         return (
             self.log_start,
             self.log_end,
@@ -90,7 +90,7 @@ def names_of(event: Event) -> list[str]:
 
 
 def placed(event: Event) -> Iterator[tuple[str, int]]:
-    """The records in an answer with their offsets; none if the answer has no offset."""
+    """(name, offset) of each record in an answer; nothing if the answer has no offset."""
     if event.offset is None:
         return
     base = event.offset if event.f == "append" else event.offset - (event.count or 0)

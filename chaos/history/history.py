@@ -1,7 +1,8 @@
 """The history of a run: events in JSON lines, invocations paired with their ends, and the names and bytes of records.
 
 Times are CLOCK_MONOTONIC, which all processes of a machine share, so that events of a child process can be merged. A
-record's bytes follow from its name (``payload``), so that any reader can check them. checkers/ judges; this does not.
+record's bytes follow from its name (``payload``), so that any reader can check them. checkers/ judges histories; this
+module does not.
 """
 
 import time
@@ -38,26 +39,30 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     topic: str | None = None
     partition: int | None = None
     epoch: int | None = None
-    """Fencing epoch under which an append was sent, or which an acquire was granted."""
+    """Append, poll, commit: the epoch of the token, or the fence_epoch, that was sent. Acquire, share, own: the epoch
+    granted. Epoch: the topic epoch in the answer.
+    """
     producer_id: int | None = None
     producer_epoch: int | None = None
     seq: int | None = None
     value: str | None = None
     count: int | None = None
     offset: int | None = None
-    """Of an append: its first offset. Of a fetch: log_end of the answer; ``value`` names the records before it. Of a
-    poll: the first offset asked for, and the next offset in the answer. Of a position: its offset.
+    """Append: the offset of its first record. Fetch: log_end of the answer; ``value`` names the records before it.
+    Poll: where the read starts (``invoke``), the offset after the answer (``ok``). Commit, position: the position.
     """
     log_end: int | None = None
     """log_end in the answer of a poll."""
     records: list[tuple[str, int]] | None = None
     """The records in the answer of a poll, in order, as runs: (name of the first record, count)."""
     resource: str | None = None
-    """Of an own: the resource claimed. Of a position: its group."""
+    """Own: the resource claimed. Append of an owner: its resource. Commit, position: the group."""
     generation: int | None = None
     node: str | None = None
     error: str | None = None
-    """Code of the refusal; in events of the nemesis, what is broken or healed, for people."""
+    """The code of the refusal, or the type and message of another exception. Nemesis: what is broken or healed, in
+    words. ``invoke`` of an acquire or share: the access mode.
+    """
     outcome: dict[str, Any] | None = None
     """Certificate in a fencing refusal: state, base_offset, last_offset (SEMANTICS 7.6)."""
 
@@ -136,7 +141,9 @@ class History:
         return self._add(process, "invoke", f, fields)
 
     def settle(self, invoked: Event, kind: Kind, **fields: Any) -> Event:
-        """Record the end of the operation that ``invoked`` began; topic, partition and records are copied from it."""
+        """Record the end of the operation that ``invoked`` began; its topic and partition are copied, and of an
+        append the records and the epoch.
+        """
         about = {"topic": invoked.topic, "partition": invoked.partition, "of": invoked.i}
         if invoked.f == "append":
             about |= {"value": invoked.value, "count": invoked.count, "epoch": invoked.epoch}

@@ -52,7 +52,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Second(msgspec.Struct):
-    """The operations that ended in one second."""
+    """The appends that ended in one second, by outcome; ``records`` are those acknowledged."""
 
     records: int = 0
     ok: int = 0
@@ -70,18 +70,18 @@ class Spans:
         self.ended: array[int] = array("q")
 
     def add(self, invoked_ns: int, ended_ns: int) -> None:
-        """One more."""
+        """Add an append, which was acknowledged at ``ended_ns``."""
         self.invoked.append(invoked_ns)
         self.ended.append(ended_ns)
 
     def near(self, since_ns: int, until_ns: int) -> list[Span]:
-        """Spans that end in this time, the last one before it, and the first one after it."""
+        """The spans that end in [since_ns, until_ns), the last one before them, and the first one after them."""
         first = max(0, bisect_left(self.ended, since_ns) - 1)
         last = bisect_left(self.ended, until_ns)
         return list(zip(self.invoked[first : last + 1], self.ended[first : last + 1], strict=True))
 
     def first_end(self, since_ns: int) -> int | None:
-        """The first acknowledgement at or after a time."""
+        """The time of the first acknowledgement at or after ``since_ns``; None if there is none."""
         at = bisect_left(self.ended, since_ns)
         return self.ended[at] if at < len(self.ended) else None
 
@@ -93,7 +93,7 @@ class Observed:
         self.start_ns: int = 0
         self.end_ns: int = 0
         self.rounds: list[tuple[int, str]] = []
-        """When each began, and its seed."""
+        """(beginning in ns, seed) of each round."""
         self.strikes: list[Strike] = []
         self.skipped: Counter[str] = Counter()
         self.seconds: dict[int, Second] = {}
@@ -105,7 +105,7 @@ class Observed:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> "Observed":
-        """From a whole history."""
+        """Aggregate a whole history. A strike that was not healed lasts until its end."""
         seen = cls()
         for event in events:
             seen.take(event)
@@ -180,17 +180,17 @@ class Observed:
 
 
 def latency_class(ns: int) -> int:
-    """The class of a latency."""
+    """The class of a latency: class k is from 1.1**k to 1.1**(k + 1) µs, and class 0 has the shorter latencies, too."""
     return int(log(max(ns, 1_000) / 1_000) / _STEP)
 
 
 def class_ms(number: int) -> float:
-    """The upper end of a class."""
+    """The upper end of class ``number``, in ms."""
     return float(1.1 ** (number + 1) / 1_000)
 
 
 def quantile_ms(latencies: Counter[int], share: float) -> float | None:
-    """The quantile ``share``, in ms; None without latencies."""
+    """The quantile ``share`` (0 to 1), in ms, as the upper end of its class; None without latencies."""
     wanted = share * latencies.total()
     for number in sorted(latencies):
         wanted -= latencies[number]
@@ -200,7 +200,7 @@ def quantile_ms(latencies: Counter[int], share: float) -> float | None:
 
 
 def merged(seconds: Iterable[Second]) -> Second:
-    """Several seconds as one."""
+    """The sums of several seconds, as one."""
     whole = Second()
     for second in seconds:
         whole.records += second.records
@@ -212,7 +212,7 @@ def merged(seconds: Iterable[Second]) -> Second:
 
 
 def between(seen: Observed, since_ns: int, until_ns: int) -> Iterator[Second]:
-    """The seconds from one time to another."""
+    """The seconds from ``since_ns`` to ``until_ns``, both included, in which appends ended."""
     for number in range(int(seen.at_s(since_ns)), int(seen.at_s(until_ns)) + 1):
         if number in seen.seconds:
             yield seen.seconds[number]

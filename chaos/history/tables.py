@@ -68,7 +68,7 @@ LOGS_SCHEMA = pa.schema(
 
 
 class TableWriter:
-    """A Parquet file that grows. A context manager: the file is complete when it is left."""
+    """A Parquet file, written row group by row group. A context manager: leaving it completes the file."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._schema = schema
@@ -96,7 +96,7 @@ def write_history(path: Path, events: Iterable[Event]) -> None:
 
 
 def log_table(topic: str, log: ReplicaLog) -> pa.Table:
-    """The rows of one replica."""
+    """The log of one replica as rows of LOGS_SCHEMA."""
     rows = len(log.offsets)
     stamps = [stamp or (None, None, None) for stamp in log.stamps]
     columns: list[Sequence[Any]] = [

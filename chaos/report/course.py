@@ -11,7 +11,7 @@ from ..history.observed import Grant, Observed, Place, Second, Strike, merged, q
 from .parts import round_up
 
 Height = Callable[[float], float]
-"""From a value to its y coordinate."""
+"""Maps a value to its y coordinate."""
 Text = Callable[[float], str]
 WIDTH, LEFT, RIGHT = 1080, 96, 12
 LANE, PANEL, GAP, AXIS = 17, 110, 26, 24
@@ -19,7 +19,7 @@ BUCKETS_MAX = 300
 LANES_MAX = 6
 ROW = 20
 CHARACTER = 6.2
-"""Approximate width. A label that does not fit into its bar is only in the tooltip."""
+"""Approximate width of a character. A label that does not fit into its bar is only in the tooltip."""
 OWNERS = 8
 """Number of colours for holders."""
 STEPS = (1, 2, 3, 6, 10)
@@ -51,11 +51,11 @@ def family(fault: str) -> str:
 
 
 UNITS = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
-"""Of the axis of time, in seconds."""
+"""Units of the time axis: length in seconds, and name."""
 
 
 class Scale:
-    """From seconds to x coordinates."""
+    """Maps seconds to x coordinates."""
 
     def __init__(self, from_s: float, to_s: float) -> None:
         self.from_s = from_s
@@ -78,7 +78,7 @@ class Scale:
 
 
 def course(seen: Observed) -> str:
-    """Faults over throughput over latency."""
+    """The SVG of a run: the panels of faults, throughput and latency, one above the other."""
     scale = Scale(0.0, seen.length_s)
     lanes = _lanes(seen.strikes)
     faults_height = max(len(lanes), 1) * LANE

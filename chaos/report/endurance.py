@@ -17,13 +17,13 @@ from .parts import counted, document, html_table, round_up
 Points = Sequence[tuple[float, float]]
 """Seconds since the start, and values; a value of NaN breaks the line."""
 POINTS_MAX = 700
-"""Of a line; beyond it, each point is the mean of several samples."""
+"""Most points of a line; with more samples, each point is the mean of several."""
 MIB = 1024 * 1024
 COLOURS = ("#2f6fab", "#d1495b", "#2c8a57", "#b87800", "#7b5ea7", "#2a9d8f", "#5b8c5a", "#b5739d", "#e07a3f")
 BROKEN = float("nan")
 ADDED = ".n { fill: none; stroke-width: 1.3; }"
 STEPS = (1, 1.5, 2, 3, 4, 5, 6, 8, 10)
-"""Of the axes."""
+"""Steps of the axes."""
 WORDS: dict[Verdict, tuple[str, str]] = {
     "grows": ("bad", "grows"),
     "steady": ("good", "does not grow"),
@@ -32,7 +32,7 @@ WORDS: dict[Verdict, tuple[str, str]] = {
 
 
 class Endurance(msgspec.Struct, frozen=True):
-    """A run: its facts, and what was done besides, as (name, value)."""
+    """The content of the page. ``facts``: (name, value) about the run, and about what was done besides."""
 
     title: str
     start_ns: int
@@ -40,13 +40,13 @@ class Endurance(msgspec.Struct, frozen=True):
     strikes: Sequence[Strike]
     facts: Sequence[tuple[str, str]]
     examples: Sequence[str]
-    """Of violations, in words."""
+    """Some of the violations, in words."""
     violations: int
     failures: Sequence[str] = ()
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """What one node's memory and descriptors do."""
+    """The trends of one node's memory and descriptors."""
 
     node: str
     memory: Trend
@@ -54,12 +54,12 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judged(samples: Sequence[Sample]) -> list[Judged]:
-    """By node."""
+    """The trends of each node."""
     return [Judged(node, trend(own, memory), trend(own, descriptors)) for node, own in by_node(samples).items()]
 
 
 def verdict(found: Sequence[Judged]) -> tuple[Verdict, Verdict]:
-    """Of memory and of descriptors, over all nodes: the worst one's."""
+    """The verdicts about memory and about descriptors: of each, the worst of all nodes."""
     return _worst([each.memory.verdict(MEMORY) for each in found]), _worst(
         [each.descriptors.verdict(DESCRIPTORS) for each in found]
     )
@@ -151,7 +151,7 @@ def picture(run: Endurance) -> str:
 
 
 def _panels(run: Endurance) -> Iterator[tuple[str, Mapping[str, Points], Callable[[float], str]]]:
-    """Name, a line for each node, and how a value is written."""
+    """Each panel: its name, the line of each node, and the function that writes a value."""
     nodes = by_node(run.samples)
 
     def read(value: Callable[[Sample], float | None]) -> Mapping[str, Points]:
@@ -179,7 +179,7 @@ def _disk_mib(each: Sample) -> float | None:
 
 
 def _line(start_ns: int, values: Sequence[tuple[Sample, float | None]]) -> Points:
-    """Broken where a process ended, or did not answer."""
+    """The line of one node's values, broken where its process ended, or the value is not known."""
     step = -(-len(values) // POINTS_MAX) if values else 1
     points: list[tuple[float, float]] = []
     pid = values[0][0].pid if values else 0

@@ -37,7 +37,9 @@ class Effect(msgspec.Struct, frozen=True):
     worst_s: float
     """The longest time in which a partition took no writes."""
     back_s: float | None
-    """From the healing until every partition that was written before has acknowledged an append."""
+    """Seconds from the healing until the last partition acknowledged its first append; partitions that acknowledged
+    none before the effect ended are left out. None if all are.
+    """
     failed: int
     unknown: int
     p99_ratio: float | None
@@ -130,7 +132,9 @@ def table_of(found: Sequence[Effect], latencies_ms: Sequence[float]) -> list[Fig
 
 
 def fencing_ms(seen: Observed) -> Iterator[float]:
-    """For each replaced holder that wrote on: milliseconds until its first refusal."""
+    """For each replaced holder that wrote on: milliseconds to its first refusal, from the newer grant, the sending of
+    the refused append, or the last resumption of a stalled client, whichever is latest.
+    """
     resumed = sorted(strike.healed_ns for strike in seen.strikes if strike.fault == "stall-producer")
     counted: set[tuple[Place, str, int]] = set()
     for refusal in seen.refusals:
@@ -162,8 +166,8 @@ def _effect(seen: Observed, strike: Strike) -> Effect:
 
 
 def _judged_until(seen: Observed, strike: Strike) -> int:
-    """When the effect of a strike ends: with the round, with the next strike after its healing, or MARGIN_NS after
-    that.
+    """When the effect of a strike ends: with the round, with the next strike after the healing, or MARGIN_NS after the
+    healing, whichever is first.
     """
     ends = [at_ns for at_ns, _ in seen.rounds if at_ns > strike.at_ns]
     nexts = [other.at_ns for other in seen.strikes if other.at_ns > strike.healed_ns]
@@ -178,7 +182,7 @@ def _is_alone(seen: Observed, strike: Strike) -> bool:
 
 
 def _back_s(seen: Observed, strike: Strike, until_ns: int) -> float | None:
-    """None if no partition was written in that time, or the next fault came first."""
+    """``Effect.back_s`` of a strike whose effect ends at ``until_ns``."""
     waits = []
     for spans in seen.spans.values():
         if not spans.near(strike.at_ns - BEFORE_NS, until_ns):

@@ -8,7 +8,7 @@ Row = Sequence[str]
 
 
 def counted(number: int, noun: str) -> str:
-    """For people: 1 fault, 1,000 faults."""
+    """A number with its noun: 1 fault, 1,000 faults."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
@@ -20,7 +20,7 @@ def document(title: str, style: str, body: Iterable[str]) -> str:
 
 
 def html_table(head: Row, rows: Iterable[Row]) -> Iterator[str]:
-    """``head`` is text, the cells of ``rows`` are HTML."""
+    """The lines of an HTML table. ``head`` is text, the cells of ``rows`` are HTML."""
     yield "<table><thead><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in head) + "</tr></thead><tbody>"
     for row in rows:
         yield "<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
@@ -28,7 +28,7 @@ def html_table(head: Row, rows: Iterable[Row]) -> Iterator[str]:
 
 
 def markdown_table(head: Row, rows: Iterable[Row]) -> Iterator[str]:
-    """Cells are text."""
+    """The lines of a Markdown table. Cells are text."""
     for row in (head, ["---"] * len(head), *rows):
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 

@@ -1,7 +1,7 @@
 """How far the writers of several streams are, and how far they may go.
 
-Faults wait for a part of the records to be acknowledged; writers wait at gates for the fault before to be over. Without
-the gates a small run would end before the first fault has healed.
+Faults wait for a part of the records to be acknowledged; writers wait at gates until the previous fault is over.
+Without the gates a small run would end before the first fault has healed.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from .stream import Stream
 
 
 class Progress:
-    """Records acknowledged so far, over all streams. Parts are from 0 to 1, the same part of every stream."""
+    """The records acknowledged so far, by stream, and the gates. A ``part`` is a share of every stream, from 0 to 1."""
 
     def __init__(
         self, streams: Sequence[Stream], gates: Sequence[float], on_growth: Callable[[int], None] = lambda _: None
@@ -37,7 +37,7 @@ class Progress:
         self._grew = asyncio.Event()
 
     def found(self, partition: int, log_end: int) -> None:
-        """Count all records of a log that is longer than the acknowledgements seen so far."""
+        """Count all records below ``log_end``: the log may hold more than the acknowledgements seen so far."""
         self.add(partition, log_end - self.acknowledged[partition])
 
     async def reached(self, part: float) -> None:

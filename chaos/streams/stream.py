@@ -1,4 +1,4 @@
-"""A stream: a file's lines, again and again, as the records of one partition. Which bytes each record must have.
+"""A stream: a file's lines, again and again, as the records of one partition; so it says what bytes a record must have.
 
 Pure, but for ``load_folder``, which reads the files once.
 """
@@ -61,12 +61,14 @@ def split_lines(content: bytes) -> list[bytes]:
 
 
 def is_text(content: bytes) -> bool:
-    """Not empty, and no NUL in it."""
+    """Whether the content of a file is text: it is not empty and has no NUL."""
     return bool(content) and b"\0" not in content
 
 
 def plan_streams(files: Sequence[tuple[str, Sequence[bytes]]], records: int) -> list[Stream]:
-    """Partition k for file k. Each gets an equal share of the records; the first ones get the remainder, one each."""
+    """A stream for each file, (name, lines): file k is partition k. All get equal shares of the records, and the first
+    ones one more each, until there is no remainder. Raises DataError.
+    """
     if not files:
         raise DataError("there is no text file in the folder")
     if records < len(files):
@@ -76,7 +78,9 @@ def plan_streams(files: Sequence[tuple[str, Sequence[bytes]]], records: int) -> 
 
 
 def payload_of(streams: Sequence[Stream]) -> Callable[[str, int], bytes | None]:
-    """Which bytes each record of a run must have: a stream's line, by its writer or by its successor."""
+    """A function from (writer, index) to the bytes that the record must have: the stream's line, for its writer and for
+    the writer's successor; None if there is no such record.
+    """
     writers = {name: stream for stream in streams for name in (stream.name, stream.successor)}
 
     def payload(writer: str, index: int) -> bytes | None:

@@ -43,10 +43,10 @@ def _folder(controller: str) -> Path | None:
 
 
 class Cgroup:
-    """A control group with limits, given as names of its files and the values to write into them."""
+    """A control group with limits; closing it removes it."""
 
     def __init__(self, controller: str, version_1: Mapping[str, str], version_2: Mapping[str, str]) -> None:
-        """Raises CgroupFailed."""
+        """``version_1``, ``version_2``: the values to write into the group's files, by name. Raises CgroupFailed."""
         parent = _folder(controller)
         if parent is None:
             raise CgroupFailed(str(why_not(controller)))
@@ -95,12 +95,12 @@ class Cgroup:
 
 
 def memory(bytes_max: int) -> Cgroup:
-    """The kernel kills a process of the group that asks for more memory."""
+    """A group whose processes may use ``bytes_max`` of memory together; the kernel kills one that asks for more."""
     return Cgroup("memory", {"memory.limit_in_bytes": str(bytes_max)}, {"memory.max": str(bytes_max)})
 
 
 def cpu(share: float) -> Cgroup:
-    """The processes get at most this share of one processor."""
+    """A group whose processes get at most ``share`` (0 to 1) of one processor together."""
     quota = str(int(CPU_PERIOD_US * share))
     version_1 = {"cpu.cfs_period_us": str(CPU_PERIOD_US), "cpu.cfs_quota_us": quota}
     return Cgroup("cpu", version_1, {"cpu.max": f"{quota} {CPU_PERIOD_US}"})
@@ -109,12 +109,12 @@ def cpu(share: float) -> Cgroup:
 class SlowDevice:
     """Limits the bytes a second that some processes can write to a block device.
 
-    In version 1, pages are written back by the kernel itself, which only the root group bounds: so there it is the
-    device as a whole that is slow, for every writer.
+    In version 1 the kernel itself writes pages back, and only the bounds of the root group apply to it: so there the
+    device as a whole is slow, for every writer.
     """
 
     def __init__(self, device: int, bytes_per_s: int, pids: Sequence[int]) -> None:
-        """``device``: the ``st_dev`` of its files. Raises CgroupFailed."""
+        """``device``: the ``st_dev`` of the files on it. Raises CgroupFailed."""
         number = f"{os.major(device)}:{os.minor(device)}"
         self._undo: UndoShell | Cgroup
         if is_version_1("blkio"):

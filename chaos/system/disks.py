@@ -3,8 +3,8 @@
 A shutdown of the file system (EXT4_IOC_SHUTDOWN, no flush of its journal) loses exactly what a power cut may lose:
 everything that no fsync has confirmed. Killing a process loses nothing, since the kernel still writes its pages.
 
-A disk can be full, too, or find an error in itself and take no more writes; ``repair`` mends all three. When this
-process dies, the undo lets go of its disks.
+A disk can also be full, or refuse writes because its file system has met an error; ``repair`` mends all three. When
+this process dies, the undo lets go of its disks.
 """
 
 import fcntl
@@ -67,7 +67,7 @@ class LoopDisk:
         self.mount()
 
     def mount(self) -> None:
-        """Restore power; the disk has the synced data. Raises DiskFailed."""
+        """Mount the disk, as when power returns: it has the data that were synced. Raises DiskFailed."""
         self._undo = UndoShell()
         self._undo.register("umount", "--lazy", str(self.mountpoint.absolute()))
         _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.mountpoint))
@@ -94,7 +94,7 @@ class LoopDisk:
                     chunk //= 2
 
     def make_room(self) -> None:
-        """Undo ``fill``."""
+        """Remove what ``fill`` wrote."""
         with suppress(OSError):
             (self.mountpoint / _BALLAST).unlink(missing_ok=True)
 
@@ -109,7 +109,7 @@ class LoopDisk:
 
     @property
     def device(self) -> int:
-        """``st_dev`` of its files. Raises DiskFailed."""
+        """The ``st_dev`` of the files on it. Raises DiskFailed."""
         with self._root() as root:
             return os.fstat(root).st_dev
 

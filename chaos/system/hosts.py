@@ -47,7 +47,7 @@ HOSTS_MAX = 200
 
 
 def why_not() -> str | None:
-    """Why there can be no hosts here; None if there can."""
+    """Why this machine cannot have such hosts; None if it can."""
     if not is_root():
         return "network namespaces need root"
     absent = missing()
@@ -132,7 +132,7 @@ class Hosts:
         run("ip", "link", "set", self._cable(name), "down")
 
     def plug(self, name: str) -> None:
-        """Plug it in again."""
+        """Plug the host's cable in again."""
         run("ip", "link", "set", self._cable(name), "up")
 
     def _build(self, undo: UndoShell) -> None:

@@ -43,7 +43,7 @@ class ClusterProcesses:
         return {node.name: node for node in listing.nodes}
 
     def raw(self, name: str) -> RawNode:
-        """Requests to one node."""
+        """A client of one node alone."""
         return RawNode(self._transport, self.nodes()[name].http)
 
     def kill(self, name: str) -> int:

@@ -50,10 +50,10 @@ def why_not() -> str | None:
 
 
 class ProxyServer:
-    """A running toxiproxy server. It has confirmed a change when the call returns."""
+    """A running toxiproxy server. A call returns once the server has confirmed the change."""
 
     def __init__(self, binary: Path | None = None) -> None:
-        """Start it. Raises ProxyError when it is missing or does not answer."""
+        """Start the server. Raises ProxyError if it is missing or does not answer."""
         self._port = _free_port()
         command = [str(binary or find_server()), "-host", "127.0.0.1", "-port", str(self._port)]
         self._process = subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
@@ -101,7 +101,9 @@ class ProxyServer:
 
 @contextmanager
 def _calls_to(port: int, what: str) -> Iterator[Any]:
-    """toxiproxy-python, while its calls go to the server on ``port``. Raises ProxyError: it did not do ``what``."""
+    """toxiproxy-python, whose calls go to the server on ``port`` inside the context. Raises ProxyError if the library
+    is missing, or the server did not do ``what``.
+    """
     try:
         from . import toxiproxy_library as library  # noqa: PLC0415 (the extra `chaos`, and slow to import)
     except ImportError as error:
@@ -114,10 +116,10 @@ def _calls_to(port: int, what: str) -> Iterator[Any]:
 
 
 class Proxy:
-    """One proxy. ``address`` is where it listens, also after it was down."""
+    """One proxy. It always listens at ``address``, also after it was disabled and enabled again."""
 
     def __init__(self, port: int, made: Any) -> None:
-        """``port`` of the server; ``made``: the library's proxy."""
+        """``port``: where the server takes calls; ``made``: the library's proxy."""
         host, _, listens = made.listen.rpartition(":")
         self.name: str = made.name
         self.address: Address = (host, int(listens))

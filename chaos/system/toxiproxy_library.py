@@ -68,6 +68,6 @@ def calls_to(port: int) -> Iterator[None]:
 
 
 def _words(error: Exception) -> str:
-    """The library's own errors hold the body of the answer as bytes."""
+    """The message of an error; an error of the library holds the body of the answer, as bytes."""
     said = error.args[0] if error.args else ""
     return said.decode(errors="replace").strip() if isinstance(said, bytes) else str(error)

@@ -28,7 +28,7 @@ class UndoShell:
         )
 
     def register(self, *command: str) -> None:
-        """Run this command at the end. The shell has it when this returns."""
+        """Have the shell run this command at the end. The command is in the pipe to the shell when this returns."""
         self.register_line(shlex.join(command))
 
     def register_line(self, line: str) -> None:

@@ -37,7 +37,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """What lets an append pass: a slot's token, or the fence_epoch of an owned resource."""
+    """The guard of an append: the token of a slot, or the fence_epoch of an owned resource; or neither."""
 
     token: Token | None = None
     resource: str | None = None
@@ -45,7 +45,7 @@ class Guard(msgspec.Struct, frozen=True):
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of the token, or the fence_epoch."""
+        """The epoch of the token, or the fence_epoch; None without both."""
         return self.token.epoch if self.token is not None else self.fence_epoch
 
 
@@ -66,9 +66,9 @@ class AttemptRecorder:
         guard: Guard | None = None,
         node: str | None = None,
     ) -> AppendAnswer | StockadeError:
-        """One attempt; returns the answer or the refusal. A cancelled attempt is recorded with an unknown outcome.
+        """Send ``batch`` once; return the answer or the refusal. If cancelled, its outcome is recorded as unknown.
 
-        ``node``: base URL to send it to first.
+        ``node``: base URL of the node to try first.
         """
         guard = guard or Guard()
         invoked = invoke_append(self._context.history, process, self._context.topic, partition, batch, stamp, guard)
@@ -98,8 +98,8 @@ class AttemptRecorder:
 
 
 def is_unknown(answer: AppendAnswer | StockadeError) -> bool:
-    """Whether the batch may still be stored. Without a sequence number it may then land behind later batches of the
-    same process; so the process name ends with it, because a name's records must be in order.
+    """Whether the batch may still be stored. If it has no sequence number, it may land behind later batches of the same
+    process; so the actor goes on under another process name, because the records of a name must be in order.
     """
     return isinstance(answer, StockadeError) and not answer.no_side_effects
 

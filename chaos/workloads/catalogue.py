@@ -25,7 +25,7 @@ _ALL: tuple[Workload, ...] = (
 )
 
 WORKLOADS: Mapping[str, Workload] = {workload.name: workload for workload in _ALL}
-"""In the order in which they are listed for people."""
+"""All workloads by name, in the order of the lists that users see."""
 
 BY_NAME_ONLY = frozenset({Rush.name})
 """Left out of ``all``, because they would leave no room for others. A soak gives them runs of their own."""

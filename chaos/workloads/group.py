@@ -38,7 +38,7 @@ async def consume(context: ActorContext) -> None:
 
 
 class _Member:
-    """One life of a member at one partition."""
+    """A member of the group at one partition, for one session."""
 
     def __init__(self, context: ActorContext, client: Client, process: str) -> None:
         self._context = context

@@ -50,7 +50,7 @@ async def own(
 
 
 async def _live(context: ActorContext, client: Client, recorder: AttemptRecorder, process: str, known: int) -> int:
-    """Live for one session; return the last generation that it knows."""
+    """Claim a partition and write to it, for one session; return the generation of the claim."""
     async with Session(client, process, ttl_ms=context.chance.randint(*SESSION_TTL_MS)) as session:
         partition = context.chance.randrange(context.partitions)
         generation = context.chance.choice([None, 0, known, known + 1, known + 2, known + 2])

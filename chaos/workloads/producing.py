@@ -51,7 +51,7 @@ class RecordingProducer:
             self._context.history.settle_error(invoked, error)
             raise
         task = asyncio.create_task(self._settle(invoked, delivery))
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # the history has it
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # the history has the refusal
         self._window.append(task)
 
     async def finish(self) -> None:

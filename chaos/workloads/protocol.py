@@ -18,7 +18,7 @@ from ..history.history import History
 
 
 class ActorContext:
-    """What one actor works with: its configuration, topic, history and random generator."""
+    """The context of one actor: its configuration, topic, history and random generator."""
 
     def __init__(
         self, actor: str, config: ClientConfig, topic: str, partitions: int, history: History, chance: random.Random
@@ -55,16 +55,16 @@ class Actor(msgspec.Struct, frozen=True):
 
 
 class Workload(Protocol):
-    """One entry of the catalogue of workloads."""
+    """One entry of the catalogue of workloads. Its docstring is the claim that it tests."""
 
     @property
     def name(self) -> str:
-        """As on the command line."""
+        """Its name on the command line."""
         ...
 
     @property
     def about(self) -> str:
-        """One line for people: what its clients do."""
+        """What its clients do, in one line for users."""
         ...
 
     @property

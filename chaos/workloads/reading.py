@@ -14,7 +14,7 @@ FETCH_BYTES = 1 << 20
 WAIT_MS = 500
 """How long a read at the log's end waits for records."""
 PAUSE_S = 0.2
-"""After a refusal, or a request without an answer."""
+"""Pause after a refusal, or a request without an answer."""
 
 
 class Reader:
@@ -29,7 +29,9 @@ class Reader:
         self.partition = partition
 
     async def poll(self, *, wait_ms: int = WAIT_MS, guard: tuple[str, int] | None = None) -> None:
-        """One read. Raises the refusal."""
+        """Read once from ``offset`` on, record the answer, and advance ``offset``. ``guard``: a member's group and
+        fence_epoch. Raises the refusal.
+        """
         epoch = guard[1] if guard else None
         invoked = self._history.invoke(
             self._process, "poll", topic=self.topic, partition=self.partition, offset=self.offset, epoch=epoch

@@ -43,7 +43,7 @@ class _Storm:
         self._copies = 0
 
     async def write(self, pid: int, epoch: int) -> None:
-        """Write batches in order; each once a copy of the one before is known to be stored."""
+        """Write batches in order, each as soon as a copy of the previous batch is known to be stored."""
         index = 0
         for _ in range(self._context.chance.randint(5, 40)):
             count = self._context.chance.randint(1, 3)

@@ -9,16 +9,16 @@ from .producing import write_on
 from .protocol import Actor, ActorContext
 
 LARGE_BYTES = 16_384
-"""Records so long that logs are truncated at checkpoints while a node is away."""
+"""Bytes of a record: so many that logs are truncated at checkpoints while a node is away."""
 
 
 async def write_large(context: ActorContext) -> None:
-    """Large records, one producer after another."""
+    """Write records of LARGE_BYTES, through one producer after another."""
     await _write(context, LARGE_BYTES)
 
 
 async def write_steadily(context: ActorContext) -> None:
-    """Records as in the others, one producer after another."""
+    """Write records of the usual, varying lengths, through one producer after another."""
     await _write(context, None)
 
 
@@ -58,7 +58,7 @@ class RollingRestart(_Upkeep):
 
 
 class Membership(_Upkeep):
-    """Replicas and leadership move while clients work."""
+    """Clients work on while replicas and leadership move."""
 
     name = "membership"
     about = "appends while replicas and leadership are moved"

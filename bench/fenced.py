@@ -22,13 +22,13 @@ from stockade.partition.records.batch import batch_from_columns
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 PRODUCERS = 256
-"""As many as that has connections."""
+"""As many as the workload `fenced` of `make bench` has connections."""
 TOPIC_ID = 7
 TOKEN = Token(f"g-{TOPIC_ID}-1", 1, "s-0123456789abcdef0123456789abcdef")
 
 
 class Replica:
-    """A partition's machine and its log; ``is_fenced``: everything that is appended names a grant and a producer."""
+    """A partition's machine and its log. ``is_fenced``: every append has a token and a stamp."""
 
     def __init__(self, directory: Path, *, is_fenced: bool) -> None:
         log = SegmentLog(64 << 20)
@@ -49,7 +49,7 @@ class Replica:
         return self._machine.apply(self._index, 1, command)
 
     def run(self, appends: int, start: int) -> float:
-        """Processor time of one append, in microseconds; ``start`` says how many came before."""
+        """Processor time of one append, in microseconds, over ``appends``; ``start``: the number of earlier ones."""
         batch, token = self._batch, TOKEN if self._is_fenced else None
         began = time.process_time()
         for number in range(start, start + appends):

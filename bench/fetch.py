@@ -39,7 +39,7 @@ class Reader:
         self._room = bytearray(4 * 1024 * 1024)
 
     def get(self, path: str, accept: str) -> tuple[dict[str, str], int]:
-        """Headers of an answer, and bytes of its body, which was read to the end."""
+        """The headers of an answer, and the length of its body, which is read to the end."""
         self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: bench\r\nAccept: {accept}\r\n\r\n".encode())
         received = bytearray()
         while b"\r\n\r\n" not in received:
@@ -56,7 +56,7 @@ class Reader:
 
 
 def fill(url: str, mib: int) -> None:
-    """Append so much, a batch a request."""
+    """Append ``mib`` MiB, a batch of BATCH_BYTES a request."""
     address = urlsplit(url)
     value = pa.array([os.urandom(1024)] * (BATCH_BYTES // 1024), pa.binary())
     count = len(value)
@@ -140,7 +140,7 @@ def main() -> None:
 
 
 def measure(leaders: dict[str, str], port: int, count: int, repeats: int) -> None:
-    """Take turns; print medians, and each as a part of the plain sendfile's."""
+    """Let the readers take turns; print the median rate of each, and its ratio to that of the plain sendfile."""
     time.sleep(1.0)
     found: dict[str, list[float]] = {name: [] for name in ("plain sendfile", *leaders)}
     for repeat in range(repeats + 1):

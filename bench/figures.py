@@ -1,4 +1,4 @@
-"""What a measurement is, and what several of them say together: medians, quartiles, ratios. Pure."""
+"""Measurements, and figures over several of them: quartiles, and ratios of paired rounds. Pure."""
 
 import statistics
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a load generator says of one run: the operations that were acknowledged, and how long that took.
+    """The result of one run of a load generator: the operations that were acknowledged, and how long that took.
 
     The clock starts when all connections are there, and stops when the last operation is acknowledged. ``client_s``,
-    ``servers_s``: processor time of the generator's process and of all servers in between. Latencies: only of loads
+    ``servers_s``: processor time of the generator's process and of all servers meanwhile. Latencies: only of loads
     with one operation a request.
     """
 
@@ -47,13 +47,13 @@ class Quartiles(NamedTuple):
 
 
 def sample_of(load: Load) -> Sample:
-    """The measurement, by what the load generator says."""
+    """The sample of a load: its rate, and processor time an operation."""
     server_us, client_us = (seconds / load.count * 1e6 for seconds in (load.servers_s, load.client_s))
     return Sample(load.count / load.seconds, load.p50_ms, load.p99_ms, server_us, client_us)
 
 
 def quartiles(values: Sequence[float]) -> Quartiles:
-    """Of at least one value; of one value, itself thrice."""
+    """The quartiles of at least one value; those of one value are that value."""
     if len(values) == 1:
         return Quartiles(values[0], values[0], values[0])
     return Quartiles(*statistics.quantiles(values, n=4, method="inclusive"))

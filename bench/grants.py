@@ -30,7 +30,7 @@ class Node:
         self._connection = http.client.HTTPConnection(address.hostname or "", address.port)
 
     def timed(self, method: str, path: str, body: Any, headers: dict[str, str]) -> tuple[float, Any]:
-        """Milliseconds until the answer, and what it says."""
+        """Send a request; return the milliseconds until its answer, and the answer's JSON."""
         began = time.perf_counter()
         data = None if body is None else json.dumps(body)
         self._connection.request(method, path, data, {"Content-Type": "application/json"} | headers)
@@ -41,7 +41,7 @@ class Node:
 
 
 def grants(controller: Node, topic: str, headers: dict[str, str]) -> tuple[float, float]:
-    """Medians of acquire and release of all partitions."""
+    """The median times of an acquire and of a release of all partitions, in ms."""
     wanted = {"partitions": "all", "mode": "Exclusive", "producer_name": "bench"}
     taken, left = [], []
     for _ in range(GRANTS):
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def show(name: str, row: Sequence[float]) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     print(f"{name:>10}", *(f"{value:11.2f}" for value in row[:-1]), f"{row[-1]:17.1f}", flush=True)
 
 

@@ -1,7 +1,7 @@
 """The peers' programs: found in ``.tools/peers``, or installed there. Nothing is written elsewhere.
 
 etcd, nats-server and the loads in Go are built by Go; Kafka comes through Maven; RabbitMQ, with Erlang, is Debian's
-package, unpacked but not installed. Each function answers the version, and raises CannotHave with a reason.
+package, unpacked but not installed. The function of each peer returns its version, and raises CannotHave with a reason.
 """
 
 import re
@@ -46,20 +46,20 @@ def place(name: str) -> Path:
 
 
 def etcd() -> str:
-    """Built from its module."""
+    """Build etcd from its Go module."""
     _built("etcd", *ETCD)
     return f"etcd {ETCD[1]}"
 
 
 def nats() -> str:
-    """Built from its module, as is the program that loads it."""
+    """Build NATS from its Go module, and the program that loads it."""
     _built("nats-server", *NATS)
     _loads()
     return f"nats-server {NATS[1]}"
 
 
 def kafka() -> str:
-    """Its jars, and those that they need."""
+    """Fetch Kafka's jars, and those that they need, by Maven."""
     if shutil.which("java") is None:
         raise CannotHave("there is no java")
     try:
@@ -79,7 +79,7 @@ def kafka() -> str:
 
 
 def rabbitmq() -> str:
-    """Debian's package and those that it needs, unpacked."""
+    """Unpack Debian's package and those that it needs, and build the program that loads it."""
     folder = PEERS / "debian"
     if not folder.exists():
         if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
@@ -102,7 +102,7 @@ def rabbitmq() -> str:
 
 
 def _relocate_erlang(script: Path, home: Path) -> None:
-    """The script names the folder that the package would be installed in."""
+    """Put ``home`` into Erlang's start script, which names the folder that the package would be installed in."""
     text = script.read_text(encoding="utf-8")
     script.write_text(text.replace("ROOTDIR=/usr/lib/erlang", f"ROOTDIR={home}"), encoding="utf-8")
 
@@ -112,13 +112,13 @@ def _java() -> str:
 
 
 def _scratch() -> "tempfile.TemporaryDirectory[str]":
-    """A folder beside the programs: what is whole can be moved from there."""
+    """A temporary folder beside the programs, from which a finished program can be moved by a rename."""
     PEERS.mkdir(parents=True, exist_ok=True)
     return tempfile.TemporaryDirectory(dir=PEERS, prefix="build-", ignore_cleanup_errors=True)
 
 
 def _built(program: str, module: str, version: str) -> None:
-    """A program of a module, if it is not there."""
+    """Build a program from a Go module, unless that version of it is there."""
     if (PEERS / f"{program}-{version}").exists():
         return
     with _scratch() as name:
@@ -131,7 +131,7 @@ def _built(program: str, module: str, version: str) -> None:
 
 
 def _loads() -> None:
-    """The loads in Go: built each time, since Go knows whether that is needed."""
+    """Build the loads in Go. This is done each time, since Go knows whether it is needed."""
     with _scratch() as name:
         build = Path(name)
         for file in LOADS.iterdir():
@@ -147,7 +147,7 @@ def _keep(program: Path, versioned: str, name: str) -> None:
 
 
 def _go(folder: Path) -> Callable[..., str]:
-    """The go command, in a folder, with its caches beside it."""
+    """A function that runs the go command in ``folder``, with its caches below PEERS."""
     found = find_go()
     if found is None:
         raise CannotHave("there is no Go that is new enough")

@@ -1,4 +1,4 @@
-"""What is measured on: processor, kernel, file system, and how long its disk takes to sync."""
+"""The machine of a run: processor, kernel, file system, and how long its disk takes to sync."""
 
 import os
 import platform
@@ -17,7 +17,7 @@ SYNC_BYTES = 4096
 
 
 def described() -> Machine:
-    """This machine, now; ``loads`` is completed at the end."""
+    """This machine, now. The second of its ``loads`` is put in when the run has ended."""
     found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     busy = os.getloadavg()[0]
@@ -35,7 +35,7 @@ def described() -> Machine:
 
 
 def sync_ms() -> Quartiles:
-    """Of appending 4 KiB to a file and syncing it, where the systems' data will be."""
+    """Quartiles, in ms, of an append of 4 KiB and its fdatasync, on the file system of the systems' data."""
     took = []
     with tempfile.TemporaryFile() as file:
         for _ in range(SYNCS):

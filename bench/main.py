@@ -41,7 +41,7 @@ PEERS = {
 
 
 def main() -> None:
-    """Run, keep the samples, write the page."""
+    """Run, keep the samples, and write the page; with ``--again`` only write the page."""
     options = parsed(None, list(PEERS))
     if options.again:
         write(*record.read(Path(options.again).read_text(encoding="utf-8")))
@@ -64,7 +64,7 @@ def chosen(options: Options) -> dict[str, System]:
 
 
 def write(machine: Machine, options: Options, results: Results) -> None:
-    """The page and its pictures."""
+    """Write the page and its pictures into docs/."""
     command = command_line(options, list(PEERS))
     for name, text in written(machine, options, chosen(options), results, command).items():
         (DOCS / name).write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The page: conditions, tables, what the figures say. Pure."""
+"""The page docs/benchmarks.md: conditions, tables, and sentences about the figures. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -32,7 +32,7 @@ class Machine(NamedTuple):
 def written(
     machine: Machine, options: Options, systems: Mapping[str, System], results: Results, command: str
 ) -> dict[str, str]:
-    """The page and its pictures: texts by path below docs/."""
+    """The page and its pictures: the content of each file, by its path below docs/."""
     report = Report(systems, results)
     files = {f"{ASSETS}/benchmark-{name}.svg": report.picture(BY_NAME[name]) for name in PLOTTED if report.has(name)}
     parts = [
@@ -57,16 +57,16 @@ class Report:
         self._results = results
 
     def has(self, workload: str) -> bool:
-        """Whether anything was measured with it."""
+        """Whether any cell of the workload was measured."""
         return any(self.quartiles(cell) for cell in self._cells(workload))
 
     def quartiles(self, cell: Cell) -> Quartiles | None:
-        """Of the workload's figure, over the rounds."""
+        """The quartiles of the workload's figure over the rounds; None if no round has one."""
         values = [value for value in self._values(cell) if value is not None]
         return quartiles(values) if values else None
 
     def picture(self, workload: Workload) -> str:
-        """SVG."""
+        """The SVG of a workload: a line for each system over the number of partitions."""
         lines: dict[str, dict[int, Quartiles]] = {}
         for cell in self._cells(workload.name):
             if found := self.quartiles(cell):
@@ -74,7 +74,7 @@ class Report:
         return plot(workload.title, workload.unit, lines)
 
     def systems_table(self, options: Options) -> str:
-        """Versions, clients, and what an acknowledgement means."""
+        """The table of the systems: versions, clients, and what an acknowledgement means."""
         rows = []
         for name in options.systems:
             system = self._systems[name]
@@ -83,7 +83,7 @@ class Report:
         return "## What is compared\n\n" + table(["", "version", "client", "an answer means that the record is"], rows)
 
     def section(self, workload: Workload) -> str:
-        """Text, picture and table of a workload."""
+        """The text, picture and table of a workload."""
         rows = []
         for cell in self._cells(workload.name):
             if found := self.quartiles(cell):
@@ -107,7 +107,7 @@ class Report:
         return f"## {workload.title}\n\n{workload.text} In {workload.unit}: {hint}.\n\n{shown}{body}"
 
     def comparisons(self) -> Iterable[str]:
-        """Where a peer is better, then where Stockade is."""
+        """Two sections: where a peer is better, then where Stockade is."""
         for title, is_ours in (("a peer", False), ("Stockade", True)):
             yield f"## Where {title} is better\n\n{bullets(self._better(is_ours=is_ours))}"
 
@@ -124,7 +124,7 @@ class Report:
         return [f"{head}, **{peer}**: {'; '.join(said)}" for (head, peer), said in found.items()]
 
     def many_partitions(self) -> str:
-        """Stockade's figures as a ratio of those at one partition, in the same rounds."""
+        """The ratios of Stockade's figures to those at one partition in the same rounds; "" if there are none."""
         rows = []
         for name in PLOTTED:
             one = Cell(name, OURS, 1)
@@ -138,7 +138,7 @@ class Report:
         return "## Stockade: many partitions beside one\n\n" + table(["", "partitions", "ratio", "quartiles"], rows)
 
     def fencing(self) -> str:
-        """What fence and sequence cost."""
+        """The cost of a fence and a sequence number, as the ratio of two rates; "" if it was not measured."""
         ratio = paired_ratio(self._values(Cell("fenced", OURS, 1)), self._values(Cell("requests", OURS, 1)))
         if ratio is None:
             return ""
@@ -187,7 +187,7 @@ def is_busy(machine: Machine) -> bool:
 
 
 def is_peer(system: str) -> bool:
-    """Whether it is no version of Stockade."""
+    """Whether a system is none of Stockade's versions."""
     return system.partition("@")[0] != OURS
 
 
@@ -198,25 +198,25 @@ def figure_of(sample: Sample | None, figure: str) -> float | None:
 
 
 def counted(partitions: int) -> str:
-    """The number, with its noun."""
+    """A number of partitions, with its noun."""
     return f"{partitions} partition{'s' * (partitions > 1)}"
 
 
 def number(value: float | None) -> str:
-    """Three digits, or whole numbers with commas; "-" for what was not measured."""
+    """A figure with three digits, or, from 100 on, as a whole number with commas; "-" for None."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Markdown."""
+    """A Markdown table."""
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *lines]) + "\n"
 
 
 def bullets(sentences: Iterable[str]) -> str:
-    """A list, or a word that there is nothing."""
+    """A Markdown list; "Nothing." without sentences."""
     return (
         "\n".join(f"- {sentence}" for sentence in sentences) + "\n" if (sentences := list(sentences)) else "Nothing.\n"
     )

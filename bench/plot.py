@@ -9,12 +9,12 @@ from figures import Quartiles
 WIDTH, HEIGHT = 860, 400
 LEFT, RIGHT, TOP, BOTTOM = 70, 250, 50, 50
 LABEL_PX_MIN = 16
-"""Between the labels of two lines, in pixels."""
+"""Least distance between the labels of two lines, in pixels."""
 COLORS = ("#0f766e", "#d97706", "#b45309", "#7c3aed", "#a855f7", "#db2777", "#2563eb", "#64748b")
 COLORS_DARK = ("#2dd4bf", "#fbbf24", "#f59e0b", "#a78bfa", "#d8b4fe", "#f472b6", "#60a5fa", "#94a3b8")
 
 Lines = Mapping[str, Mapping[int, Quartiles]]
-"""By the name of the line, the figure by number of partitions."""
+"""For each line, by its name: the quartiles of the figure, by number of partitions."""
 
 
 def plot(title: str, unit: str, lines: Lines) -> str:
@@ -56,7 +56,7 @@ def _step(counts: Sequence[int]) -> float:
 
 
 def _round_up(value: float) -> float:
-    """The next number above it that looks good at the top of an axis of four steps."""
+    """The least number not below ``value`` that suits the top of an axis of four steps."""
     if value <= 0:
         return 1.0
     unit = 10.0 ** math.floor(math.log10(value))
@@ -74,7 +74,7 @@ def _line(color: int, points: Sequence[tuple[float, Quartiles]]) -> list[str]:
 
 
 def _level(color: int, y: float) -> str:
-    """What a system without partitions has, whatever their number."""
+    """A dashed line across the plot, for a system that was measured at one number of partitions only."""
     return f'<line x1="{LEFT}" y1="{y:.1f}" x2="{WIDTH - RIGHT}" y2="{y:.1f}" class="line level c{color}"/>'
 
 

@@ -9,7 +9,7 @@ from figures import Load
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PIDS = "BENCH_PIDS"
-"""Environment variable of a load generator: the servers' processes."""
+"""Environment variable of a load generator: the process ids of the servers, with commas between them."""
 
 
 def processor_s(pids: Sequence[int]) -> float:
@@ -22,7 +22,7 @@ def processor_s(pids: Sequence[int]) -> float:
 
 
 class Watch:
-    """Runs from when it is made."""
+    """A stopwatch of wall clock and processor time, of this process and of the servers in PIDS; it starts when made."""
 
     def __init__(self) -> None:
         self._pids = [int(pid) for pid in os.environ.get(PIDS, "").split(",") if pid]
@@ -30,10 +30,10 @@ class Watch:
         self.began = time.perf_counter()
 
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds of wall clock since it started."""
         return time.perf_counter() - self.began
 
     def load(self, count: int) -> Load:
-        """What was done until now."""
+        """The load of ``count`` operations, which took from the start until now."""
         took_s, client_s = self.seconds(), time.process_time() - self._client_s
         return Load(count, took_s, client_s, processor_s(self._pids) - self._servers_s)

@@ -10,7 +10,7 @@ from workloads import Cell, Options
 
 
 def written(machine: Machine, options: Options, results: Results) -> str:
-    """The JSON."""
+    """The record as JSON."""
     samples = [
         {**cell._asdict(), "rounds": [each and each._asdict() for each in rounds]}
         for cell, rounds in results.samples.items()
@@ -20,7 +20,7 @@ def written(machine: Machine, options: Options, results: Results) -> str:
 
 
 def read(text: str) -> tuple[Machine, Options, Results]:
-    """What `written` was given."""
+    """The arguments that `written` was given, from the JSON that it returned."""
     parts = json.loads(text)
     machine = Machine(**parts["machine"])
     machine = machine._replace(sync_ms=Quartiles(*machine.sync_ms), loads=(machine.loads[0], machine.loads[1]))

@@ -1,8 +1,8 @@
 """Carries a run out: systems take turns, one at a time; each load is a process of its own.
 
 A turn is: three nodes start on an empty folder; for each figure a topic is made, loaded and removed; the nodes stop,
-and what the system has not written back is written back. So no system's memory,
-processor time or unwritten pages stand beside another's figures. What fails costs its own figures, and says why.
+and the pages that the kernel has not written back are written back. So no system's memory, processor time or unwritten
+pages affect another's figures. A measurement that fails costs its own figures only, and the page gives the reason.
 """
 
 import json
@@ -22,17 +22,17 @@ from systems.common import NODES, Failed, Running, System, finished, last_line
 from workloads import Cell, Options, cells_of, turns
 
 SPARE_S = 120.0
-"""What a load may take beside its seconds: its start, the last acknowledgements."""
+"""Seconds that a load may take beyond its own: for its start, and the last acknowledgements."""
 SETTLE_S = 5.0
-"""Before idle nodes are watched."""
+"""Pause before the processor time of idle nodes is measured."""
 WARM_UP_READ, WARM_UP_PARTITIONS = 1000, 16
 READING = ("consumer", "arrow")
-"""Workloads that read so many records, instead of for so long."""
+"""Workloads whose amount is a number of records to read, where it is seconds for the others."""
 
 
 @dataclass
 class Results:
-    """Samples by cell and round; None where a measurement failed. ``reasons``: the first one by cell or system."""
+    """Samples by cell and round; None where a measurement failed. ``reasons``: the first failure, by cell or system."""
 
     rounds: int
     samples: dict[Cell, list[Sample | None]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Results:
     versions: dict[str, str] = field(default_factory=dict)
 
     def put(self, number: int, cell: Cell, sample: Sample | None) -> None:
-        """The sample of a round."""
+        """Keep the sample of round ``number``."""
         self.samples.setdefault(cell, [None] * self.rounds)[number] = sample
 
 
@@ -58,7 +58,7 @@ def prepare(systems: Mapping[str, System], options: Options, tell: Callable[[str
 
 
 def run(systems: Mapping[str, System], options: Options, results: Results) -> None:
-    """All rounds. Ctrl-C ends them early; what was measured by then counts."""
+    """Carry out all rounds. Ctrl-C ends them early; what was measured by then counts."""
     console = Console(stderr=True)
     plan = list(turns(options.rounds, list(results.versions)))
     cells = {name: cells_of(name, systems[name].workloads, options) for name in results.versions}
@@ -89,7 +89,7 @@ def turn(
     number: int,
     told: Callable[[str, int], None],
 ) -> None:
-    """One turn of a system."""
+    """Carry out the turn of a system in round ``number``. If the system fails, the turn ends, with the reason."""
     if not cells:
         return
     title = f"round {number + 1} of {options.rounds}: {system.title}"
@@ -129,7 +129,7 @@ def _idle(running: Running, options: Options) -> Sample:
 
 
 def _loaded(running: Running, cell: Cell, options: Options) -> Sample:
-    """A load that warms up, and the one that counts; before a consumer, a producer."""
+    """The sample of a load, after one that warms up. Before a consumer's loads a producer fills the topic."""
     warm_up, amount = options.warm_up_s, options.seconds
     if cell.workload in READING:
         filled = _load(running, cell._replace(workload="producer"), options.seconds).count

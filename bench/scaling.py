@@ -74,7 +74,7 @@ def placement(sizes: Sizes) -> list[Row]:
 
 
 def opened(controller: Controller, count: int, ttl_ms: int = 30_000) -> float:
-    """So many sessions; seconds of processor time."""
+    """Open ``count`` sessions; return the seconds of processor time."""
     wanted = (
         OpenSession(now_ms=0, session=f"s-{number:032x}", client_id=f"client-{number}", ttl_ms=ttl_ms)
         for number in range(count)
@@ -123,7 +123,7 @@ def _written(leases: Leases, parts: list[list[tuple[str, int]]]) -> None:
 
 
 def topic(controller: Controller, partitions: int) -> int:
-    """A topic on one node; its first group."""
+    """Create a topic on one node; return the id of its first group."""
     sizes = Sizes(zones=1, nodes_per_zone=1, partitions=partitions, topics=1)
     register(controller, sizes)
     create(controller, sizes)
@@ -208,7 +208,7 @@ TABLES = {
 
 
 def show(title: str, rows: Iterable[Row]) -> None:
-    """One table."""
+    """Print one table."""
     print(title)
     for row in rows:
         value = f"{row.value:,.0f}" if row.value >= 100 or row.value == int(row.value) else f"{row.value:.3g}"

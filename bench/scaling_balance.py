@@ -17,7 +17,9 @@ DISK = Disk(1_000 * GB, 2_000 * GB, 2 * GB)
 
 
 def facts(machine: ControllerMachine, more: int, away: int = 0) -> Facts:
-    """Of a machine's placement, with one zone of so many nodes more; each 100th leader is ``away`` from home if any."""
+    """The facts of a machine's placement, with ``more`` new nodes in a zone of their own. If ``away`` is not 0,
+    each 100th partition of a topic is led by its second replica, away from home.
+    """
     nodes = [NodeFacts(entry.node_id, entry.zone, DISK) for entry in machine.assignment.nodes.rows.values()]
     nodes += [NodeFacts(f"new-{number:02}", "new", DISK) for number in range(more)]
     partitions = [

@@ -25,7 +25,7 @@ NOWHERE = Path("unused")
 
 
 class Sizes(NamedTuple):
-    """Of the cluster."""
+    """The sizes of the cluster."""
 
     zones: int = 100
     nodes_per_zone: int = 16
@@ -36,7 +36,7 @@ class Sizes(NamedTuple):
 
     @property
     def nodes(self) -> int:
-        """Of all zones."""
+        """The number of nodes in all zones."""
         return self.zones * self.nodes_per_zone
 
 
@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 @contextmanager
 def bar() -> Iterator[Callable[[str, int], Callable[[], None]]]:
-    """Makes bars on standard error: of a title and a total, answers what advances it."""
+    """Yields a function (title, total) that shows a progress bar on standard error, and returns what advances it."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
 
@@ -70,7 +70,7 @@ class Controller:
         self.cpu_s = 0.0
 
     def do(self, command: Command) -> object:
-        """Encode, apply; the answer, which is no refusal."""
+        """Encode and apply a command; return the answer. AssertionError if it is a refusal."""
         began = time.process_time()
         data = commands.encode_command(command)
         self.commands += 1
@@ -81,7 +81,7 @@ class Controller:
         return answer
 
     def all(self, title: str, wanted: Iterable[Command], count: int) -> float:
-        """Apply all of these; seconds of processor time."""
+        """Apply ``count`` commands; return the seconds of processor time."""
         before = self.cpu_s
         with bar() as add:
             advance = add(title, max(1, count // 1000))
@@ -93,20 +93,20 @@ class Controller:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of processor time."""
+    """The seconds of processor time that ``work`` takes."""
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
 def resident_mb() -> float:
-    """Memory of this process."""
+    """Resident memory of this process, in MB."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * 4096 / 1e6
 
 
 def checkpoint(machine: ControllerMachine) -> list[Row]:
-    """What a checkpoint of the state is and costs; the loop does nothing else meanwhile."""
+    """The size of a checkpoint of the state, and how long the event loop waits while it is taken, and restored."""
     took_s = timed(machine.capture)
     state = machine.capture().state
     restore_s = timed(lambda: ControllerMachine().restore(NOWHERE, state, ()))
@@ -118,8 +118,8 @@ def checkpoint(machine: ControllerMachine) -> list[Row]:
 
 
 def register(controller: Controller, sizes: Sizes) -> None:
-    """All nodes: a zone is a machine, a node a process."""
-    # The bound of the product is lower: nodes.py says why. What is measured here is the controller.
+    """Register all nodes: a zone is a machine, a node is a process on it."""
+    # The product allows fewer nodes, for reasons in nodes.py; here only the controller is measured.
     nodes.NODES_MAX = max(nodes.NODES_MAX, sizes.nodes)
     for zone in range(sizes.zones):
         for node in range(sizes.nodes_per_zone):
@@ -137,7 +137,7 @@ def register(controller: Controller, sizes: Sizes) -> None:
 
 
 def create(controller: Controller, sizes: Sizes) -> float:
-    """All topics; seconds of processor time."""
+    """Create all topics; return the seconds of processor time."""
     eligible = controller.machine.assignment.nodes.eligible()
     factor = 3 if sizes.nodes >= 3 else 1
     wanted = (
@@ -162,24 +162,24 @@ def create(controller: Controller, sizes: Sizes) -> float:
 
 
 def placements(machine: ControllerMachine) -> list[list[str]]:
-    """Of every partition."""
+    """The replicas of every partition, as node ids."""
     return [replicas for topic in machine.catalog.topics() for replicas in topic.placements]
 
 
 def check_zones(machine: ControllerMachine, zones: int) -> None:
-    """No partition has two replicas in one zone, where there are as many zones. Raises AssertionError."""
+    """Check that no partition has two replicas in one zone, as far as there are zones enough. Raises AssertionError."""
     zone_of = {entry.node_id: entry.zone for entry in machine.assignment.nodes.rows.values()}
     for replicas in placements(machine):
         assert len({zone_of[node_id] for node_id in replicas}) == min(zones, len(replicas)), replicas
 
 
 def spread(counted: Counter[str], what: str) -> list[Row]:
-    """The least and the most."""
+    """Two rows: the least and the greatest of the counts."""
     return [Row(f"{what}, fewest", min(counted.values()), ""), Row(f"{what}, most", max(counted.values()), "")]
 
 
 def balance(machine: ControllerMachine) -> list[Row]:
-    """Replicas, and first replicas, which lead first, of the nodes."""
+    """Rows about the fewest and the most replicas of a node, and first replicas, which lead at first."""
     placed, names = placements(machine), list(machine.assignment.nodes.rows)
     replicas = Counter(dict.fromkeys(names, 0))
     replicas.update(chain.from_iterable(placed))
@@ -189,7 +189,7 @@ def balance(machine: ControllerMachine) -> list[Row]:
 
 
 def catalog(machine: ControllerMachine) -> rpc.Catalog:
-    """As the controller's leader tells it to a node."""
+    """The catalog as the controller's leader sends it to a node."""
 
     def placement(topic: Topic) -> Placement:
         replicas, founders = topic.placements, topic.founders

@@ -2,7 +2,7 @@
 
 The controller's machine, the placement and the next step of each move are the product's; leaders, copies and time are
 modelled. A leader looks at its moves every LOOK_S and takes ``moves_at_once`` at a time, as mover.py does; a node
-receives one copy after the other; each node gets the new catalog when it has gone to all of them.
+receives one copy after the other; leaders begin when the new catalog has gone to all nodes.
 """
 
 from collections import Counter, defaultdict, deque
@@ -20,11 +20,11 @@ from stockade.raft.log.configuration import AddLearner, Configuration, Promote, 
 
 PARTITION_BYTES = 1 << 30
 COPY_BYTES_PER_S = 100_000_000
-"""That a node receives of copies."""
+"""Bytes of copies that a node receives a second."""
 NETWORK_BYTES_PER_S = 1_250_000_000
-"""That a controller sends: 10 Gbit/s."""
+"""Bytes that a controller sends a second: 10 Gbit/s."""
 COMMIT_S = 0.01
-"""Until the controller, or a partition, has decided."""
+"""Seconds until the controller, or a partition, has committed a decision."""
 
 
 class _Event(NamedTuple):
@@ -34,7 +34,7 @@ class _Event(NamedTuple):
 
 
 class Healing:
-    """All moves of one loss. ``finished_s`` is when the last one has arrived."""
+    """The model of all moves that follow one loss. ``finished_s`` is when the last move has arrived."""
 
     def __init__(self, controller: Controller, lost: set[str], start_s: float) -> None:
         self.finished_s = 0.0
@@ -67,7 +67,7 @@ class Healing:
                 self._begin(leader, start_s)
 
     def run(self) -> None:
-        """Until every move has arrived."""
+        """Play events until every move has arrived."""
         with bar() as add:
             advance = add("moves", self.count)
             while self._events:
@@ -86,7 +86,7 @@ class Healing:
         heappush(self._events, _Event(at_s, self._number, group))
 
     def _step(self, at_s: float, move: Move) -> bool:
-        """Whether the move has arrived."""
+        """Take the next step of a move at ``at_s``; return whether the move has arrived."""
         group, now = move.group_id, self._now[move.group_id]
         leader = self._leaders[group]
         if now.learners:  # the copy is there

@@ -48,7 +48,7 @@ def secured(folder: Path) -> Iterator[tuple[Nodes, dict[str, str]]]:
 
 
 def measured(nodes: Nodes, environment: dict[str, str], partitions: int, in_flight: int, seconds: float) -> Sample:
-    """One load."""
+    """The sample of one load."""
     where = {"urls": nodes.urls, "topic": nodes.topic, "partitions": partitions}
     command = python_load("appends", **where, in_flight=in_flight, seconds=seconds)
     said = finished(command, environment | {PIDS: ",".join(map(str, nodes.pids))})
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def report(samples: dict[str, list[Sample]]) -> None:
-    """The table, and the ratios over pairs of one round."""
+    """Print the table, and the ratios over pairs of one round."""
     print(f"{'':>8} {'appends/s':>10} {'p50 ms':>8} {'servers us':>11} {'client us':>10}")
     for name, found in samples.items():
         columns = [[each.per_s for each in found], [each.p50_ms or 0 for each in found]]

@@ -25,20 +25,20 @@ CONNECTIONS_MAX = 256
 
 
 class Cost(NamedTuple):
-    """Over one stretch of time."""
+    """Renewals, and processor time of the controller's leader in percent of a core, over one stretch of time."""
 
     renewals_per_s: float
     core_percent: float
 
 
 class Connection:
-    """One request after the other."""
+    """A connection that sends one request after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def call(self, method: str, path: str, body: bytes = b"", session: str | None = None) -> bytes:
-        """The body of a good answer. ``session``: whose request it is."""
+        """The body of the answer to a request, which is for ``session``. AssertionError if its status is not 2xx."""
         head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
         if session is not None:
             head += f"Stockade-Session: {session}\r\n"
@@ -50,30 +50,30 @@ class Connection:
         return await self._reader.readexactly(length)
 
     async def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._writer.close()
         await self._writer.wait_closed()
 
 
 async def connect(url: str, count: int) -> list[Connection]:
-    """So many connections to a node."""
+    """Open ``count`` connections to a node."""
     address = urlsplit(url)
     return [Connection(*await asyncio.open_connection(address.hostname, address.port)) for _ in range(count)]
 
 
 def connections_for(sessions: int) -> int:
-    """As many that each has a session to renew."""
+    """The number of connections, at most CONNECTIONS_MAX: each has a session to renew."""
     return min(CONNECTIONS_MAX, sessions)
 
 
 def controller(nodes: Nodes) -> tuple[str, int]:
-    """URL and process of the node that leads the controller."""
+    """The URL and process id of the node that leads the controller."""
     url = call("GET", f"{nodes.urls[0]}/v1/cluster")["controller"]["leader"]
     return url, nodes.pids[nodes.urls.index(url)]
 
 
 async def open_sessions(connections: list[Connection], count: int, ttl_ms: int) -> list[list[str]]:
-    """The sessions that each connection is to renew."""
+    """Open ``count`` sessions; return, for each connection, the sessions that it is to renew."""
     body = json.dumps({"client_id": "bench", "ttl_ms": ttl_ms}).encode()
 
     async def some(connection: Connection, count: int) -> list[str]:
@@ -84,7 +84,7 @@ async def open_sessions(connections: list[Connection], count: int, ttl_ms: int) 
 
 
 async def renew(connection: Connection, sessions: Iterable[str], every_s: float, end: float) -> int:
-    """Renew these in turn, evenly, each once in ``every_s``; how many renewals that were."""
+    """Renew ``sessions`` in turn, evenly, each once in ``every_s``, until ``end``; return the number of renewals."""
     sessions = list(sessions)
     began, done = time.perf_counter(), 0
     while (now := time.perf_counter()) < end:
@@ -99,7 +99,7 @@ async def renew(connection: Connection, sessions: Iterable[str], every_s: float,
 async def measure(
     nodes: Nodes, count: int, ttl_ms: int, seconds: float, repeats: int, every_ms: int | None = None
 ) -> list[Cost]:
-    """Idle, and then several times with all sessions alive, each renewed every ``every_ms`` (None: ttl / 3)."""
+    """The cost when idle, then ``repeats`` costs of all sessions, each renewed every ``every_ms`` (None: ttl / 3)."""
     every_s = (ttl_ms / 3 if every_ms is None else every_ms) / 1000
     url, pid = controller(nodes)
     idle = await _cost(pid, asyncio.sleep(seconds / 4, 0))
@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def show(name: str, per_s: float, percent: float, each_us: float) -> None:
-    """One line of the table."""
+    """Print one line of the table."""
     print(f"{name:>10} {per_s:11.0f} {percent:12.1f} {each_us:13.0f}")
 
 

@@ -35,34 +35,34 @@ TOPIC = "read"
 
 
 class Tuples(DataSource):  # type: ignore[misc]
-    """The same source, which turns every row into a tuple."""
+    """Stockade's source, except that every row becomes a tuple."""
 
     @classmethod
     def name(cls) -> str:
-        """For ``format``."""
+        """The name of the source for ``format``."""
         return "tuples"
 
     def schema(self) -> str:
-        """That of the source."""
+        """The schema of Stockade's source."""
         return StockadeSource(self.options).schema()
 
     def reader(self, schema: StructType) -> Any:
-        """That of the source, with another ``read``."""
+        """The reader of Stockade's source, with another ``read``."""
         return TupleReader(StockadeSource(self.options).reader(schema))
 
 
 class TupleReader(DataSourceReader):  # type: ignore[misc]
-    """Gives rows to Spark one by one."""
+    """Hands rows on to Spark one by one, as tuples."""
 
     def __init__(self, arrow: Any) -> None:
         self._arrow = arrow
 
     def partitions(self) -> Any:
-        """As they are."""
+        """The partitions of Stockade's reader."""
         return self._arrow.partitions()
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Row by row."""
+        """Yield the rows of a partition as tuples."""
         for batch in self._arrow.read(partition):
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def fill(url: str, records: int, partitions: int) -> None:
-    """A topic with so many records."""
+    """Create the topic, and append ``records`` to it."""
     writer = BlockingWriter(url)
     writer.create_topic(TOPIC, partitions, {})
     pair = writer.init_producer(None, "bench")
@@ -106,7 +106,7 @@ def stream(values: list[bytes]) -> bytes:
 
 
 def measure(url: str, records: int, repeats: int) -> None:
-    """Take turns."""
+    """Let the sources take turns; print the rate of each run, the medians and their ratio."""
     spark = session()
     spark.dataSource.register(Tuples)
     speeds: dict[str, list[float]] = {"stockade": [], "tuples": []}
@@ -126,7 +126,7 @@ def measure(url: str, records: int, repeats: int) -> None:
 
 
 def session() -> Any:
-    """Two tasks at a time."""
+    """A Spark session that runs two tasks at a time."""
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
     return SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def measure(url: str, wanted: argparse.Namespace) -> None:
-    """Write as often as wanted, each time into a topic of its own."""
+    """Write all rows once to warm up, and ``repeats`` times, each time into a topic of its own; print the rates."""
     spark = session()
     rows = made(spark, wanted.records, wanted.keys).cache()
     rows.count()
@@ -52,7 +52,7 @@ def measure(url: str, wanted: argparse.Namespace) -> None:
 
 
 def made(spark: Any, records: int, with_keys: bool) -> Any:
-    """Rows with values of VALUE_BYTES."""
+    """``records`` rows with values of VALUE_BYTES, and with a key each if ``with_keys``."""
     from pyspark.sql import functions  # noqa: PLC0415 (after the environment is set)
 
     number = functions.col("id").cast("string")
@@ -63,7 +63,7 @@ def made(spark: Any, records: int, with_keys: bool) -> Any:
 
 
 def session() -> Any:
-    """Two tasks at a time."""
+    """A Spark session that runs two tasks at a time."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 (after the environment is set)
 
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}

@@ -1,4 +1,4 @@
-"""What is measured, the options of a run, and the order of its turns. Pure."""
+"""The workloads that are measured, the options of a run, and the order of its turns. Pure."""
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ SIZES = {"producer": 1024, "small": 100}
 
 
 class Workload(NamedTuple):
-    """``better``: whether more of its figure is better, or less."""
+    """One workload. ``figure``: the field of `figures.Sample` that counts; ``better``: "more" or "less" of it."""
 
     name: str
     title: str
@@ -92,7 +92,7 @@ WORKLOADS = (
         "The same, with `Consumer.pieces`: batches as they are stored, without an object for each record.",
     ),
 )
-"""In the order in which they are measured, for each number of partitions."""
+"""The workloads, in the order in which they are measured for each number of partitions."""
 
 BY_NAME: Mapping[str, Workload] = {workload.name: workload for workload in WORKLOADS}
 
@@ -116,21 +116,21 @@ class Options:
     only: tuple[str, ...] = tuple(BY_NAME)
     counts: tuple[int, ...] = COUNTS
     again: str = ""
-    """The record of a run: nothing is measured, its page is written again."""
+    """File with the record of a run: then nothing is measured, and its page is written again."""
 
     @property
     def warm_up_s(self) -> float:
-        """Of each load, before the one that counts."""
+        """Seconds of the load that warms up, before each load that counts."""
         return min(1.0, self.seconds)
 
     @property
     def turn_warm_up_s(self) -> float:
-        """At the start of a turn, of a system whose code is compiled while it runs."""
+        """Seconds of the load that warms up a system whose code is compiled while it runs, at the start of its turn."""
         return 5 * self.seconds
 
     @property
     def idle_s(self) -> float:
-        """How long the nodes are watched when idle: Stockade's groups renew their rest each 10 to 18 s."""
+        """How long the nodes are watched when idle: a quiescent group of Stockade sends a message each 10 to 18 s."""
         return min(60.0, 20 * self.seconds)
 
     @property
@@ -163,7 +163,7 @@ def parsed(arguments: Sequence[str] | None, peers: Sequence[str]) -> Options:
 
 
 def command_line(options: Options, peers: Sequence[str]) -> str:
-    """What repeats a run: ``make bench`` with what is not as by default."""
+    """The command that repeats a run: ``make bench`` with the options that are not the defaults."""
     default = Options()
     base = [name.partition("@")[2] for name in options.systems if "@" in name]
     chosen = [name for name in options.systems if name in peers]
@@ -196,7 +196,9 @@ def turns(rounds: int, systems: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def cells_of(system: str, able: Mapping[str, Iterable[int]], options: Options) -> list[Cell]:
-    """What is measured in a turn of a system, in this order: the fewest partitions first."""
+    """The cells of a turn of a system, in the order of their measurement: the fewest partitions first. ``able``: the
+    numbers of partitions with which the system can be measured, by workload.
+    """
     cells = [
         Cell(workload.name, system, count)
         for workload in WORKLOADS

@@ -14,11 +14,13 @@ CONSUME_MESSAGES = 1000
 WAIT_S = 30.0
 LOG_ERRORS = 3
 FLUSH_S = 100.0
-"""What librdkafka has buffered, 100,000 records by default, is measured, too: where it syncs, a minute of it."""
+"""Longest time of the last flush, which is measured, too: librdkafka buffers 100,000 records by default, and brokers
+that sync take a minute for them.
+"""
 
 
 async def produce(urls: list[str], topic: str, partitions: int, size: int, seconds: float) -> Load:
-    """One record a ``send``, as fast as the Producer takes them; counted when all are stored."""
+    """Send records by Stockade's Producer, one a ``send``, as fast as it takes them; count them when all are stored."""
     value, count = b"x" * size, 0
     async with Producer(",".join(urls)) as producer:
         _ = await producer.client.topic(topic)
@@ -32,7 +34,7 @@ async def produce(urls: list[str], topic: str, partitions: int, size: int, secon
 
 
 async def consume(urls: list[str], topic: str, count: int) -> Load:
-    """Records of a topic as objects, one after the other, from the first one."""
+    """Read ``count`` records of a topic as objects, one after the other, from the first one on."""
     seen = 0
     async with Consumer(",".join(urls)) as consumer:
         watch = Watch()
@@ -44,7 +46,7 @@ async def consume(urls: list[str], topic: str, count: int) -> Load:
 
 
 async def consume_arrow(urls: list[str], topic: str, count: int) -> Load:
-    """The same as Arrow batches, as they are stored."""
+    """Read at least ``count`` records of a topic as Arrow batches, as they are stored."""
     seen = 0
     async with Consumer(",".join(urls)) as consumer:
         watch = Watch()
@@ -57,7 +59,7 @@ async def consume_arrow(urls: list[str], topic: str, count: int) -> Load:
 
 
 def kafka_produce(servers: str, topic: str, partitions: int, size: int, seconds: float) -> Load:
-    """The same with Kafka's: idempotent, acknowledged by all replicas that are in sync."""
+    """``produce`` by Kafka's producer: idempotent, acknowledged by all replicas that are in sync."""
     from confluent_kafka import Producer as KafkaProducer  # noqa: PLC0415  # only where it is measured
 
     failed = []
@@ -87,7 +89,7 @@ def kafka_produce(servers: str, topic: str, partitions: int, size: int, seconds:
 
 
 def kafka_consume(servers: str, topic: str, count: int) -> Load:
-    """The same with Kafka's, so many messages a call."""
+    """``consume`` by Kafka's consumer, CONSUME_MESSAGES a call at most."""
     from confluent_kafka import Consumer as KafkaConsumer  # noqa: PLC0415
     from confluent_kafka import TopicPartition  # noqa: PLC0415
 

@@ -20,8 +20,8 @@ from stockade.raft.net.tls import TlsSession
 VALUE = b"x" * 1024
 TTL_MS = 300_000
 TOKEN = "BENCH_TOKEN"  # noqa: S105  # its name
-"""Environment variable of a load generator: the token that its requests have. The authority of https:// URLs is in
-SSL_CERT_FILE.
+"""Environment variable of a load generator: the bearer token of its requests. SSL_CERT_FILE names the file of the
+authority for https:// URLs.
 """
 
 Requests = Iterator[bytes]
@@ -29,7 +29,7 @@ Requests = Iterator[bytes]
 
 
 def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
-    """The JSON of an answer. Raises HTTPError for a refusal."""
+    """Send a request; return the answer's JSON. Raises HTTPError for a refusal."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"} | _credentials() | (headers or {})
     request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310
@@ -38,7 +38,7 @@ def call(method: str, url: str, body: Any = None, headers: dict[str, str] | None
 
 
 class Connection(asyncio.Protocol):
-    """One request in flight at all times, once it is started."""
+    """A connection that has one request in flight at all times while it runs."""
 
     def __init__(self, requests: Requests, tls: TlsSession | None = None) -> None:
         self._requests = requests
@@ -49,7 +49,7 @@ class Connection(asyncio.Protocol):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
+        """Begin the TLS handshake, if there is one."""
         self._transport = cast(asyncio.Transport, transport)
         if self._tls is not None:
             self._transport.write(self._tls.outgoing())
@@ -87,12 +87,12 @@ class Connection(asyncio.Protocol):
             self.done.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Called by the loop."""
+        """Fail a run that is not done."""
         if not self.done.done():
             self.done.set_exception(error or ConnectionError("the server has closed a connection"))
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self._transport.close()
 
     def _send(self) -> None:
@@ -102,12 +102,12 @@ class Connection(asyncio.Protocol):
 
 
 async def drive(targets: Sequence[tuple[str, Requests]], seconds: float) -> Load:
-    """Keep a request in flight on a connection to each URL. The clock starts when each connection is there and has had
-    its first answer: those that have one already would delay the others, and a producer's first append is the one that
-    makes it known to the partition.
+    """Keep a request in flight on a connection to each URL. The clock starts when each connection has had its first
+    answer: connections under load would delay the others' first requests, and a producer's first append makes it known
+    to the partition.
     """
     loop, latencies = asyncio.get_running_loop(), list[float]()
-    connections, tls = [], ssl.create_default_context()  # as a client in C would, past the loop's own slow TLS
+    connections, tls = [], ssl.create_default_context()  # for TlsSession: as a client in C, past the loop's slow TLS
     tls.check_hostname = False  # a load of this machine's loopback; the authority is checked
     for url, requests in targets:
         address = urlsplit(url)
@@ -134,7 +134,9 @@ async def appends(urls: list[str], topic: str, partitions: int, in_flight: int, 
 
 
 async def fenced_appends(urls: list[str], topic: str, partitions: int, in_flight: int, seconds: float) -> Load:
-    """The same under a grant of all partitions; each connection is a producer of its own, with sequence numbers."""
+    """Appends as ``appends`` sends them, under a grant of all partitions; each connection is a producer of its own,
+    with sequence numbers.
+    """
     session = call("POST", f"{urls[0]}/v1/sessions", {"client_id": "bench", "ttl_ms": TTL_MS})["session"]
     wanted = {"partitions": "all", "mode": "ExclusiveWithFencing", "producer_name": "bench"}
     grant = call("POST", f"{urls[0]}/v1/topics/{topic}/grants", wanted, {"Stockade-Session": session})
@@ -186,7 +188,7 @@ def _appends(topic: str, partition: int) -> Requests:
 
 
 def _numbered(topic: str, partition: int, headers: bytes) -> Requests:
-    """Made beforehand but for the number, so that the load is not slower than a plain one."""
+    """Numbered appends. All but the number is made beforehand, so that this load is not slower than a plain one."""
     whole, sequence = _append(topic, partition, headers), 0
     while True:
         yield whole % sequence

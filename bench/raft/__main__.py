@@ -40,7 +40,7 @@ SECTIONS: dict[str, Section] = {
 
 
 def run(names: list[str], options: Options) -> dict[str, Any]:
-    """Run the sections; their rows by name, with what may have disturbed them."""
+    """Run the sections; return their rows by name, with the load average before each, which may have disturbed it."""
     results: dict[str, Any] = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version()},
@@ -58,7 +58,7 @@ def run(names: list[str], options: Options) -> dict[str, Any]:
 
 
 def save(results: dict[str, Any]) -> None:
-    """Keep figures and picture."""
+    """Write the figures as JSON and the picture as SVG."""
     RESULTS.mkdir(exist_ok=True)
     name = "raft-" + results["when"].replace(":", "").replace("+0000", "Z")
     (RESULTS / f"{name}.json").write_text(json.dumps(results, indent=1))
@@ -67,7 +67,7 @@ def save(results: dict[str, Any]) -> None:
 
 
 def single(row: str, seconds: float, profile: str | None, *, fsync: bool) -> None:
-    """One load, given as BYTESxINFLIGHTxGROUPS, perhaps with a profile of the leader."""
+    """Run one load, BYTESxINFLIGHTxGROUPS, and print its figures. ``profile``: file for a profile of the leader."""
     size, in_flight, count = map(int, row.split("x"))
     with fleet(fsync=fsync) as nodes:
         nodes.open(1, count)

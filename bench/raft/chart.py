@@ -17,7 +17,7 @@ PICTURES = {
 
 
 def draw(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """One block of bars for each section that there are results of."""
+    """The SVG: a block of bars for each section that has results."""
     parts: list[str] = []
     top = 20
     for section, (title, key, names, label) in PICTURES.items():

@@ -44,7 +44,7 @@ class Fleet:
             self.kill(node)
 
     def start(self, node: str) -> None:
-        """Start a node, and open on it all groups of the others."""
+        """Start a node, and open on it all groups that are open on the others."""
         self.processes[node] = subprocess.Popen(
             [sys.executable, str(WORKER), node, *self._options],
             stdin=subprocess.PIPE,
@@ -65,14 +65,14 @@ class Fleet:
             pipe.close()
 
     def say(self, node: str, command: str, **values: Any) -> None:
-        """Ask a node; ``answer`` waits for what it says."""
+        """Send a command to a node; ``answer`` waits for the answer."""
         pipe = self.processes[node].stdin
         assert pipe is not None
         pipe.write(json.dumps([command, values]) + "\n")
         pipe.flush()
 
     def answer(self, node: str) -> Any:
-        """What a node says to what it was asked. EOFError if it has died."""
+        """Wait for a node's answer to a command that ``say`` has sent. EOFError if the node has died."""
         pipe = self.processes[node].stdout
         assert pipe is not None
         line = pipe.readline()
@@ -81,18 +81,20 @@ class Fleet:
         return json.loads(line)
 
     def ask(self, node: str, command: str, **values: Any) -> Any:
-        """Ask a node, and wait for its answer."""
+        """Send a command to a node, and return its answer."""
         self.say(node, command, **values)
         return self.answer(node)
 
     def ask_all(self, command: str, **values: Any) -> dict[str, Any]:
-        """Ask all living nodes at once."""
+        """Send a command to all living nodes at once; return their answers by node."""
         for node in self.processes:
             self.say(node, command, **values)
         return {node: self.answer(node) for node in self.processes}
 
     def open(self, first: int, count: int, *, spread: bool = False) -> None:
-        """Open groups on all nodes: the first leads them, or each its share (``spread``). Returns when they are led."""
+        """Open ``count`` groups, from ``first`` on, on all nodes. The first node leads them, or, with ``spread``, each
+        node a share. Returns when all are led.
+        """
         groups = {"first": first, "count": count, "spread": spread, "founders": self._founders}
         self._opened.append(groups)
         self.ask_all("open", **groups)
@@ -100,11 +102,11 @@ class Fleet:
 
     @property
     def groups(self) -> int:
-        """How many groups are open on each node."""
+        """The number of groups that are open on each node."""
         return sum(groups["count"] for groups in self._opened)
 
     def until(self, condition: Any) -> list[dict[str, Any]]:
-        """Wait until a condition holds of the states of all living nodes; answers the states. TimeoutError if never."""
+        """Wait until ``condition`` holds of all living nodes' states; return these. TimeoutError after SETTLE_S."""
         end = time.monotonic() + SETTLE_S
         while not condition(states := list(self.ask_all("status").values())):
             if time.monotonic() > end:
@@ -113,14 +115,14 @@ class Fleet:
         return states
 
     def until_resting(self) -> list[dict[str, Any]]:
-        """Wait until every group rests everywhere."""
+        """Wait until every group is quiescent on every node; return the states."""
         return self.until(lambda states: all(state["resting"] == self.groups for state in states))
 
     def load(self, groups: list[int], **values: Any) -> dict[str, float]:
-        """Load the groups on the node that leads them all. If there is none, the first is made to.
+        """Load the groups on the node that leads them all. If none does, all others transfer theirs to the first node.
 
-        ``cpu_us`` in the result is what all nodes together used for a commit: it says more than commits a second on a
-        machine that does other things as well.
+        ``cpu_us`` in the result is the processor time of all nodes together for a commit: on a machine that does other
+        things as well it says more than commits a second.
         """
         end = time.monotonic() + SETTLE_S
         while time.monotonic() < end:
@@ -141,7 +143,7 @@ class Fleet:
 
 @contextmanager
 def fleet(**options: Any) -> Iterator[Fleet]:
-    """Three nodes with data under this directory, for as long as they are needed."""
+    """Three nodes that run inside the context, with their data in a temporary folder of the working directory."""
     with (
         tempfile.TemporaryDirectory(prefix="stockade-bench-", dir=".") as directory,
         Fleet(Path(directory), **options) as f,

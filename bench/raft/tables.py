@@ -18,9 +18,9 @@ class Options:
     runs: int = 3
     short: bool = False
     minutes: float = 6.0
-    """How long elections are waited for that must not happen."""
+    """How long a row of `flapping` watches for elections, which must not happen."""
     commits: int = 3_000_000
-    """So many commands come and go while memory is watched."""
+    """The number of commands that come and go while memory is watched."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Table:
         print("  ".join(column.heading.rjust(9) for column in columns), flush=True)
 
     def add(self, row: Row) -> None:
-        """One more row."""
+        """Keep a row, and print it."""
         self.rows.append(row)
         print("  ".join(column.write(row) for column in self._columns), flush=True)
 
 
 def medians(runs: int, measure: Callable[[], Mapping[str, float]]) -> Row:
-    """Measure so many times; the median of each figure."""
+    """Measure ``runs`` times; return the median of each figure."""
     results = [measure() for _ in range(runs)]
     return {key: median(result[key] for result in results) for key in results[0]}

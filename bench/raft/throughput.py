@@ -7,11 +7,11 @@ PAYLOADS = (100, 1 << 10, 16 << 10, 64 << 10, 512 << 10)
 IN_FLIGHT = (1, 16, 64, 256)
 GROUPS = (1, 16, 64, 256, 1024)
 IN_FLIGHT_TOGETHER, IN_FLIGHT_EACH = 256, 64
-"""By number of groups: so many in flight in all of them together, and so many in each."""
+"""In flight in the section about numbers of groups: in all groups together, and in each of them."""
 IN_FLIGHT_MAX = 8192
-"""More than that on one node is no load but an overload: rows with more are left out."""
+"""Rows with more in flight on one node are left out: that would be an overload."""
 IN_FLIGHT_BYTES_MAX = 64 << 20
-"""Rows that would have more in flight are left out: the groups refuse it."""
+"""Rows with more bytes in flight are left out: the groups refuse them."""
 COLUMNS = (
     Column("groups", "groups"),
     Column("size", "bytes"),
@@ -25,7 +25,7 @@ COLUMNS = (
 
 
 def measure(nodes: Fleet, groups: list[int], size: int, in_flight: int, options: Options) -> Row:
-    """The medians of a load."""
+    """The row of one load: the medians over its runs."""
     load = {"size": size, "in_flight": in_flight, "seconds": options.seconds, "profile": None}
     figures = medians(options.runs, lambda: nodes.load(groups, **load))
     return {"groups": len(groups), "size": size, "in_flight": in_flight, **figures}

@@ -27,11 +27,11 @@ from stockade.raft.machine import Image, Machine
 
 NODES = ("n1", "n2", "n3")
 GARBAGE_THRESHOLD = 50_000
-"""As `stockade serve` has it: thousands of proposals under way are no garbage."""
+"""As `stockade serve` sets it: the objects of thousands of proposals in flight are no garbage."""
 
 
 def resident_mb() -> float:
-    """Memory of this process that is in use now."""
+    """Resident memory of this process, in MB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -41,7 +41,7 @@ class Nothing(Machine):
     bundles = True
 
     def apply(self, index: int, term: int, command: bytes) -> object:
-        """Answer the place."""
+        """Return the index of the entry."""
         return index
 
     def start(self, directory: Path) -> None:
@@ -59,7 +59,7 @@ class Nothing(Machine):
 
 
 class Load:
-    """Proposals that are kept in flight, spread over groups, and how long each took."""
+    """A load: proposals that are kept in flight, spread over groups, and how long each took."""
 
     def __init__(self, groups: list[Group], size: int, in_flight: int, seconds: float) -> None:
         self._groups = groups
@@ -69,7 +69,7 @@ class Load:
         self._latencies: list[float] = []
 
     async def run(self) -> dict[str, float]:
-        """Do it, and sum up. AssertionError if anything is not committed."""
+        """Propose for the given time; return rates and latencies. AssertionError if a proposal is not committed."""
         began = time.perf_counter()
         end = began + self._seconds
         targets = [self._groups[number % len(self._groups)] for number in range(self._in_flight)]
@@ -93,7 +93,7 @@ class Load:
 
 
 class Worker:
-    """The node, and what it can be asked."""
+    """The node, and the commands that it carries out."""
 
     def __init__(self, host: RaftHost) -> None:
         self._host = host
@@ -121,7 +121,7 @@ class Worker:
         self._changed.pop(group.group_id, asyncio.Event()).set()
 
     async def load(self, groups: list[int], size: int, in_flight: int, seconds: float, profile: str | None) -> Any:
-        """Propose to the groups, all led here; None if one of them is not."""
+        """Load the groups, and return the figures; None if this node does not lead all of them."""
         mine = [self._host.groups[group_id] for group_id in groups]
         if not all(group.is_leader for group in mine):
             return None
@@ -136,12 +136,12 @@ class Worker:
         return result
 
     async def transfer_leadership(self, to: str) -> None:
-        """Have another node lead what is led here, as far as it is well."""
+        """Transfer the leadership of all groups led here to another node; transfers that fail are passed over."""
         mine = [group for group in self._host.groups.values() if group.is_leader]
         await asyncio.gather(*[group.transfer(to, 5.0) for group in mine], return_exceptions=True)
 
     async def status(self) -> dict[str, Any]:
-        """What this process has used until now, and what its groups are at."""
+        """The processor time and memory of this process, and counts over its groups: led here, led, quiescent."""
         groups = self._host.groups.values()
         usage = resource.getrusage(resource.RUSAGE_SELF)
         return {
@@ -155,11 +155,13 @@ class Worker:
         }
 
     async def probe(self, groups: list[int], dead: str, seconds: float) -> list[float | None]:
-        """When, on the machine's monotonic clock, each group committed here again; None if another node leads it."""
+        """When, on the machine's monotonic clock, each group first committed here; None if another node leads it,
+        or none does in time. ``dead``: the former leader.
+        """
         return await asyncio.gather(*[self._probe(self._host.groups[each], dead, seconds) for each in groups])
 
     async def _probe(self, group: Group, dead: str, seconds: float) -> float | None:
-        """Not by asking again and again: a thousand groups that are asked every millisecond keep a node busy."""
+        """As ``probe``, for one group. Awaits a change of role: polling a thousand groups keeps a node busy."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if group.is_leader:
@@ -174,7 +176,7 @@ class Worker:
         return None
 
     async def trickle(self, period_s: float, seconds: float) -> int:
-        """Propose to each group that is led here, again and again; answers how many were not committed."""
+        """Propose to each group that is led here, every ``period_s``; return how many proposals were not committed."""
         failed = 0
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -186,7 +188,7 @@ class Worker:
 
 
 async def serve(arguments: argparse.Namespace) -> None:
-    """Start the node, and do what is asked until stdin ends."""
+    """Start the node, and carry out commands until stdin ends."""
     addresses = {name: ("127.0.0.1", port) for name, port in zip(NODES, arguments.ports, strict=True)}
     failed = asyncio.get_running_loop().create_future()
     settings = RaftSettings(**json.loads(arguments.settings))
@@ -207,7 +209,7 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Be a node."""
+    """Run a node."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("node", choices=NODES)
     parser.add_argument("--ports", type=int, nargs=3, required=True)

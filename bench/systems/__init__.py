@@ -1,1 +1,1 @@
-"""The systems that are measured: how each is had, started on three nodes of this machine, and loaded."""
+"""The systems that are measured: how each is installed, started on three nodes of this machine, and loaded."""

@@ -1,4 +1,4 @@
-"""What the runner knows of a system, and what all systems need: processes, ports, waiting."""
+"""The interface between the runner and a system, and what all systems need: processes, waiting, programs."""
 
 # ruff: noqa: S603  # it starts servers and loads
 
@@ -39,20 +39,20 @@ class Running(Protocol):
         ...
 
     def delete(self, partitions: int) -> None:
-        """Remove it."""
+        """Remove what ``create`` made."""
         ...
 
     def command(self, workload: str, partitions: int, amount: float) -> list[str]:
-        """The process that loads it: ``amount`` is seconds, or records to read."""
+        """The command of the process that loads the nodes; ``amount`` is seconds, or a number of records to read."""
         ...
 
 
 class System(NamedTuple):
-    """``sync``: what an acknowledgement says of the disks. ``workloads``: on how many partitions each can be measured.
-    ``warms_up``: it gets faster while it runs, and so has a load at the start of each turn that does not count.
+    """One system. ``sync``: what an acknowledgement says of the disks. ``workloads``: on how many partitions each can
+    be measured. ``warms_up``: it gets faster while it runs, and so each turn begins with a load that does not count.
 
-    ``had``: finds or installs the programs, and says the version; raises `setup_tools.CannotHave`. ``start``: three
-    nodes with their data in a folder.
+    ``had``: finds or installs the programs, and returns the version; raises `setup_tools.CannotHave`. ``start``: runs
+    three nodes with their data in a folder, as long as its context lasts.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Spawned:
 def spawned(
     commands: Mapping[str, Sequence[object]], folder: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[list[Spawned]]:
-    """Servers by name, each with a log in the folder. They end with the block."""
+    """Start servers, given by name and command, each with a log in the folder. They end with the block."""
     servers: list[Spawned] = []
     try:
         for name, command in commands.items():
@@ -105,8 +105,8 @@ def spawned(
 
 
 def until(servers: Sequence[Spawned], look: Callable[[], T | None], what: str) -> T:
-    """What ``look`` finds, asked again and again; OSError and ValueError mean: not yet. Raises Failed after a while, or
-    when a server has ended.
+    """Poll ``look`` until it returns a result, and return it; None, OSError and ValueError mean: not yet. Raises Failed
+    after READY_TIMEOUT_S, or when a server has ended.
     """
     end = time.monotonic() + READY_TIMEOUT_S
     while time.monotonic() < end:
@@ -136,12 +136,12 @@ def python_load(name: str, **arguments: Any) -> list[str]:
 
 
 def last_line(text: str) -> str:
-    """The last line of what a program said."""
+    """The last line of a program's output."""
     return (text.strip().splitlines() or ["no output"])[-1][:300]
 
 
 def finished(command: Sequence[str], environment: Mapping[str, str] | None = None, timeout_s: float = 120.0) -> str:
-    """What a program prints that ends by itself. Raises Failed with its last line."""
+    """Run a program to its end; return what it prints. Raises Failed: with its last line, or if it is late."""
     try:
         done = subprocess.run(
             command,

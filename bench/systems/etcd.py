@@ -20,19 +20,19 @@ _runs = count()
 
 @dataclass
 class Nodes:
-    """Three members; the first URL is the leader's."""
+    """Three members; ``urls`` has that of the leader only."""
 
     urls: list[str]
     pids: Sequence[int]
 
     def create(self, partitions: int) -> None:
-        """Keys need not be made."""
+        """Do nothing: keys need not be made."""
 
     def delete(self, partitions: int) -> None:
-        """They stay: etcd's history does, too."""
+        """Do nothing: the keys stay, as etcd's history does, too."""
 
     def command(self, workload: str, partitions: int, amount: float) -> list[str]:
-        """Puts of new keys, through the gateway for HTTP/1.1."""
+        """The load: puts of new keys, through the gateway for HTTP/1.1."""
         in_flight = 1 if workload == "latency" else IN_FLIGHT
         return python_load("puts", urls=self.urls, run=str(next(_runs)), in_flight=in_flight, seconds=amount)
 
@@ -69,7 +69,7 @@ def _leader(urls: list[str]) -> str | None:
 
 
 def etcd() -> System:
-    """The system."""
+    """etcd, as the runner takes it."""
     return System(
         name="etcd",
         title="etcd",

@@ -45,7 +45,7 @@ class Nodes:
     topic: str = ""
 
     def create(self, partitions: int) -> None:
-        """A topic whose partitions all have leaders and three replicas in sync."""
+        """Make a topic; return when all its partitions have leaders and three replicas in sync."""
         from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415  # only where it is measured
 
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": LOG_ERRORS})
@@ -61,14 +61,14 @@ class Nodes:
         until([], look, "Kafka's partitions are in sync")
 
     def delete(self, partitions: int) -> None:
-        """Remove it."""
+        """Remove the topic."""
         from confluent_kafka.admin import AdminClient  # noqa: PLC0415  # only where it is measured
 
         admin = AdminClient({"bootstrap.servers": self.servers, "log_level": LOG_ERRORS})
         admin.delete_topics([self.topic], operation_timeout=WAIT_S)[self.topic].result(WAIT_S)
 
     def command(self, workload: str, partitions: int, amount: float) -> list[str]:
-        """librdkafka, through its client for Python."""
+        """The load, through librdkafka's client for Python."""
         where = {"servers": self.servers, "topic": self.topic}
         if workload == "consumer":
             return python_load("kafka_consume", **where, count=int(amount))
@@ -76,7 +76,7 @@ class Nodes:
 
 
 def kafka(*, is_synced: bool) -> System:
-    """The system; ``is_synced``: each batch is flushed before it is acknowledged."""
+    """Kafka, as the runner takes it. ``is_synced``: each batch is flushed before it is acknowledged."""
 
     @contextmanager
     def start(folder: Path) -> Iterator[Running]:
@@ -112,4 +112,4 @@ def kafka(*, is_synced: bool) -> System:
 
 
 _JVM = ["-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
-"""As Kafka's own start script has it."""
+"""The JVM's options in Kafka's own start script."""

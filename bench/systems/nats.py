@@ -27,22 +27,22 @@ class Nodes:
     pids: Sequence[int]
 
     def create(self, partitions: int) -> None:
-        """A stream for each partition."""
+        """Make a stream for each partition."""
         finished([str(install.place("loads")), "nats-create", self.urls, str(partitions)])
 
     def delete(self, partitions: int) -> None:
-        """Remove them."""
+        """Remove the streams."""
         finished([str(install.place("loads")), "nats-delete", self.urls, str(partitions)])
 
     def command(self, workload: str, partitions: int, amount: float) -> list[str]:
-        """Its client for Go, the first that it has."""
+        """The load, through NATS' client for Go, which is its first one."""
         load = "nats-consume" if workload == "consumer" else "nats-produce"
         size = SIZES.get(workload, 0)
         return [str(install.place("loads")), load, self.urls, str(partitions), str(amount), str(size)]
 
 
 def nats(*, is_synced: bool) -> System:
-    """The system; ``is_synced``: with ``sync_interval: always``."""
+    """NATS, as the runner takes it. ``is_synced``: with ``sync_interval: always``."""
 
     @contextmanager
     def start(folder: Path) -> Iterator[Running]:

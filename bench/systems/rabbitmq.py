@@ -23,15 +23,15 @@ class Nodes:
     pids: Sequence[int]
 
     def create(self, partitions: int) -> None:
-        """A queue for each partition, led by the nodes in turn."""
+        """Make a queue for each partition, led by the nodes in turn."""
         finished([str(install.place("loads")), "amqp-create", self.urls, str(partitions)])
 
     def delete(self, partitions: int) -> None:
-        """Remove them."""
+        """Remove the queues."""
         finished([str(install.place("loads")), "amqp-delete", self.urls, str(partitions)])
 
     def command(self, workload: str, partitions: int, amount: float) -> list[str]:
-        """Its client for Go."""
+        """The load, through RabbitMQ's client for Go."""
         load = "amqp-consume" if workload == "consumer" else "amqp-produce"
         size = SIZES.get(workload, 0)
         return [str(install.place("loads")), load, self.urls, str(partitions), str(amount), str(size)]
@@ -53,7 +53,7 @@ def _start(folder: Path) -> Iterator[Running]:
 
 
 def _environment(folder: Path, port: int) -> dict[str, str]:
-    """Nothing of it lies outside the folder, and nothing listens elsewhere than on this machine."""
+    """The environment of all nodes: their files lie in the folder, and epmd listens on this machine only."""
     cookie = folder / ".erlang.cookie"
     cookie.write_text(COOKIE, encoding="ascii")
     cookie.chmod(0o400)
@@ -97,14 +97,14 @@ def _joined(shared: dict[str, str]) -> bool | None:
 
 
 def _emulator(pid: int) -> int:
-    """The process that does the work: the script's own, or its child."""
+    """The id of the process that runs Erlang: the start script's own, or that of a descendant."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     is_itself = b"beam" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0]
     return pid if is_itself or not children else _emulator(int(children[0]))
 
 
 def rabbitmq() -> System:
-    """The system."""
+    """RabbitMQ, as the runner takes it."""
     return System(
         name="rabbitmq",
         title="RabbitMQ, quorum queues",

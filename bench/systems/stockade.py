@@ -33,17 +33,17 @@ class Nodes:
     topic: str = ""
 
     def create(self, partitions: int) -> None:
-        """A topic whose leaders are the nodes in turn."""
+        """Make a topic, whose leaders are the nodes in turn; return when every partition is led."""
         self.topic = f"bench-{next(_topics)}"
         call("POST", f"{self.urls[0]}/v1/topics", {"name": self.topic, "partitions": partitions})
         leaders_of(self.urls[0], self.topic)
 
     def delete(self, partitions: int) -> None:
-        """Remove it."""
+        """Remove the topic."""
         call("DELETE", f"{self.urls[0]}/v1/topics/{self.topic}")
 
     def command(self, workload: str, partitions: int, amount: float) -> list[str]:
-        """Its own clients, or requests straight to the leaders."""
+        """The load, through Stockade's own clients, or by requests straight to the leaders."""
         where = {"urls": self.urls, "topic": self.topic}
         spread = where | {"partitions": partitions, "seconds": amount}
         match workload:
@@ -81,7 +81,7 @@ def clusters(revisions: Sequence[str]) -> Iterator[dict[str, Nodes]]:
 
 
 def stockade(revision: str = "") -> System:
-    """The system; ``revision`` "": the working tree."""
+    """Stockade, as the runner takes it. ``revision`` "" is the working tree."""
 
     def had() -> str:
         return _described(revision or "HEAD") + ("" if revision else _changes())
@@ -128,7 +128,7 @@ def _sources(revision: str, place: Path) -> Path:
 
 
 def _port_base() -> int:
-    """The ports counted up from it, for HTTP and for Raft, are free."""
+    """A port base: the NODES ports from it on, for HTTP, and from 100 above it on, for Raft, are free."""
     while True:
         (base,) = free_ports(1)
         with suppress(OSError, OverflowError), ExitStack() as stack:

@@ -47,7 +47,7 @@ from .model import NO_PRINCIPAL, By, Claim, CommittedPosition, Conditions, Leade
 
 
 class Partition(Protocol):
-    """One partition as this node can reach it. ``config`` is its topic's."""
+    """A partition as this node can reach it. ``config`` is the configuration of its topic."""
 
     topic: str
     topic_id: int
@@ -56,15 +56,15 @@ class Partition(Protocol):
 
     @property
     def is_leading(self) -> bool:
-        """Whether this node leads, as far as it knows."""
+        """Whether this node leads the partition, as far as it knows."""
         ...
 
     def leader(self) -> Leader:
-        """Who leads, as far as this node knows."""
+        """The leader of the partition, as far as this node knows."""
         ...
 
     def tenure(self, grant_id: str) -> Tenure | None:
-        """The tenure of a grant that holds the slot, or held it and is remembered here."""
+        """The tenure of a grant that holds the slot, or held it and is still remembered here; None for any other."""
         ...
 
     async def append(self, batch: Batch, conditions: Conditions) -> Appended:
@@ -76,8 +76,8 @@ class Partition(Protocol):
         ...
 
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
-        """Like ``append`` for a caller that does not wait: ``settle`` is called once, perhaps before this returns.
-        False: nothing was proposed and ``settle`` is not called; ``append`` sees to what has to come first.
+        """Like ``append``, without waiting: ``settle`` is called once, perhaps before this returns. Returns False if
+        nothing was proposed and ``settle`` is not called: ``append`` first does what is missing, or says why not.
         """
         ...
 
@@ -93,13 +93,13 @@ class Partition(Protocol):
     ) -> Slice:
         """Committed batches from ``offset`` (None: log end); linearizable unless ``local`` (SEMANTICS 5.10).
 
-        Waits up to ``max_wait_ms`` until ``min_bytes`` are there. ``offset`` -1 means log start. Raises
-        OffsetOutOfRange, TieredStoreUnavailable, NotOwner for a ``guard`` that is not the owner's, also after a wait.
+        Waits up to ``max_wait_ms`` until ``min_bytes`` are there. ``offset`` -1 means log start. Raises NotOwner
+        unless ``guard`` is the owner's, before and after the wait; OffsetOutOfRange, TieredStoreUnavailable.
         """
         ...
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
-        """The first of the batches that hold the last ``count`` records, and topic_epoch; linearizable (5.12)."""
+        """The first slice of the last ``count`` records, and topic_epoch; linearizable (SEMANTICS 5.12)."""
         ...
 
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
@@ -118,14 +118,14 @@ class Partition(Protocol):
         if_epoch: int | None = None,
         if_log_end: Offset | None = None,
     ) -> tuple[Offset, Offset]:
-        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14).
+        """Drop the records below ``before`` (None: all); returns (log_start, log_end) after that (SEMANTICS 5.14).
 
-        ``if_epoch``, ``if_log_end``: only while the partition has these (None: in any case). Raises PlanChanged.
+        Raises PlanChanged unless topic_epoch is ``if_epoch`` and log_end is ``if_log_end`` (None: not compared).
         """
         ...
 
     async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
-        """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that. Raises
+        """Let a log that has never had a record begin at ``offset``; returns (log_start, log_end) after that. Raises
         OffsetMismatch, FeatureLevelTooLow.
         """
         ...
@@ -137,22 +137,22 @@ class Partition(Protocol):
     async def commit_position(
         self, group: str, offset: Offset | None, metadata: str | None, fence_epoch: int | None, principal: str = ""
     ) -> None:
-        """``offset`` None: forget the position, in a cluster of feature level 2. Raises NotOwner, PermissionDenied,
-        OffsetOutOfRange, FeatureLevelTooLow.
+        """Commit the group's position; ``offset`` None forgets it, which needs feature level 2. Raises NotOwner,
+        PermissionDenied, OffsetOutOfRange, FeatureLevelTooLow.
         """
         ...
 
     async def put_stage(
         self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None, principal: str = ""
     ) -> bool:
-        """Store one validated batch beside the log; whether it is new. Raises StageAlreadyExists.
+        """Store one validated batch beside the log as a stage; returns whether it is new. Raises StageAlreadyExists.
 
-        From feature level 2 on only ``principal`` keeps, deletes and appends it ("": all may).
+        From feature level 2 on only ``principal`` may keep, delete and append the stage ("": all may).
         """
         ...
 
     async def stages(self, prefix: str) -> list[StageInfo]:
-        """Stages whose names begin so, in the order in which they came; linearizable."""
+        """The stages whose names begin with ``prefix``, in the order in which they were stored; linearizable."""
         ...
 
     async def change_stages(
@@ -165,45 +165,45 @@ class Partition(Protocol):
         principal: str = "",
         evicts: bool = False,
     ) -> None:
-        """All or nothing, for a producer in its present epoch. Raises NotFound, InvalidProducerEpoch."""
+        """Keep and delete stages: all or nothing. Raises NotFound, InvalidProducerEpoch if ``producer`` has another."""
         ...
 
     async def append_stage(
         self, name: str, received_ms: int, conditions: Conditions, *, evicts: bool = False
     ) -> tuple[Appended, int]:
-        """Append a stage's batch, once, with the verdict of an append, NotFound or PermissionDenied; and the bytes of
-        the batch. ``evicts``: also that of another principal.
+        """Append a stage's batch, once; returns the verdict and the size of the batch in bytes. Raises as ``append``
+        does, NotFound, and PermissionDenied for a stage of another principal, unless the caller ``evicts``.
         """
         ...
 
     async def fences(self) -> list[Tenure]:
-        """Who holds the slot and who held it, the latest first; bounded. Linearizable."""
+        """The present tenures of the slot and a bounded number of past ones, the latest first; linearizable."""
         ...
 
     async def contents(self, most: int, tells: Callable[[str], bool]) -> PartitionContents:
-        """The log's ends and bytes, and the ``most`` lowest positions of groups of which it ``tells``; linearizable."""
+        """The log's ends and bytes, and the ``most`` lowest positions of groups that ``tells`` allows; linearizable."""
         ...
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
-        """How many producers the partition knows, and the most recently used ones, the latest first; linearizable."""
+        """The number of producers known here, and the ``most`` latest used of them, newest first; linearizable."""
         ...
 
 
 class Sessions(Protocol):
-    """Sessions, and the grants and tickets that live with them (SEMANTICS 5.2, 6.3). They belong to the principal that
-    opened the session: every method but the first and ``fence_session`` raises PermissionDenied for another.
+    """Sessions, and the grants and tickets that end with them (SEMANTICS 5.2, 6.3). They belong to the principal that
+    opened the session: every method but ``open_session`` and ``fence_session`` raises PermissionDenied for another.
     """
 
     async def open_session(self, client_id: str, ttl_ms: int, by: By = NO_PRINCIPAL) -> SessionInfo:
-        """A new session; the ttl is moved into the range that the cluster allows."""
+        """Open a session; a ttl outside the range that the cluster allows is moved to its nearest bound."""
         ...
 
     async def renew_session(self, session: str, by: By = NO_PRINCIPAL) -> SessionInfo:
-        """Full ttl from now. Raises UnknownSession, SessionExpired."""
+        """Give the session its full ttl from now on. Raises UnknownSession, SessionExpired."""
         ...
 
     async def close_session(self, session: str, by: By = NO_PRINCIPAL) -> None:
-        """Idempotent; answers when the slots are cleared."""
+        """End the session; answers when its slots are cleared. Idempotent."""
         ...
 
     async def fence_session(
@@ -233,25 +233,25 @@ class Sessions(Protocol):
         ticket_ttl_ms: int | None = None,
         by: By = NO_PRINCIPAL,
     ) -> Grant | Ticket:
-        """All partitions of the set (None: all of the topic) or none. A ticket after 5 s of installing, or while the
-        acquire waits in the queue (WaitForExclusive).
+        """Acquire all of ``partitions`` (None: all of the topic) or none. Returns a ticket if the grant is not in force
+        on all of them within 5 s, or while the acquire waits in the queue (WaitForExclusive).
         """
         ...
 
     async def get_ticket(self, ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
-        """State of a ticket. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
+        """A ticket, after ``wait_ms`` at most. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
         ...
 
     async def cancel_ticket(
         self, ticket: str, session: str, by: By = NO_PRINCIPAL, *, or_release: bool = False
     ) -> Ticket:
-        """Cancel a ticket. Returns its last state: ``cancelled``, also when unknown, or what came first, a grant in
-        force or one that is not yet; with ``or_release`` that is released. Raises ProducerFenced (not_holder).
+        """Cancel a ticket; an unknown one counts as ``cancelled``. If it has become a grant, in force or not, returns
+        that; with ``or_release``, releases the grant. Raises ProducerFenced (not_holder).
         """
         ...
 
     async def release(self, grant: str, session: str, by: By = NO_PRINCIPAL) -> None:
-        """Idempotent; answers when the slots are cleared. Raises ProducerFenced (not_holder)."""
+        """End the grant; answers when its slots are cleared. Idempotent. Raises ProducerFenced (not_holder)."""
         ...
 
 
@@ -259,7 +259,7 @@ class Topics(Protocol):
     """The catalog of topics."""
 
     async def list_topics(self) -> list[TopicSummary]:
-        """Ascending by name; linearizable."""
+        """All topics, ascending by name; linearizable."""
         ...
 
     async def create_topic(
@@ -272,7 +272,7 @@ class Topics(Protocol):
         *,
         leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
-        """The topic, and whether it is new; answers when every partition has a leader.
+        """Create a topic, unless it exists; returns it, and whether it is new, when every partition has a leader.
 
         ``leaves_retention``: the creator leaves the retention to the cluster; that of ``config`` does not count.
         """
@@ -288,7 +288,7 @@ class Topics(Protocol):
         config: Mapping[str, Any],
         by: By = NO_PRINCIPAL,
     ) -> Topic:
-        """Given values replace the old ones; ``config`` has fields of TopicConfig. Raises InvalidRequest for fewer
+        """Replace the values that are given; ``config`` has fields of TopicConfig. Raises InvalidRequest for fewer
         partitions, UnknownTopicOrPartition, InconsistentTopicId.
         """
         ...
@@ -296,14 +296,14 @@ class Topics(Protocol):
     async def delete_topic(
         self, name: str, topic_id: int | None, if_grants: str | None = None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Log, slots and epochs go; grants on it end. ``if_grants``: only if those end that have this digest (None: in
-        any case). Raises PlanChanged.
+        """Delete a topic with its logs, slots and epochs; the grants on it end. Raises PlanChanged if ``if_grants`` is
+        not the digest of those grants (None: not compared).
         """
         ...
 
 
 class Resources(Protocol):
-    """Resources of groups (SEMANTICS 6.4), and fences on purpose."""
+    """Resources of groups (SEMANTICS 6.4), and fences that an operator orders."""
 
     async def own(
         self,
@@ -316,20 +316,20 @@ class Resources(Protocol):
         unwritable: Sequence[str] = (),
         by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
-        """Verdicts in the order of ``claims``; answers when every partition that is a claimed resource knows its new
-        fence_epoch. ``unwritable``: topics that the caller may not acquire. Raises GenerationFenced (atomic: with
-        ``results``), UnknownSession, SessionExpired, PermissionDenied.
+        """Claim resources; returns the verdicts, in the order of ``claims``, when every partition that is a claimed
+        resource knows its new fence_epoch. ``unwritable``: topics that the caller may not acquire. Raises
+        GenerationFenced (atomic: with ``results``), UnknownSession, SessionExpired, PermissionDenied.
         """
         ...
 
     async def disown(
         self, group: str, session: str, resources: Sequence[str], by: By = NO_PRINCIPAL
     ) -> list[OwnResult]:
-        """Raises NotOwner when another session owns one of them; nothing changes then."""
+        """Give resources up. Raises NotOwner when another session owns one of them, and changes nothing then."""
         ...
 
     async def list_resources(self, group: str) -> list[Resource]:
-        """Every resource ever owned in the group, ascending; linearizable, of more than 2,000 each one by itself."""
+        """The resources of the group, owned or free, ascending; linearizable, each by itself if more than 2,000."""
         ...
 
     async def fence_topic(
@@ -342,8 +342,8 @@ class Resources(Protocol):
         by: By = NO_PRINCIPAL,
     ) -> list[Evicted]:
         """End every grant on these partitions (None: all) as ExclusiveWithFencing would, without a new holder: epochs
-        rise, and the next ticket in the queue is promoted. Answers when it is in force: one item a partition,
-        ascending. ``if_grants``: only if these end, and no others (None: in any case). Raises PlanChanged.
+        rise, and the next ticket in the queue is promoted. Answers when the fences are in force: one item a partition,
+        ascending. Raises PlanChanged unless exactly the grants ``if_grants`` would end (None: not compared).
         """
         ...
 
@@ -354,15 +354,15 @@ class Producers(Protocol):
     async def init_producer(
         self, name: str | None, pair: tuple[int, int] | None, nonce: str | None, by: By = NO_PRINCIPAL
     ) -> ProducerPair:
-        """InitProducerId. Answers when the epoch is installed on every partition where the name is enrolled."""
+        """InitProducerId; answers when the epoch is installed on every partition where the name is enrolled."""
         ...
 
     async def get_producer(self, key: int | str) -> ProducerStatus:
-        """By id or name; linearizable on every partition that knows the producer. Raises NotFound."""
+        """A producer, by id or name; linearizable on every partition that knows it. Raises NotFound."""
         ...
 
     async def fence_producer(self, name: str, by: By = NO_PRINCIPAL) -> ProducerPair:
-        """The name's pair after its epoch went up (SEMANTICS 5.15), in force everywhere. Raises NotFound."""
+        """Raise the epoch of a name (SEMANTICS 5.15); returns the new pair, in force everywhere. Raises NotFound."""
         ...
 
 
@@ -412,11 +412,11 @@ class Members(Protocol):
         ...
 
     async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
-        """Begin all of the plan with this digest, whatever the mode. Raises PlanChanged, FeatureLevelTooLow."""
+        """Begin the whole plan, in any mode. Raises PlanChanged (its digest is not ``if_plan``), FeatureLevelTooLow."""
         ...
 
     async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
-        """Change those of the settings that are named; the settings then. Raises InvalidRequest, FeatureLevelTooLow."""
+        """Change the settings that are named; returns all of them. Raises InvalidRequest, FeatureLevelTooLow."""
         ...
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
@@ -424,11 +424,11 @@ class Members(Protocol):
         ...
 
     async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> list[NotedBackup]:
-        """Remember it as the last one of its place; all as ``backups``. Raises FeatureLevelTooLow, InvalidRequest."""
+        """Note a backup as the last of its place; returns ``backups``. Raises FeatureLevelTooLow, InvalidRequest."""
         ...
 
     async def backups(self) -> list[NotedBackup]:
-        """The last of each place, the newest first; linearizable."""
+        """The last backup of each place, the newest first; linearizable."""
         ...
 
     async def choose_controllers(
@@ -446,7 +446,7 @@ class Lists(Protocol):
     async def list_sessions(
         self, prefix: str, most: int, *, holding: bool = False, handle: str | None = None
     ) -> SessionList:
-        """Live sessions, by client_id; ``holding``: only those with a grant or a resource; or that with ``handle``."""
+        """Live sessions, by client_id. ``holding``: those with a grant or a resource. ``handle``: that one alone."""
         ...
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:
@@ -454,12 +454,12 @@ class Lists(Protocol):
         ...
 
     async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
-        """Producers with names, by name; ``internal``: those with names that they drew themselves, too."""
+        """Producers with names, by name; ``internal``: also those that drew their names themselves."""
         ...
 
     async def list_tickets(self, topic: str, partition: int | None, most: int) -> TicketList:
-        """The wait queue of a topic; of one partition: the tickets that wait for it, among others. In the order of the
-        queue. Raises UnknownTopicOrPartition.
+        """The tickets that wait for a topic, in the order of the queue; with ``partition``, only those whose sets have
+        it. Raises UnknownTopicOrPartition.
         """
         ...
 
@@ -502,7 +502,7 @@ class ControllerApi(Protocol):
 
 
 class Service(Protocol):
-    """A node, as a front sees it."""
+    """A node, as its fronts see it."""
 
     node_id: str
 
@@ -522,8 +522,8 @@ class Service(Protocol):
         ...
 
     def unready(self) -> list[Unready]:
-        """For what the node is not ready, the weightiest first; nothing when it knows a controller leader and its
-        replicas are loaded.
+        """What the node is not ready for, with the reasons, the weightiest first; empty when it knows a controller
+        leader and its replicas are loaded.
         """
         ...
 
@@ -534,12 +534,12 @@ class Service(Protocol):
         ...
 
     def controller(self) -> Leader:
-        """Who leads the controller group, as far as this node knows."""
+        """The leader of the controller group, as far as this node knows."""
         ...
 
     @property
     def follow_principals(self) -> Callable[[Callable[[PrincipalTable], None]], None]:
-        """Calls a function with the principals that the controller told, now and when there are newer ones."""
+        """Registers a function to call with the controller's principals: now, and whenever newer ones are known."""
         ...
 
     @property
@@ -548,11 +548,11 @@ class Service(Protocol):
         ...
 
     async def await_leadership_news(self, seen: int, timeout_s: float) -> None:
-        """Return when there are more news than ``seen``, or after the time."""
+        """Return when ``leadership_news`` is no longer ``seen``, or after ``timeout_s`` seconds."""
         ...
 
     def held(self, topic: str, partition: int) -> Partition | None:
-        """The partition if this node holds a replica of it. None: ask ``partition``."""
+        """The partition if this node holds a replica of it. None: ``partition`` says where to ask."""
         ...
 
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Partition:
@@ -562,7 +562,7 @@ class Service(Protocol):
         ...
 
     def settings(self) -> list[NodeSetting]:
-        """What this node runs with, ascending by name."""
+        """The settings that this node runs with, ascending by name."""
         ...
 
     def node_at(self, url: str) -> str | None:
@@ -576,16 +576,16 @@ class Service(Protocol):
         ...
 
     def accept_streams(self, accept: Callable[[str], asyncio.Protocol | None]) -> None:
-        """Have the connections that other nodes open to this front served by these protocols, made of the node's id."""
+        """Serve the connections that other nodes open to this front: ``accept`` makes a protocol for a node id."""
         ...
 
     async def get_topic(self, name: str, topic_id: int | None = None) -> Topic:
-        """Definition and leaders; as the controller knows it, if this node knows it by another id than ``topic_id``."""
+        """A topic with its leaders; asks the controller if this node knows no such topic, or none with ``topic_id``."""
         ...
 
     async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:
-        """Definition, and ``most`` partitions from the ``first`` on, of those whose number, leader or writer has
-        ``find`` in it. Raises UnknownTopicOrPartition.
+        """A topic with ``most`` of its partitions, from the ``first`` on, of those whose number, leader or writer
+        contains ``find``. Raises UnknownTopicOrPartition.
         """
         ...
 

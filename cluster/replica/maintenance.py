@@ -1,5 +1,5 @@
-"""What replicas do by themselves: write small batches to their segments. What leaders do besides: put a changed
-configuration in force, drop what is past retention.
+"""Periodic work on a node's replicas. All of them write small batches to their segments; those that lead also put a
+changed configuration in force, and drop the records that are past retention.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Looks after the replicas of this node. What a partition refuses is tried again at a later look."""
+    """The task that looks after the replicas of this node. A step that a partition refuses is repeated later."""
 
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
@@ -45,8 +45,8 @@ class Maintenance:
 
 
 async def _write_out(replicas: list[Replica]) -> None:
-    """Write batches to the files, so that a segment on disk is never older than PERIOD_S. An OSError goes up, and stops
-    the node.
+    """Write batches to the files, so that segments on disk are about PERIOD_S behind memory at most. An OSError is not
+    caught here, and stops the node.
     """
     for number, replica in enumerate(replicas, 1):
         replica.write_out()

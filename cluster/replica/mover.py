@@ -1,11 +1,11 @@
 """Moves the replicas of the groups that this node leads, step by step, to where the controller wants them.
 
-Nothing is remembered: what is wanted is in the catalog, how far it came is in the group's configuration, so the next
-leader goes on. A catalog may be out of date; before each step the controller is asked, through its log, whether
-the move is still wanted, and the step is taken only in the term in which that was asked. Suppose that another leader
-finished a later move meanwhile, and that nodes forgot the group for it: that leader was elected after our term, so
-nothing that we append now can be committed. The report that a move has arrived needs a proof of leadership after the
-question for the same reason.
+The mover remembers nothing: the target of a move is in the catalog, and its progress in the group's configuration, so
+the next leader goes on. The catalog of this node may be out of date. So before each step the controller is asked,
+through its log, whether the move is still wanted, and the step is taken only in the term in which the question was
+asked. Suppose that another leader finished a later move meanwhile, and that nodes forgot the group for it: that leader
+was elected after our term, so nothing that we append now can be committed. For the same reason the report that a move
+has arrived needs a proof of leadership after the question.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from ..groups import Router
 LOOK_S = 0.1
 """Between two looks at a group that moves."""
 STEP_TIMEOUT_S = 10.0
-"""A step that was not decided by then is looked at again."""
+"""Time for the decision of a step; after it, the group is looked at again."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,8 +57,8 @@ class Mover:
                 task.cancel()
 
     def _can_go_on(self, move: Move) -> bool:
-        """Whether this node leads the group, and does not wait for nodes that are away or have no room on their disks:
-        that may take for ever, copies nothing, and so shall hold up no other move.
+        """Whether this node leads the group, and the move does not only wait for nodes that are away or whose disks are
+        full. Such a wait copies nothing and may last for ever, so it takes no place among the moves at once.
         """
         group = self._host.groups.get(move.group_id)
         if group is None or not group.is_leader:
@@ -81,7 +81,7 @@ class Mover:
             _log.error("moving group %d broke", move.group_id, exc_info=error)
 
     async def _carry_out(self, move: Move) -> None:
-        """Step after step, for as long as the move is wanted and can go on."""
+        """Take step after step, for as long as the move is wanted and can go on."""
         while move in self._view.moves and self._can_go_on(move):
             try:
                 await self._step(move)
@@ -99,7 +99,7 @@ class Mover:
         await self._propose(CheckMove(now_ms=0, group_id=move.group_id, version=move.version))
         if not group.is_leader or group.term != term:
             return
-        # From here to the group's own decision there is no await: the term is the one of the question.
+        # From here to the group's own proposal there is no await: the term is still that of the question.
         match self._next(group, move):
             case Add(node_id) if node_id in self._host.incarnations:
                 await self._change(group, AddLearner(node_id, self._host.incarnations[node_id]))
@@ -133,7 +133,7 @@ class Mover:
             _log.info("group %d is on %s now", move.group_id, ", ".join(move.target))
 
     async def _propose(self, command: CheckMove | MoveDone) -> None:
-        """Let the controller decide. Raises what it answers; NotFound: the move is not wanted any more."""
+        """Propose to the controller. Raises the refusal that it answers; NotFound: the move is no longer wanted."""
         data = commands.encode_command(command)
         answer = commands.decode_result(
             await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, STEP_TIMEOUT_S)

@@ -1,9 +1,10 @@
 """One partition's replica on this node: the asynchronous shell around its machine, for the fronts.
 
-A write becomes a command of the partition's group, and its verdict is made where the command is applied. This shell
-adds two refusals of its own: that another node leads, and that the topic is gone. It never calls a lost proposal a
-failure, for its outcome is unknown. Only the write of a producer that the partition does not know needs more than one
-command: the producer is enrolled first, and the write proposed again.
+A write becomes a command of the partition's group, and its verdict is made where the command is applied. Before that,
+the shell refuses a write if another node leads, the topic is gone, or disks or the quota have no room. It never calls a
+lost proposal a failure, for its outcome is unknown. A write needs more than one command in two cases: a new
+configuration of the topic is put in force before it; a producer that the partition does not know is enrolled, and the
+write proposed again.
 """
 
 import asyncio
@@ -80,8 +81,8 @@ RETRY_AFTER_MS = 100
 _Answer = TypeVar("_Answer", bound=Result)
 
 Enrol = Callable[[int, int, float], Awaitable[tuple[int, int, str]]]
-"""(pid, group id, timeout in seconds) -> the producer epoch in force and the order of this answer among others.
-Raises what the registry answers.
+"""(pid, group id, timeout in seconds) -> the producer epoch in force, the order of this answer among others, and the
+principal that has the producer's name. Raises the registry's refusal.
 """
 
 
@@ -101,8 +102,8 @@ class Replica(ServedGroup):
         timeout_s: float,
         without_room: Callable[[Group], list[str]] = lambda group: [],
     ) -> None:
-        """``name`` is (topic, topic id, partition). ``without_room`` answers the nodes whose disks have too little room
-        for another record of the group; none: it may be proposed.
+        """``name`` is (topic, topic id, partition). ``without_room`` answers the nodes whose disks keep the group
+        from taking another record; none: a record may be proposed.
         """
         super().__init__(open_group(stored), features, urls, timeout_s, RETRY_AFTER_MS)
         self.topic: str = name[0]
@@ -112,7 +113,7 @@ class Replica(ServedGroup):
         self.config_order: int = self.topic_id
         self.machine: PartitionMachine = stored.machine
         self.changed: Condition = Condition()
-        """The machine's state, or what this replica is."""
+        """Notified when the machine's state may have changed, and when this replica is retired."""
         self.log: SegmentLog = stored.log
         self.whole: TieredLog = TieredLog(stored.log, stored.machine.tier)
         """The log as readers see it: what is on this disk, and what is in the tiered store."""
@@ -136,13 +137,13 @@ class Replica(ServedGroup):
         return self.group.ready
 
     def not_leading(self) -> NotLeaderOrFollower:
-        """The answer that sends the caller to the leader. Raises UnknownTopicOrPartition when the topic was deleted."""
+        """The refusal that sends the caller to the leader. Raises UnknownTopicOrPartition if the topic was deleted."""
         if self._end == "deleted":
             raise UnknownTopicOrPartition(topic=self.topic, partition=None)
         return super().not_leading()
 
     def status(self) -> GroupStatus:
-        """What this replica knows, for other nodes."""
+        """The state of the group as this replica knows it, for other nodes."""
         group, machine, fence = self.group, self.machine, self.machine.fence
         return GroupStatus(
             *(group.group_id, group.leader, group.term, fence.topic_epoch, fence.mode, machine.config_order),
@@ -157,7 +158,7 @@ class Replica(ServedGroup):
         return self.machine.fence.tenure(grant_id)
 
     def retire(self, *, is_deleted: bool) -> None:
-        """The topic was deleted, or this replica moved away: requests that wait here, or come late, are refused."""
+        """Refuse all requests from now on, waiting ones too: the topic was deleted, or this replica moved away."""
         self._end = "deleted" if is_deleted else "moved"
         self.changed.notify()
 
@@ -181,7 +182,7 @@ class Replica(ServedGroup):
         return self.whole.kept_bytes + self.machine.stages.size
 
     def write_out(self) -> None:
-        """Write what waits in memory."""
+        """Write the applied batches that wait in memory to their segment."""
         self.log.flush()
 
     @property
@@ -192,7 +193,7 @@ class Replica(ServedGroup):
     # The topic's configuration.
 
     def reconfigure(self, config: TopicConfig, *, is_sealed: bool, order: int) -> None:
-        """The topic's configuration as decided at ``order`` of the controller's log (at its creation: the topic's id).
+        """Take the topic's configuration as decided at ``order`` of the controller's log (at creation: its id).
 
         The leader puts it into the partition's log before the next write, or when ``configure`` is called.
         """
@@ -233,8 +234,8 @@ class Replica(ServedGroup):
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
         """Propose the batch without waiting: ``settle`` is called with the verdict, exactly once.
 
-        False: nothing was proposed, and ``settle`` is not called, for the topic's configuration has to be put in force
-        first, or there is no room. ``append`` does that, or says so.
+        Returns False if nothing was proposed and ``settle`` is not called: the topic's configuration has to be put in
+        force first, which ``append`` does, or there is no room, for which ``append`` raises the refusal.
         """
         if not self.is_configured or self._without_room(self.group):
             return False
@@ -285,14 +286,14 @@ class Replica(ServedGroup):
         if_epoch: int | None = None,
         if_log_end: Offset | None = None,
     ) -> tuple[Offset, Offset]:
-        """Drop records below ``before`` (None: all); (log_start, log_end) after that (SEMANTICS 5.14)."""
+        """Drop the records below ``before`` (None: all); returns (log_start, log_end) after that (SEMANTICS 5.14)."""
         await self._prepare_write()
         command = Trim(before, topic_id, token, self.now_ms(), principal, if_epoch, if_log_end)
         trimmed = await self._ask(command, Trimmed)
         return trimmed.log_start, trimmed.log_end
 
     async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
-        """Let a log that has never had a record begin at ``offset``; (log_start, log_end) after that."""
+        """Let a log that has never had a record begin at ``offset``; returns (log_start, log_end) after that."""
         self.features.require(KEPT_OFFSETS)
         await self._prepare_write()
         begun = await self._ask(BeginAt(offset, topic_id, self.now_ms(), principal), Trimmed)
@@ -301,7 +302,7 @@ class Replica(ServedGroup):
     async def commit_position(
         self, group: str, offset: Offset | None, metadata: str | None, fence_epoch: int | None, principal: str = ""
     ) -> None:
-        """``offset`` None: forget it. Raises NotOwner, PermissionDenied, OffsetOutOfRange, FeatureLevelTooLow."""
+        """Commit or (None) forget it. Raises NotOwner, PermissionDenied, OffsetOutOfRange, FeatureLevelTooLow."""
         self._check_leading()
         if offset is None:
             self.features.require(FORGOTTEN_POSITIONS)
@@ -315,7 +316,7 @@ class Replica(ServedGroup):
     async def put_stage(
         self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None, principal: str = ""
     ) -> bool:
-        """Store a stage; whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
+        """Store a stage; returns whether it is new. Raises StageAlreadyExists, ThrottlingQuotaExceeded."""
         await self._prepare_write()
         owner = principal if self.features.at_least(STAGE_OWNERS) else ""
         of_batch = batch.message, batch.count, batch.crc, batch.max_timestamp_ms
@@ -333,7 +334,7 @@ class Replica(ServedGroup):
         principal: str = "",
         evicts: bool = False,
     ) -> None:
-        """Keep some, delete others. ``producer``: id and epoch. Raises NotFound, InvalidProducerEpoch."""
+        """Keep some stages, delete others. ``producer``: id and epoch. Raises NotFound, InvalidProducerEpoch."""
         await self._prepare_write()
         result = await self._decide(ChangeStages(keep, delete, *producer, topic_id, self.now_ms(), principal, evicts))
         if not isinstance(result, StagesChanged):
@@ -342,17 +343,17 @@ class Replica(ServedGroup):
     async def append_stage(
         self, name: str, received_ms: int, conditions: Conditions, *, evicts: bool = False
     ) -> tuple[Appended, int]:
-        """Append a stage's batch; and the bytes of that. Raises NotFound, and what an append does."""
+        """Append a stage's batch; returns the verdict and the size of the batch. Raises NotFound, and as ``append``."""
         _check_range(conditions.stamp)
         await self._prepare_write()
         self._check_disks()  # a stage counts for the quota already
         command = AppendStage(name, received_ms, **structs.asdict(conditions), now_ms=self.now_ms(), evicts=evicts)
         appended = await self._append(command)
-        stage = self.machine.stages.stages.get(name)  # its note; it may have been deleted since
+        stage = self.machine.stages.stages.get(name)  # the stage may have been deleted since
         return appended, stage.length if stage is not None else 0
 
     async def stages(self, prefix: str) -> list[StageInfo]:
-        """Stages whose names begin so, in the order in which they came; linearizable."""
+        """The stages whose names begin with ``prefix``, in the order in which they were stored; linearizable."""
         await self.barrier()
         return self.machine.stages.listed(prefix, self.machine.clock_ms)
 
@@ -405,24 +406,24 @@ class Replica(ServedGroup):
         return await self._read_old(start, max_bytes, local=local, guard=guard)
 
     async def _read_old(self, start: Offset, max_bytes: int, *, local: bool, guard: ReadGuard | None) -> Slice:
-        """A read of records that are not on this disk; what may change while they are fetched is checked after it."""
+        """Read records that are not on this disk; afterwards check all that may have changed during the fetch."""
         try:
             found = await self.whole.read(start, max_bytes)
             if guard is not None:
                 await self._check_guard(guard)
-        except OffsetOutOfRange as gone:  # while it was fetched
+        except OffsetOutOfRange as gone:  # trimmed during the fetch
             raise OffsetOutOfRange(start, gone.fields["log_start"], gone.fields["log_end"], stale=local) from None
         if self._end is not None:
             raise self.not_leading()
         return msgspec.structs.replace(found, stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
-        """The first of the batches that hold the last ``count`` records, and topic_epoch. The caller reads on."""
+        """The first slice of the last ``count`` records, from whose end the caller reads on, and topic_epoch."""
         await self.barrier()
         return await self.whole.tail(count), self.machine.topic_epoch
 
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
-        """First record at or after a time; None: first record with the greatest timestamp."""
+        """The first record at or after a time, or with the greatest timestamp (None), as ``api.Partition`` says."""
         await self.barrier()
         found = await self.whole.find_timestamp(timestamp_ms)
         return *found, self.machine.log_start, self.machine.log_end
@@ -434,13 +435,13 @@ class Replica(ServedGroup):
         return CommittedPosition(None, None) if known is None else CommittedPosition(known.offset, known.metadata)
 
     async def fences(self) -> list[Tenure]:
-        """History of the slot, the latest first: the present holders too. Linearizable."""
+        """The tenures of the slot, those of present holders too, the latest first. Linearizable."""
         await self.barrier()
         return self.machine.tenures()
 
     async def contents(self, most: int, tells: Callable[[str], bool]) -> PartitionContents:
-        """The log's ends, its bytes on this node's disk, and the lowest positions of groups of which it ``tells``;
-        linearizable.
+        """The log's ends, its bytes on this node's disk, and the ``most`` lowest positions of groups that ``tells``
+        allows; linearizable.
         """
         await self.barrier()
         found, ends = self.machine.readers.positions, (self.machine.log_start, self.machine.log_end)
@@ -450,13 +451,13 @@ class Replica(ServedGroup):
         return PartitionContents(self.topic, self.partition, *ends, size, len(found), positions, *tiers)
 
     async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
-        """How many producers this partition knows, and the most recently used ones, the latest first; linearizable."""
+        """The number of producers known here, and the ``most`` latest used of them, newest first; linearizable."""
         await self.barrier()
         entries = self.machine.producers.entries
         return len(entries), [_listed(pid, entries[pid].run) for pid in islice(reversed(entries), most)]
 
     async def producer(self, pid: int) -> ProducerOnPartition | None:
-        """A producer as this partition knows it; linearizable. None: not at all."""
+        """A producer as this partition knows it; None: it knows no such producer. Linearizable."""
         await self.barrier()
         entry = self.machine.producer(pid)
         if entry is None or entry.is_bare:
@@ -491,7 +492,7 @@ class Replica(ServedGroup):
             raise self.not_leading()
 
     async def _prepare_write(self) -> None:
-        """Raises NotLeaderOrFollower, LeaderNotAvailable."""
+        """Put the configuration in force, if it is not. Raises NotLeaderOrFollower, LeaderNotAvailable."""
         self._check_leading()
         if not self.is_configured:
             try:
@@ -506,8 +507,8 @@ class Replica(ServedGroup):
             raise InsufficientStorage(nodes)
 
     def _check_room(self, command: Append | PutStage) -> None:
-        """Raises InsufficientStorage; StorageQuotaExceeded for what is new, and would be stored: a zombie shall learn
-        that it is fenced, and a producer whose answer was lost that its batch is stored.
+        """Raises InsufficientStorage, and StorageQuotaExceeded for a command that the machine would store, but for no
+        other: a zombie has to learn that it is fenced, a producer whose answer was lost that its batch is stored.
         """
         self._check_disks()
         quota = self.config.quota_bytes
@@ -515,7 +516,7 @@ class Replica(ServedGroup):
             raise StorageQuotaExceeded(quota, self.kept_bytes)
 
     def _exceeds_quota(self, size: int) -> bool:
-        """Whether a batch of this size does not fit. What is under way counts: together batches could exceed it."""
+        """Whether a batch of ``size`` bytes exceeds the quota, together with stages and the batches in flight."""
         under_way = self.group.pending[1] + self.machine.stages.size
         return not self.whole.keeps_at_most(self.config.quota_bytes - size - under_way)
 
@@ -528,11 +529,11 @@ class Replica(ServedGroup):
         return result
 
     def _named(self, refusal: NotOwner) -> NotOwner:
-        """The machine does not know the resource's name."""
+        """The refusal with the name of the resource, which the machine does not know."""
         return NotOwner(**refusal.fields, resource=f"{self.topic}/{self.partition}")
 
     async def _decide(self, command: Append | AppendStage | ChangeStages) -> Result:
-        """Propose what a producer asks for; one that is new here is enrolled first and the command proposed again."""
+        """Propose a producer's command. A producer that is new here is enrolled, and the command proposed again."""
         deadline = self._deadline()
         result = await self._propose(command, deadline)
         while isinstance(result, NotEnrolled):
@@ -559,7 +560,7 @@ class Replica(ServedGroup):
             raise UnknownTopicOrPartition(topic=self.topic, partition=None) from error
 
     async def _check_guard(self, guard: ReadGuard | None) -> None:
-        """Raises NotOwner unless the reader owns the partition, and no later session does; PermissionDenied."""
+        """Pass a read barrier, and then judge the guard, if there is one. Raises NotOwner, PermissionDenied."""
         await self.barrier()
         if guard is None:
             return
@@ -571,7 +572,7 @@ class Replica(ServedGroup):
         return asyncio.get_running_loop().time() + self.timeout_s
 
     async def _ask(self, command: Command, answer: type[_Answer]) -> _Answer:
-        """Propose a command that has one kind of answer."""
+        """Propose a command; returns its answer, which is of the type ``answer``."""
         result = await self._propose(command, self._deadline())
         if not isinstance(result, answer):
             raise InternalError(f"a partition answered {result!r}")
@@ -583,8 +584,8 @@ class Replica(ServedGroup):
 
 
 def _check_range(stamp: Stamp | None) -> None:
-    """Raises AssertionError for a stamp that no replica could apply. Before it is proposed: found in apply, it would
-    stop all of them, at every start.
+    """Assert, before a proposal, that replicas can apply the stamp: an error in apply would stop all of them, again at
+    every start.
     """
     if stamp is not None:
         assert 0 <= stamp.pid < 1 << 63

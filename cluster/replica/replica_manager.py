@@ -27,7 +27,9 @@ _log = logging.getLogger(__name__)
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What a replica needs to know to be opened. ``founders``: the group's first configuration; empty: join it."""
+    """A replica that the catalog places on this node, with all that is needed to open it. ``founders``: the group's
+    first configuration; empty: the replica joins the group.
+    """
 
     topic: str
     topic_id: int
@@ -68,8 +70,8 @@ class ReplicaManager:
         close_group: Callable[[int], Awaitable[None]],
         forget_tombstones: Callable[[Callable[[int], bool]], Awaitable[None]],
     ) -> None:
-        """``close_group`` ends the Raft group of a replica and forgets its log; ``forget_tombstones`` forgets what was
-        promised in groups that are gone.
+        """``close_group`` ends the Raft group of a replica and erases its log; ``forget_tombstones`` forgets those of
+        the groups for which its argument is true.
         """
         self._node_id = node_id
         self._directory = directory
@@ -83,10 +85,10 @@ class ReplicaManager:
         """Node id and term of the controller group's leader, by the newest term that a controller has reported."""
         self.changed: Condition = Condition()
         self.owe: Callable[[str], Awaitable[None]] | None = None
-        """Notes, durably, that a folder of the tiered store belongs to a topic that was deleted."""
+        """Notes, durably, that a folder of the tiered store belongs to a topic that was deleted; None: not set yet."""
 
     async def open_remembered(self) -> None:
-        """Open what this node held when it stopped, and finish erasing what it was about to erase. Raises
+        """Open the replicas that this node held when it stopped, and finish the erasures that it had begun. Raises
         DiskRefused.
         """
         make_directory(self._directory)
@@ -103,13 +105,15 @@ class ReplicaManager:
                 shutil.rmtree(folder)
 
     def heard_of_controller(self, leader: str | None, term: int) -> None:
-        """A controller says who leads the controller group. It may know of no leader yet, or of an older term."""
+        """Note the controller group's leader as a controller reports it. Reports of an older term change nothing, nor
+        do those of the same term once its leader is known.
+        """
         known, known_term = self.controller
         if term > known_term or (term == known_term and known is None):
             self.controller = (leader, term)
 
     async def follow(self, catalog: Catalog) -> None:
-        """Hold what the catalog places here. An older catalog than the last one is passed over."""
+        """Open, configure and erase replicas as the catalog says. One older than the last is passed over."""
         if catalog.index < self.index:
             return
         self.topics = {placement.topic: placement for placement in catalog.topics}
@@ -134,7 +138,7 @@ class ReplicaManager:
         self.changed.notify()
 
     async def _forget_deleted(self, catalog: Catalog) -> None:
-        """A deleted topic's id never returns, so no replica of it is ever opened again: forget its tombstones."""
+        """Forget the tombstones of deleted topics: an id never returns, so no replica of them is opened again."""
         topics = {placement.topic_id for placement in catalog.topics}
 
         def is_gone(group: int) -> bool:
@@ -144,7 +148,9 @@ class ReplicaManager:
         await self._forget_tombstones(is_gone)
 
     def find(self, topic: str, partition: int) -> Replica | None:
-        """The replica of a partition of the present incarnation of a topic, if this node holds it."""
+        """This node's replica of a partition of the topic that has this name now; until the first catalog has come, of
+        the newest topic with the name. None: this node holds none.
+        """
         placement = self.topics.get(topic)
         if placement is not None:
             return self._held.get((placement.topic_id, partition))
@@ -152,11 +158,11 @@ class ReplicaManager:
         return max(named, key=lambda replica: replica.topic_id, default=None)
 
     def get(self, group: int) -> Replica | None:
-        """The replica of a group."""
+        """This node's replica of a group; None: it holds none."""
         return self._held.get(topic_partition(group))
 
     def reassignment(self, move: Move) -> Reassignment | None:
-        """A move in names; None for the controller group, and for a topic that is not known here."""
+        """A move with the name of its topic; None for the controller group, and for a topic not known here."""
         topic_id, partition = topic_partition(move.group_id)
         names = [placement.topic for placement in self.topics.values() if placement.topic_id == topic_id]
         return Reassignment(names[0], partition, move.target) if names else None
@@ -204,7 +210,7 @@ class ReplicaManager:
         replica.retire(is_deleted=is_deleted)
         if is_deleted and self.owe is not None and (home := replica.machine.tier.home):
             await self.owe(home)
-        # First the promise to open it: a group must never be opened as it was founded once its log is gone.
+        # The note to open the replica goes first: once its log is gone, the group must never be opened as founded.
         await asyncio.to_thread(erase_durably, self._path(group) / "replica.json")
         await self._close_group(group)
         replica.close()

@@ -1,6 +1,6 @@
 """Reads full segments on this node's disk again, slowly and for ever: bytes on a disk can change without an error.
 
-Only these: the log, checkpoints and indexes are verified when a node starts.
+Only full segments need that: the log, checkpoints and indexes are verified when a node starts.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from .replica import Replica
 from .replica_manager import ReplicaManager
 
 STEP_BYTES = 256 * 1024
-"""Read at a time, in a thread."""
+"""Bytes that one call to a thread reads."""
 REST_S = 10.0
 """Between two rounds."""
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})  # of the machine; they say nothing of the disk
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scrubber:
-    """Looks at every full segment of every replica of this node, at ``bytes_per_s`` on average."""
+    """The task that verifies every full segment of every replica of this node, at ``bytes_per_s`` on average."""
 
     def __init__(self, replicas: ReplicaManager, bytes_per_s: int) -> None:
         self._replicas = replicas
@@ -37,9 +37,9 @@ class Scrubber:
     async def run(self) -> None:
         """Runs until cancelled. Raises DiskRefused when it finds other bytes than were written."""
         while True:
-            # A round may take days: what is closed or dropped meanwhile must leave the memory.
+            # Weak, since a round may take days: a replica or segment that is dropped meanwhile must leave the memory.
             work = [(ref(one), ref(segment)) for one in self._replicas.all() for segment in one.log.full_segments]
-            # A node that is started often would otherwise never come to the end.
+            # In a fixed order, a node that is restarted often would never reach the last segments.
             random.shuffle(work)
             for each in work:
                 await self._inspect(*each)
@@ -61,7 +61,7 @@ class Scrubber:
                 raise DiskRefused(Path(segment.segment), str(error)) from error
 
     def _is_kept(self, replica: Replica, segment: SegmentIndex) -> bool:
-        """Whether the segment has not been dropped, trimmed or replaced meanwhile, and may well be gone."""
+        """Whether the replica still has the segment: the file of one dropped, trimmed or replaced may be gone."""
         return any(each is replica for each in self._replicas.all()) and segment in replica.log.full_segments
 
 

@@ -31,31 +31,31 @@ class _Range(NamedTuple):
 
 
 class Seen:
-    """What one node has seen. Used on the loop."""
+    """The objects that this node has seen in its place: one range of offsets a group. Used on the loop only."""
 
     def __init__(self, store: TieredStore) -> None:
         self._store = store
         self._ranges: dict[int, _Range] = {}  # by group
-        self._absent: dict[int, float] = {}  # group -> when it is its turn again
+        self._absent: dict[int, float] = {}  # group -> when to look for its objects again
         self._away_until = 0.0
 
     def end(self, replica: Replica) -> Offset:
-        """The offset up to which the node has seen all objects of the local records; the first local offset: none."""
+        """The offset up to which this node has seen all objects of the local records; ``local_start``: none of them."""
         start = replica.log.local_start
         seen = self._ranges.get(replica.group.group_id)
-        # A copy of the replica may have brought older files than there were.
+        # A replica that was copied anew may have older local files than it had: the range does not cover them.
         return start if seen is None or seen.start > start else max(start, seen.end)
 
     def keep(self, groups: Set[int]) -> None:
-        """Forget what was seen for other groups: they have no replica here any more."""
+        """Forget what was seen of all groups but these: the others have no replica here any more."""
         for known in (self._ranges, self._absent):
             for group in known.keys() - groups:
                 del known[group]
 
     async def look(self, wanted: Sequence[tuple[Replica, Offset]]) -> None:
-        """Look for the objects of the local records of each replica below an offset, as far as they were not seen. The
-        first that is not there, or has another size, ends it for its replica; a store that does not answer ends it for
-        all, and the next look begins with others.
+        """For each replica, look for those objects of its local records below an offset that were not seen yet. The
+        first object that is missing, or has another size, ends the look for its replica; a store that does not answer
+        ends it for all replicas, and after a pause the look begins with others.
         """
         for replica, before in wanted:
             now = time.monotonic()
@@ -75,7 +75,7 @@ class Seen:
         group = replica.group.group_id
         while (item := _next(replica, at := self.end(replica), before)) is not None:
             seen = self._ranges.get(group)
-            # Behind objects that were not looked for, and before what was seen, a new range begins.
+            # The range grows if it reaches this object. Elsewhere unseen objects lie between, and a new one begins.
             start = seen.start if seen is not None and seen.start <= at <= seen.end else at
             if not await self._store.has(replica.machine.tier.home, item):
                 self._absent[group] = time.monotonic() + PAUSE_S

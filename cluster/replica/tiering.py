@@ -1,5 +1,5 @@
-"""What nodes do for the tiered store: leaders upload full segments and remove objects that are of no use; every replica
-drops local files whose records its node has seen in the store, and that are outside the topic's local retention.
+"""A node's work for the tiered store: leaders upload full segments and remove useless objects; every replica drops the
+local files whose records its node has seen in the store, and that are outside the topic's local retention.
 
 docs/tiered.md says why it is right. Nothing here decides what is in the list: the partition's machine does, when it
 applies the command.
@@ -39,7 +39,9 @@ _log = logging.getLogger(__name__)
 
 
 class _Swept(NamedTuple):
-    """What was known at the last sweep: another one is due when it has changed."""
+    """The state of a home at its last sweep: term, first offset in the list, lost uploads. Another sweep is due when
+    one of them has changed.
+    """
 
     term: int
     first: Offset
@@ -47,7 +49,7 @@ class _Swept(NamedTuple):
 
 
 class Tiering:
-    """One task; uploads one object at a time. ``dropped`` is called when files were dropped."""
+    """The tasks of one node; uploads one object at a time. ``dropped`` is called when files were dropped."""
 
     def __init__(
         self,
@@ -62,13 +64,13 @@ class Tiering:
         self._is_low = is_low
         self._dropped = dropped
         self._seen = Seen(store)
-        self._unseen: list[tuple[Replica, Offset]] = []  # what may go below an offset once its objects are seen
+        self._unseen: list[tuple[Replica, Offset]] = []  # may drop below the offset once that is seen
         self._pause_s = LOOK_S
-        self._is_away = False  # the store, at the last try
-        self._is_stuck = False  # its thread, which all else would wait for
+        self._is_away = False  # whether the store could not be reached at the last try
+        self._is_stuck = False  # whether a call did not end in time: other work would wait for its thread
         self._waiting: dict[int, float] = {}  # group -> since when a segment of it waits
         self._swept: dict[int, tuple[_Swept, float]] = {}
-        self._lost: dict[int, int] = {}  # group -> uploads that came to nothing
+        self._lost: dict[int, int] = {}  # group -> number of uploads that failed or were refused
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -80,7 +82,7 @@ class Tiering:
             await asyncio.sleep(aligned_s(LOOK_S))
 
     async def _keep_looking(self) -> None:
-        """Beside the drops, which go on while the store is slow to answer."""
+        """Look for objects in a task of its own: drops go on while the store is slow to answer."""
         while True:
             await self.look()
             await asyncio.sleep(aligned_s(LOOK_S))
@@ -101,7 +103,7 @@ class Tiering:
 
     @property
     def waiting_s(self) -> float:
-        """How long the segment that waits longest has waited to be uploaded."""
+        """Seconds that the longest waiting segment has waited for its upload; 0: none waits."""
         return max((time.monotonic() - since for since in self._waiting.values()), default=0.0)
 
     @property
@@ -110,8 +112,9 @@ class Tiering:
         return self._store
 
     def drop(self, wall_ms: int) -> None:
-        """Drop local files of every replica, as far as its node has seen their objects and the local retention of the
-        topic says so; on a disk with little room all that was seen, which is better than to refuse appends.
+        """Drop the local files of every replica whose objects this node has seen, and that are outside the topic's
+        local retention at ``wall_ms`` (since 1970). A disk with little room keeps none whose objects were seen: that is
+        better than to refuse appends.
         """
         count, is_low, self._unseen = 0, self._is_low(), []
         for replica in self._replicas.all():
@@ -133,16 +136,16 @@ class Tiering:
         await self._seen.look(self._unseen)
 
     async def _serve(self, replica: Replica) -> bool:
-        """Upload all that waits in one partition, and sweep; whether nothing failed."""
+        """Upload all that waits in one partition, and sweep its home; returns whether nothing failed."""
         self._is_away = self._is_stuck = False
         is_fine = await self._tried(replica, self._upload_waiting)
         if self._is_stuck or not may_upload(replica):
             return is_fine
-        # Also after an upload that failed: a store that is full takes none before there is room again.
+        # Sweep also after an upload that failed: a full store takes no upload before a sweep has made room.
         return await self._tried(replica, self._sweep_if_due) and is_fine
 
     async def _tried(self, replica: Replica, work: Callable[[Replica], Awaitable[bool]]) -> bool:
-        """What ``work`` answers; False, with a line in the log, if it fails."""
+        """The answer of ``work``; False, with a line in the log, if it fails."""
         try:
             return await work(replica)
         except _FAILURES as error:
@@ -154,7 +157,7 @@ class Tiering:
             return False
 
     async def _upload_waiting(self, replica: Replica) -> bool:
-        """Upload all that waits in one partition; whether there was room for it in the list. Raises _FAILURES."""
+        """Upload all that waits in one partition; returns False if its list is full. Raises _FAILURES."""
         group = replica.group.group_id
         while (segment := next_segment(replica)) is not None and may_upload(replica):
             self._waiting.setdefault(group, time.monotonic())
@@ -168,7 +171,7 @@ class Tiering:
         return True
 
     async def upload(self, replica: Replica, segment: SegmentIndex) -> bool:
-        """Upload the next object, from a full segment, and list it; whether it is listed. Raises _FAILURES."""
+        """Upload the next object of a full segment, and list it; returns whether it is listed. Raises _FAILURES."""
         await self._check_place(replica)
         await replica.barrier()
         term, tier = replica.group.term, replica.machine.tier
@@ -188,8 +191,9 @@ class Tiering:
         return True
 
     async def _check_place(self, replica: Replica) -> None:
-        """The folder of a share that is not mounted takes all, and would hide it when the share is back. Raises
-        CannotReach unless the place has the newest object of the partition; of another one, if it has none.
+        """Raises CannotReach unless the place has the newest object of the partition or, if that has none, of another
+        partition of this node. The folder of a share that is not mounted would take uploads, and the share would hide
+        them as soon as it is mounted again.
         """
         for each in (replica, *self._replicas.all()):
             tier = each.machine.tier
@@ -204,7 +208,7 @@ class Tiering:
         return made.item
 
     async def _sweep_if_due(self, replica: Replica) -> bool:
-        """Sweep, if anything has changed; True. Raises _FAILURES."""
+        """Sweep, if the state has changed since the last sweep. Returns True. Raises _FAILURES."""
         group, tier = replica.group.group_id, replica.machine.tier
         if not tier.home:
             return True
@@ -217,7 +221,9 @@ class Tiering:
         return True
 
     async def sweep(self, replica: Replica) -> list[str]:
-        """Remove the objects that are not in the list and can never get into it; their names. Raises _FAILURES."""
+        """Remove the objects that are not in the list and can never get into it; returns their names. Raises
+        _FAILURES.
+        """
         term, home = replica.group.term, replica.machine.tier.home
         await replica.barrier()
         known = replica.machine.tier.known(replica.machine.log_start, term)
@@ -238,7 +244,7 @@ class Tiering:
 
 
 def may_upload(replica: Replica) -> bool:
-    """Whether this node looks after the objects of a partition."""
+    """Whether this node looks after the objects of a partition: it leads, and the topic is tiered or was."""
     has_objects = bool(replica.machine.tier.home)
     return replica.group.is_leader and replica.features.at_least(TIERS) and (replica.config.is_tiered or has_objects)
 

@@ -1,5 +1,5 @@
-"""Keeps a node's replicas in step with the catalog, and its principals with the cluster's: from the controller replica
-of this node, or asked of a controller.
+"""Keeps a node's replicas in step with the catalog, and its principals with the cluster's. Both come from this node's
+replica of the controller group or, without one, from another controller.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class CatalogSync:
         principals: PrincipalStore,
         raise_level: Callable[[int], Awaitable[None]],
     ) -> None:
-        """``raise_level``: what this node does before it acts by a catalog of that feature level."""
+        """``raise_level`` is awaited with a catalog's feature level, before this node acts by the catalog."""
         self._raise_level = raise_level
         self._node_id = node_id
         self._member = member
@@ -69,13 +69,13 @@ class CatalogSync:
 
     @property
     def _after(self) -> int:
-        """A restarted node takes the catalog again that it knew, and no older one."""
+        """The index above which a catalog is news: after a restart, the last known one is, but no older one."""
         return max(self._replicas.index, self._view.index - 1)
 
     @staticmethod
     async def is_newer(control: ControllerGroup, after: int, principals_after: int, wait_s: float = WAIT_S) -> bool:
-        """Whether this node's controller replica has news, or has before ``wait_s`` are over."""
-        # Any command may end the time in which a restarted replica has none.
+        """Whether this node's controller replica has news, now or within ``wait_s`` seconds."""
+        # A restarted replica has no news until it is ready, which any command may make it.
         news = control.catalog_changed if control.group.ready else control.changed
         found = await news.until(lambda: True if control.has_news(after, principals_after) else None, wait_s)
         return found is not None

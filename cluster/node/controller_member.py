@@ -50,7 +50,7 @@ class ControllerServices(msgspec.Struct, frozen=True):
 
 
 class Readers(msgspec.Struct, frozen=True):
-    """What the nodes know, as the services ask for it."""
+    """The readers by which the services ask nodes: about groups, about producers, and for reports."""
 
     groups: GroupStatusReader
     producers: ProducerStatusReader
@@ -58,7 +58,7 @@ class Readers(msgspec.Struct, frozen=True):
 
 
 class ControllerMember:
-    """``services`` are there while this node holds a replica of the controller group."""
+    """Opens and erases this node's replica of the controller group. ``services`` is None while there is none."""
 
     def __init__(
         self,
@@ -89,7 +89,8 @@ class ControllerMember:
         return self.services.control if self.services is not None else None
 
     async def decide(self, command: Command, timeout_s: float) -> object:
-        """What the controller group answers to a command, member of it or not. Its clock is its leader's.
+        """Propose a command to the controller group, whether this node is a member or not; returns the answer. The
+        command has ``now_ms`` 0: only the group's leader knows the lease clock.
 
         Raises the refusal, LeaderNotAvailable, RequestTimedOut.
         """
@@ -151,11 +152,12 @@ class ControllerMember:
         )
 
     async def _erase(self) -> None:
-        """For good: with an empty disk this node can only join the group again, even if it was a founder.
+        """Erase the replica for good: then this node can only join the group again, even if it was a founder.
 
-        At a start, too, where nothing is open: the node may have died while it left, and entries that no replica covers
-        by checkpoints would pin its log for ever. A catalog is on disk before the node acts on it, so one that does not
-        list this node is newer than the replica. Without a catalog the group may be about to be founded.
+        This is done at a start, too, where no replica is open: the node may have died while it left the group, and
+        entries that no replica covers by checkpoints would pin its log for ever. A catalog is on disk before the node
+        acts on it, so a catalog that does not list this node is newer than the replica. Without a catalog nothing is
+        erased: the group may be about to be founded.
         """
         self._stop_tasks()
         was_open, self.services = self.services is not None, None

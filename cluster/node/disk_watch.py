@@ -30,7 +30,7 @@ from ..config import LimitsSection
 
 DiskState = Literal["ok", "low", "full"]
 STATES: tuple[DiskState, ...] = ("ok", "low", "full")
-"""By the number that heartbeats carry."""
+"""The states; the index of each is the number that heartbeats carry for it."""
 PERIOD_S = 1.0
 """Between two measurements."""
 MARGIN = 8
@@ -63,15 +63,15 @@ class DiskWatch:
         make_directory(data)
         total_bytes = _total_bytes(data)
         self.soft_free_bytes: int = min(limits.disk_soft_free_bytes, total_bytes // 2)
-        """The watermark, or half of the disk where that is less: a small one shall take appends, too."""
+        """The soft watermark, or half of the disk where that is less, so that a small disk takes appends, too."""
         self.hard_free_bytes: int = min(limits.disk_hard_free_bytes, total_bytes // 4)
-        """The watermark, or a quarter of the disk where that is less."""
+        """The hard watermark, or a quarter of the disk where that is less."""
         self.free_bytes: int = 0
         self.total_bytes: int = 0
         self.changed: Callable[[], None] = lambda: None
         """Called when the state has changed, and each PERIOD_S while it is not ok."""
         self.host: RaftHost | None = None
-        """Knows the disks of the other nodes, once it is set."""
+        """Knows the disks of the other nodes. None: not set yet, and no other disk counts."""
         self._node_id = node_id
         self._data = data
         self._measured: DiskState = "ok"
@@ -82,11 +82,13 @@ class DiskWatch:
 
     @property
     def state(self) -> DiskState:
-        """How full the disk is."""
+        """How full the disk is; ``full`` also while the reserve is spent."""
         return "full" if self._reserve.is_spent else self._measured
 
     def without_room(self, group: Group) -> list[str]:
-        """The nodes that lack the room for another record of a group that this node leads. Asked for each append."""
+        """The nodes whose disks keep a group that this node leads from taking another record; empty: it may take one.
+        Called for each append.
+        """
         if self._measured != "ok" or self._reserve.is_spent:
             return [self._node_id]
         if self.host is None or not self.host.disks:
@@ -95,8 +97,8 @@ class DiskWatch:
         return low if 2 * (1 + len(self._others_with_room(group))) <= len(group.voters) else []
 
     def heir(self, group: Group) -> str | None:
-        """The voter that shall lead a group in place of this node, whose disk has little room; None: none, since no
-        majority of the voters has room, or this node has room itself.
+        """The voter that shall lead a group in place of this node, whose disk has little room. None: this node has room
+        itself or does not lead the group, or those that have room are no majority of the voters.
         """
         others = self._others_with_room(group)
         if self.state == "ok" or not group.is_leader or 2 * len(others) <= len(group.voters):
@@ -104,14 +106,14 @@ class DiskWatch:
         return others[group.group_id % len(others)]
 
     def _others_with_room(self, group: Group) -> list[str]:
-        """The other voters that can take entries now. One that is far behind is as one that is away."""
+        """The other voters that can take entries now: connected, with room on their disks, and not far behind."""
         assert self.host is not None, "it has none yet"
         able = self.host.connected - {self._node_id, *self.host.disks, *group.out_of_sync}
         return [voter for voter in group.voters if voter in able]
 
     @property
     def has_reserve(self) -> bool:
-        """Whether the reserve is held: not if it was used, or never had room."""
+        """Whether the reserve is held. It is not after it was used, or if there never was room for it."""
         return self._reserve.is_held
 
     async def run(self) -> None:
@@ -121,11 +123,13 @@ class DiskWatch:
             self._judge(*await asyncio.to_thread(self._measure))
 
     def close(self) -> None:
-        """Give nothing up any more."""
+        """Close the file of the reserve, which is not given up any more."""
         self._reserve.close()
 
     def _measure(self) -> tuple[int, int]:
-        """Free and total bytes, once the reserve is held, if there is ample room for it or it has its room already."""
+        """The free and the total bytes of the disk. Before that, a reserve that is not held is taken, if its blocks are
+        still there or the disk has ample room for them.
+        """
         found = os.statvfs(self._data)
         free_bytes = found.f_bavail * found.f_frsize
         if not self.has_reserve:

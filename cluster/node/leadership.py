@@ -1,4 +1,4 @@
-"""Which groups this node leads, and who their members are: counted, and logged when that changes."""
+"""The groups that this node leads: counts the leaderships won and lost, and logs them and changes of the members."""
 
 import asyncio
 import logging
@@ -15,7 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 class Leaderships:
-    """``changed`` is notified when a group of this node has another leader, or none; ``name_of`` names a group."""
+    """The groups that this node leads, each with its last seen configuration. ``changed`` is notified when a group of
+    this node has another leader, or none; ``name_of`` names a group.
+    """
 
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self.changed: Condition = Condition()
@@ -25,7 +27,7 @@ class Leaderships:
         self._led: dict[int, Configuration] = {}
 
     def look(self, group: Group) -> None:
-        """The leader, the term or the role of this node in a group has changed."""
+        """Take note of a group of which the leader, the term or the role of this node has changed."""
         group_id, term = group.group_id, group.term
         if group.is_leader and group_id not in self._led:
             self._led[group_id] = group.configuration
@@ -43,7 +45,7 @@ class Leaderships:
         self.changed.notify()
 
     def forget(self, group_id: int) -> None:
-        """This node has no replica of the group any more."""
+        """Forget a group that this node does not lead any more, or of which it has no replica any more."""
         self._led.pop(group_id, None)
 
     async def watch(self, groups: Mapping[int, Group]) -> None:
@@ -53,7 +55,7 @@ class Leaderships:
             self.look_at_members(groups)
 
     def look_at_members(self, groups: Mapping[int, Group]) -> None:
-        """Log those that have changed since the last look."""
+        """Log the members of each led group whose configuration has changed since the last look."""
         for group_id, known in self._led.items():
             group = groups.get(group_id)
             if group is None or group.configuration == known:

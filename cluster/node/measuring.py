@@ -1,4 +1,4 @@
-"""Reads the numbers of a node when a monitor asks. An append counts nothing for the monitor's sake."""
+"""Reads a node's measures when a monitor asks, so that no append has to keep a counter for the monitor's sake."""
 
 from collections.abc import Iterable
 from heapq import nlargest
@@ -31,7 +31,9 @@ from .leadership import Leaderships
 
 
 class Measuring:
-    """Looks at all parts of a node. Blocks the loop for some microseconds a group, and with names a position."""
+    """Reads the measures from all parts of a node. That blocks the loop for some microseconds for each group and, with
+    ``names``, for each position.
+    """
 
     tiering: Tiering | None = None
     """None: the node has no tiered store."""
@@ -57,7 +59,7 @@ class Measuring:
         self._commit = commit()
 
     def look(self, *, names: bool = False) -> Measures:
-        """The numbers as they are now. ``names``: also those of consumer groups and topics."""
+        """The measures as they are now. ``names``: also those of consumer groups and topics."""
         config, replicas = self._config, self._replicas.all() if names else ()
         led = [replica for replica in replicas if replica.group.is_leader]
         return Measures(
@@ -154,7 +156,7 @@ def _count(group: Group, counts: GroupCounts) -> None:
 
 
 def quotas_used(led: Iterable[Replica]) -> dict[str, float]:
-    """The used part of the quota of the QUOTAS_MAX topics, of these partitions, that have used most of it."""
+    """By topic, the used share of its quota on the fullest of these partitions; only the QUOTAS_MAX highest."""
     used: dict[str, float] = {}
     for replica in led:
         if replica.config.quota_bytes > 0:
@@ -164,7 +166,9 @@ def quotas_used(led: Iterable[Replica]) -> dict[str, float]:
 
 
 def group_lags(led: Iterable[Replica]) -> dict[str, int]:
-    """Records that the LAGGING_GROUPS_MAX consumer groups which lag most have not read yet, on these partitions."""
+    """By consumer group, the records on these partitions that it has not read yet; only the LAGGING_GROUPS_MAX groups
+    that lag most.
+    """
     lags: dict[str, int] = {}
     positions = (
         (group, max(0, replica.machine.log_end - position.offset))

@@ -11,12 +11,12 @@ import asyncio
 import ctypes
 
 PERIOD_S = 60.0
-"""Between two times. One takes a millisecond, and 0.2 ms for each MiB that is given back; other threads that allocate
-memory wait meanwhile.
+"""Between two calls of ``malloc_trim``. A call takes a millisecond, and 0.2 ms for each MiB that is given back; other
+threads that allocate memory wait meanwhile.
 """
 BLOCK_BYTES_MAX, KEPT_BYTES_MAX = 32 << 20, 64 << 20
-"""Smaller blocks come from the heap; so many bytes may be free at its end. malloc sets both itself, by the largest
-block that it has freed, and these values are the highest that it would take.
+"""Blocks below BLOCK_BYTES_MAX come from the heap, and KEPT_BYTES_MAX may be free at its end. malloc sets both itself,
+by the largest block that it has freed, and these values are the highest that it would take.
 """
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 

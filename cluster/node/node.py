@@ -101,7 +101,7 @@ class Node:
         """Compose a node over a started host: see ``start``."""
         data, node_id = Path(config.data_dir), config.node_id
         self.tls: Tls | None = host.tls
-        """What encrypts the connections to other nodes."""
+        """The TLS of the connections to other nodes; None: they are plaintext."""
         self._config, self._principals = config, principals
         self._disk, self._tiered = disk, tiered
         self._failure, self._view, self._host = failure, view, host
@@ -131,7 +131,7 @@ class Node:
 
     @property
     def failure(self) -> BaseException | None:
-        """Why this node had to stop by itself."""
+        """The error for which this node had to stop by itself; None: it had not."""
         return self._failure.error
 
     def _start_tasks(self) -> None:
@@ -167,7 +167,7 @@ class Node:
             self._spawn(debts.run())
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a task of the node; one that ends with an exception is a bug and stops the node."""
+        """Run a task of the node. A task that ends with an exception stops the node."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._task_ended)
         self._tasks.append(task)
@@ -177,7 +177,7 @@ class Node:
             self._failure.report(error)
 
     async def transfer_leadership(self) -> None:
-        """Let other nodes lead what this one leads, as far as they can soon: for a node that is about to stop."""
+        """Transfer the leaderships of this node, which is about to stop, to voters that can take over soon."""
         led = [group for group in self._host.groups.values() if group.is_leader and len(group.voters) > 1]
         gone = await transfer_leaderships([(group, None) for group in led])
         _log.info("handed %d groups over, %d were not taken", len(gone), len(led) - len(gone))
@@ -197,7 +197,9 @@ class Node:
         self._disk.close()
 
     def _disk_changed(self) -> None:
-        """With little room on disk, checkpoints free what was trimmed as soon as it is, and others lead."""
+        """React to the disk's state. With little room, groups take checkpoints as soon as these would free room, and
+        nodes with more room are given the leaderships.
+        """
         self._host.spare_disk(is_low=self._disk.state != "ok", is_full=self._disk.state == "full")
         led = [replica.group for replica in self._replicas.all()]
         leaving = [(group, heir) for group in led if (heir := self._disk.heir(group)) is not None]
@@ -282,13 +284,13 @@ class Node:
 
 
 async def _relieve(leaving: Sequence[tuple[Group, str]]) -> None:
-    """Let nodes with more room lead. A group that does not go is looked at again while this disk has little room."""
+    """Let nodes with more room lead these groups. A group that stays is tried again while this disk has little room."""
     gone = await transfer_leaderships(leaving)
     _log.info("handed %d groups over to nodes with more room", len(gone))
 
 
 def _close_to_others(data: Path) -> None:
-    """Versions before 0.1.0 wrote files that every user of the machine could read."""
+    """Close the node's files to other users: before version 0.1.0, every user of the machine could read them."""
     try:
         mended = close_to_others(data / name for name in STORED_NAMES)
     except OSError as error:
@@ -308,7 +310,7 @@ def _tiered_store(config: NodeConfig, disk: DiskWatch) -> TieredStore:
 
 
 def _entry(config: NodeConfig, host: RaftHost) -> NodeEntry:
-    """This node as the others are to know it."""
+    """The entry with which this node registers, and by which the others know it."""
     me = config.me
     return NodeEntry(me.node_id, me.url, me.raft, me.zone, host.incarnation)
 

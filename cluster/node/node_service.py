@@ -73,7 +73,7 @@ class Startup(msgspec.Struct, frozen=True):
     registration: Registration
 
     def missing(self) -> str | None:
-        """What is still to be done; None: nothing."""
+        """The step that is still to be done, for people; None: all are done."""
         return self.bootstrap.status() or (
             None if self.registration.is_done else "not registered with the controller yet"
         )
@@ -113,9 +113,9 @@ class NodeService:
         self._was_loaded = False
         self._started_s = time.monotonic()
         self.held: Callable[[str, int], Replica | None] = replicas.find
-        """The replica of this node."""
+        """This node's replica of a partition, by topic and number; None: it holds none."""
         self.follow_principals: Callable[[Callable[[PrincipalTable], None]], None] = member.principals.tell
-        """Calls a function with the principals that the controller told, now and when there are newer ones."""
+        """Registers a function to call with the controller's principals: now, and whenever newer ones are known."""
 
     def at_controller(self) -> ControllerServices:
         """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it."""
@@ -127,7 +127,7 @@ class NodeService:
         raise NotLeaderOrFollower(leader.url or likely, leader.term or None)
 
     def settings(self) -> list[NodeSetting]:
-        """What this node runs with."""
+        """The settings that this node runs with, ascending by name."""
         return self._settings
 
     def node_at(self, url: str) -> str | None:
@@ -140,11 +140,11 @@ class NodeService:
         await self._host.open_stream(node_id, protocol)
 
     def accept_streams(self, accept: AcceptStream) -> None:
-        """Have the connections that other nodes open to this front served by these protocols."""
+        """Serve the connections that other nodes open to this front: ``accept`` makes a protocol for a node id."""
         self._host.accept_streams(accept)
 
     def controller(self) -> Leader:
-        """Who leads the controller group, as far as this node knows."""
+        """The leader of the controller group, as far as this node knows."""
         control = self._member.control
         node_id, term = self._replicas.controller if control is None else (control.group.leader, control.group.term)
         return Leader(node_id, self._view.urls.get(node_id), term)
@@ -155,7 +155,7 @@ class NodeService:
         return self._leadership.count
 
     async def await_leadership_news(self, seen: int, timeout_s: float) -> None:
-        """Return when there are more news than ``seen``, or after the time."""
+        """Return when ``leadership_news`` is no longer ``seen``, or after ``timeout_s`` seconds."""
         await self._leadership.until(lambda: True if self._leadership.count != seen else None, timeout_s)
 
     def cluster(self) -> Cluster:
@@ -196,9 +196,9 @@ class NodeService:
         )
 
     def unready(self) -> list[Unready]:
-        """For what this node is not ready.
+        """What this node is not ready for, with the reasons, the weightiest first.
 
-        Partitions need no controller: a node that was a member before serves those that it holds while it finds none.
+        Partitions need no controller: a node that was a member before serves those that it holds even if it finds none.
         """
         if self._failure.error is not None:
             return [Unready("node", "stopped", f"stopped: {self._failure.error}")]
@@ -214,11 +214,12 @@ class NodeService:
         return found + self._loading()
 
     def _loading(self) -> list[Unready]:
-        """A replica that is created or moved here later takes nothing from what this node serves already.
+        """Why the partitions of this node are not ready: no other node was met, replicas are loading, or lack a leader.
+        Once all were loaded, replicas that are created or moved here do not count: they take nothing from the others.
 
-        A node that has met no other one since its start, for its certificate say, is not ready however late it is, and
-        though it leads partitions that have no other replica: restarts of one node after the other wait for it. One
-        that leads the controllers is in the cluster, also if it is the only one that is left.
+        A node that has met no other one since its start (its certificate is refused, say) is not ready, however late it
+        is, and even if it leads partitions without other replicas: restarts of one node after the other wait for it. A
+        node that leads the controllers is in the cluster, even if it is the only one left.
         """
         found = []
         is_alone = not self._host.has_met_others and self.controller().node_id != self.node_id
@@ -236,7 +237,9 @@ class NodeService:
         return found
 
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Replica:
-        """The replica of this node; otherwise raises where to ask, or that there is nothing to ask for."""
+        """This node's replica of the partition. Raises NotLeaderOrFollower with the node to ask, if there is none here;
+        UnknownTopicOrPartition, InconsistentTopicId.
+        """
         replica = self.held(topic, partition)
         if replica is not None and topic_id in (None, replica.topic_id):
             return replica
@@ -251,7 +254,7 @@ class NodeService:
         raise self._ask_a_replica(placement, partition)
 
     def _ask_a_replica(self, placement: Placement, partition: int) -> NotLeaderOrFollower:
-        """Send the caller to a node that holds the partition; it knows the leader."""
+        """The refusal that sends the caller to a node that holds the partition: that node knows the leader."""
         replicas = placement.replicas[partition]
         held = self._replicas.get(group_id(placement.topic_id, partition))
         likely = held.group.leader if held is not None else None
@@ -259,15 +262,15 @@ class NodeService:
         return NotLeaderOrFollower(self._view.urls.get(likely or next(iter(alive), None)), None)
 
     async def get_topic(self, name: str, topic_id: int | None = None) -> Topic:
-        """Definition and leaders; as the controller knows it, if this node knows it by another id than ``topic_id``."""
+        """A topic with its leaders; asks the controller if this node knows no such topic, or none with ``topic_id``."""
         return await self._group_statuses.describe(await self._placement(name, topic_id))
 
     async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:
-        """Definition, and some partitions. Raises UnknownTopicOrPartition."""
+        """A topic with some of its partitions. Raises UnknownTopicOrPartition."""
         return await self._group_statuses.page(await self._placement(name), first, most, find)
 
     async def _placement(self, name: str, topic_id: int | None = None) -> Placement:
-        """As this node knows it; it may lag behind the controller, whose leader knows which topics there are."""
+        """A topic as this node knows it, or else as the controller's leader does: this node may lag behind."""
         known = self._replicas.topics.get(name)
         if known is None or topic_id not in (None, known.topic_id):
             return await self.at_controller().topics.find(name)
@@ -276,8 +279,8 @@ class NodeService:
     async def transfer_leader(
         self, topic: str | None, partition: int | None, node_id: str | None, by: By = NO_PRINCIPAL
     ) -> Leader:
-        """Answers when the other replica leads. A partition has its home there from then on, so that balance does not
-        take the leader back.
+        """Transfer a leadership; answers when the other replica leads. A partition has its home there from then on, so
+        that balance does not take the leader back.
         """
         led: ControllerGroup | Replica
         if topic is None or partition is None:
@@ -297,7 +300,7 @@ class NodeService:
         return leader
 
     async def _make_home(self, replica: Replica, home: str | None, by: By) -> None:
-        """The first of the replicas, unless they move. Where that fails, balance may take the leader back."""
+        """Make a node the first of the partition's replicas. If that fails, balance may take the leader back."""
         placement = self._replicas.topics.get(replica.topic)
         if self._host.level < BALANCE or placement is None or placement.topic_id != replica.topic_id:
             return

@@ -1,5 +1,5 @@
-"""What this node tells the controller's leader of its disk and of the groups that it leads; and the leaderships that it
-transfers when that leader asks it to.
+"""The reports of nodes to the controller's leader, about their disks and the groups that they lead; and the leaderships
+that nodes transfer when that leader asks them to.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ASK_TIMEOUT_S = 2.0
 
 
 class Reporter:
-    """Makes the reports of one node."""
+    """Makes this node's reports and transfers, and asks other nodes for theirs."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Reporter:
         self._started_s = time.monotonic()
 
     async def ask(self, node_id: str) -> rpc.NodeReport | None:
-        """What a node tells; None: it is away."""
+        """The report of a node; None: the node is away."""
         if node_id == self._node_id:
             return await self.report()
         try:
@@ -53,7 +53,7 @@ class Reporter:
         return answer
 
     async def send(self, node_id: str, wanted: list[tuple[int, int, str]]) -> list[int]:
-        """Ask a node to let others lead groups; those that surely went."""
+        """Ask a node for leadership transfers, each a (group, term, heir); returns the groups that surely went."""
         if node_id == self._node_id:
             return (await self.transfer(wanted)).group_ids
         try:
@@ -88,8 +88,8 @@ class Reporter:
         )
 
     async def transfer(self, wanted: Iterable[tuple[int, int, str]]) -> rpc.LeadershipsTransferred:
-        """Let other voters lead those of these groups that this node leads in the terms named, if they could take over
-        at once. Takes TRANSFER_S_MAX at most.
+        """Transfer leaderships, each a (group, term, heir), if this node leads the group in that term and the heir could
+        take over at once. Takes TRANSFER_S_MAX at most.
         """
         leaving = [
             (group, heir)
@@ -102,7 +102,7 @@ class Reporter:
         return rpc.LeadershipsTransferred([group.group_id for group in gone])
 
     def _is_fit(self, group: Group, heir: str) -> bool:
-        """By what this node knows itself, which is newer than what the asker knows."""
+        """Whether the heir could take over now, by this node's own knowledge: it is newer than the asker's."""
         host = self._host
         able = heir in group.voters and heir in host.connected and heir not in host.disks
         return group.is_leader and able and heir not in group.out_of_sync

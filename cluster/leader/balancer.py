@@ -1,10 +1,10 @@
 """Brings the cluster into balance: asks the nodes for reports, has a plan made of them, and begins what the plan says.
 
-Runs on every member of the controller group and acts only on the leader. What it knows is what the last reports said,
-so it starts again after a failover, and waits then until it has seen for long enough that nodes are well. Safety never
-rests on reports: a move is refused when the partition is not where the plan has it, and is carried out as one that an
-operator orders; a leadership is transferred only by the leader itself, in the term of its report, to a voter that could
-take over.
+Runs on every member of the controller group and acts only on the leader. It knows only what the last reports said. So
+after a failover it starts anew, and waits until it has seen for long enough that nodes are well. Safety never rests on
+reports: a move is refused if the partition is not where the plan has it, and is carried out like one that an operator
+orders; a leadership is transferred only by the leader itself, in the term of its report, to a voter that could take
+over.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ REST = 20
 PARTITIONS_PER_TURN = 2_000
 """Partitions that are looked at before others get their turn of the event loop."""
 HOMES_AT_ONCE_MAX = 16
-"""Leaders that a round sends to one node. A writer of a partition waits for a moment while its leader goes."""
+"""Leaders that a round sends home to one node. A partition's writers wait for a moment while its leader changes."""
 BACKOFF_MAX = 6
 """A leader that does not stay home is sent again after the time of stability, which doubles BACKOFF_MAX times at most.
 """
 DIGEST_BYTES = 8
 
 Ask = Callable[[str], Awaitable[NodeReport | None]]
-"""Asks a node for its report; None: it does not answer."""
+"""(node id) -> the node's report; None: it does not answer."""
 Send = Callable[[str, list[tuple[int, int, str]]], Awaitable[Sequence[int]]]
-"""Asks a node to let others lead: (group, term, heir); the groups that went."""
+"""(node id, leadership transfers as (group, term, heir)) -> the groups whose leadership went to the heir."""
 
 _log = logging.getLogger(__name__)
 
@@ -54,15 +54,15 @@ class Figures(msgspec.Struct, frozen=True):
     """Figures of the last plan, for a monitor."""
 
     leaders_away: int = 0
-    """Partitions that another node leads than the first of their replicas."""
+    """Partitions whose leader is not their home, the first of their replicas."""
     planned_moves: int = 0
     planned_bytes: int = 0
     moving_bytes: int = 0
-    """Bytes that moves under way still have to copy, at most."""
+    """Upper bound of the bytes that moves under way still have to copy."""
 
 
 class Look(msgspec.Struct, frozen=True):
-    """One look at the cluster: what is known, the plan of it, and the terms of the leaders."""
+    """One look at the cluster: the facts, the plan made of them, and the term of each group's leader, by group."""
 
     facts: Facts
     plan: Plan
@@ -71,19 +71,21 @@ class Look(msgspec.Struct, frozen=True):
     """Time that the plan took."""
 
     def figures(self) -> Figures:
-        """For a monitor."""
+        """The figures of this look, for a monitor."""
         away = sum(part.leader not in (None, part.replicas[0]) for part in self.facts.partitions)
         planned = sum(move.copied_bytes for move in self.plan.moves)
         return Figures(away, len(self.plan.moves), planned, moving_bytes(self.facts.partitions))
 
 
 def moving_bytes(partitions: Iterable[PartitionFacts]) -> int:
-    """Bytes that moves under way copy; a copy counts whole until it is done."""
+    """Bytes that the moves under way copy; a copy counts as a whole until it is done."""
     return sum((part.stored_bytes or 0) * len(part.coming) for part in partitions if part.is_moving)
 
 
 class Balancer:
-    """``figures`` are those of the last round; all 0 where this node does not lead the controller group."""
+    """The task that balances the cluster, on the controller's leader. ``figures`` are those of its last round; all 0 on
+    other nodes.
+    """
 
     def __init__(self, control: ControllerGroup, ask: Ask, send: Send) -> None:
         self.figures: Figures = Figures()
@@ -111,7 +113,7 @@ class Balancer:
             await asyncio.sleep(max(aligned_s(ROUND_S), rest_s))
 
     async def _round(self) -> float:
-        """Look, and begin what may begin now; the seconds that the plan took."""
+        """Look at the cluster, and begin what may begin now; returns the seconds that the plan took."""
         look = await self.look()
         self.figures = look.figures()
         mode = self._settings.mode
@@ -122,8 +124,8 @@ class Balancer:
         return look.seconds
 
     async def look(self) -> Look:
-        """Ask all nodes, and plan."""
-        async with self._looking:  # two that ask at once would take the time between them for a time without syncs
+        """Ask all nodes for reports, and make a plan of them."""
+        async with self._looking:  # two looks at once would take the time between them for a time without syncs
             rows = dict(self._control.machine.assignment.nodes.rows)
             reports = dict(zip(rows, await asyncio.gather(*map(self._ask, rows)), strict=True))
             nodes = self._judge(rows, reports)
@@ -173,8 +175,9 @@ class Balancer:
         return PartitionFacts(group, move.target, leader, size, behind, coming, going, is_moving=True)
 
     def _due(self, look: Look) -> list[PlacedMove]:
-        """Those moves of a plan that may begin now. One that only changes an order copies nothing, and is done at once;
-        one that waits for a node that is away, or for a leader, holds back no other.
+        """The moves of a plan that may begin now: with those under way, ``moves_at_once`` at most. A move that only
+        changes the order of replicas copies nothing, and does not count; nor does a move under way that waits for a
+        node that is away, or for a leader.
         """
         away = {node_id for node_id, bar in look.plan.barred.items() if bar == "away"}
         moves = self._control.machine.assignment.moves
@@ -189,7 +192,7 @@ class Balancer:
         return due
 
     async def _begin(self, order: Rebalance) -> None:
-        """Raises PlanChanged, InvalidRequest, NotFound, and what a proposal does."""
+        """Propose the order and log its moves. Raises PlanChanged, InvalidRequest, NotFound, and as a proposal does."""
         await self._control.decide(lambda now: msgspec.structs.replace(order, now_ms=now), Arranged)
         for move in order.moves:
             name = self._name(move.group_id)
@@ -198,7 +201,7 @@ class Balancer:
             _log.info(text, name, ",".join(move.replicas), ",".join(move.target), extra={"event": event})
 
     async def _send_home(self, look: Look, transfers: Iterable[Transfer]) -> None:
-        """Send some leaders home to each node, and each leader only if it was not sent lately."""
+        """Ask leaders to go home: HOMES_AT_ONCE_MAX to one node at most, and none that was asked lately."""
         now, stable_s, coming = asyncio.get_running_loop().time(), self._settings.stable_ms / 1000, Counter[str]()
         rested = {group for group, (_, at) in self._sent.items() if at + stable_s * 2**BACKOFF_MAX < now}
         self._sent = {group: sent for group, sent in self._sent.items() if group not in rested}
@@ -219,15 +222,15 @@ class Balancer:
     # What operators ask.
 
     async def plan(self) -> BalancePlan:
-        """What would be done now. Raises FeatureLevelTooLow, NotLeaderOrFollower, LeaderNotAvailable."""
+        """The plan that is right now. Raises FeatureLevelTooLow, NotLeaderOrFollower, LeaderNotAvailable."""
         await self._control.barrier()
         self._control.features.require(BALANCE)
         return self._told(await self.look())
 
     async def carry_out(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
-        """Begin all of a plan at once, whatever the mode: the moves as one decision, or none of them. That decision is
-        asked for also when no partition moves, and with the digest of another plan, so that the ledger has each order.
-        Raises PlanChanged, and what a proposal and ``plan`` do.
+        """Begin all of a plan at once, whatever the mode: all of its moves in one decision, or none. The decision is
+        proposed even if no partition moves, or ``if_plan`` is the digest of another plan, so that the ledger has each
+        order. Raises PlanChanged, and as a proposal and ``plan`` do.
         """
         await self._control.barrier()
         self._control.features.require(BALANCE)
@@ -243,14 +246,16 @@ class Balancer:
         return told
 
     async def change(self, changes: dict[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
-        """The settings then. Raises FeatureLevelTooLow, InvalidRequest, and what a proposal does."""
+        """Change the settings that are named; returns all of them. Raises FeatureLevelTooLow, InvalidRequest, and as a
+        proposal does.
+        """
         await self._control.barrier()
         self._control.features.require(BALANCE)
         await self._control.decide(lambda now: SetBalance(now_ms=now, by=by, changes=changes), Arranged)
         return self._settings
 
     def _told(self, look: Look) -> BalancePlan:
-        """A plan in names; without what was deleted meanwhile."""
+        """A plan with the names of its topics, without the topics that were deleted meanwhile."""
         moves, leaders = [], []
         for move in look.plan.moves:
             if (located := self._control.machine.catalog.locate(move.group)) is not None:
@@ -284,7 +289,7 @@ def _vitals(report: NodeReport) -> Vitals:
 
 
 def _freshest(reports: dict[str, NodeReport | None]) -> dict[int, tuple[str, LedGroup]]:
-    """Who leads each group, by the leader of the highest term."""
+    """By group, the node that leads it in the highest reported term, and that node's report of the group."""
     found: dict[int, tuple[str, LedGroup]] = {}
     for node_id, report in reports.items():
         for each in () if report is None else report.led:

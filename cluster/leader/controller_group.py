@@ -76,9 +76,9 @@ class ControllerGroup(ServedGroup):
         principals: PrincipalStore,
         is_present: Callable[[str], bool],
     ) -> None:
-        """``open_group`` runs a fresh machine. ``principals`` takes the machine's in the turn in which they change:
-        this node never answers as the controller by older ones. ``is_present``: whether this node is connected with a
-        node, or is it.
+        """``open_group`` runs a fresh machine. ``principals`` takes the machine's principals in the turn of the loop in
+        which they change, so that this node never answers as the controller by older ones. ``is_present``: whether a
+        node is this one, or connected with it.
         """
         self.changed: Condition = Condition()
         """Notified after each command that was applied here."""
@@ -94,7 +94,7 @@ class ControllerGroup(ServedGroup):
         self.is_present: Callable[[str], bool] = is_present
         self.leases: Leases = Leases(lambda: self.machine.sessions)
         self.takeovers: int = 0
-        """Slots that were taken from their holders by decisions that this node, as leader, carried out."""
+        """Takeovers of slots that this node, as leader, has carried out."""
         self._told: dict[bool, tuple[tuple[int, str | None, int], bytes]] = {}
 
     @property
@@ -103,7 +103,7 @@ class ControllerGroup(ServedGroup):
         return self.machine.lease_clock_ms
 
     def catalog(self) -> Catalog:
-        """All topics and nodes, for the nodes that follow."""
+        """The catalog as of now, for the nodes that follow it."""
         machine, assignment = self.machine, self.machine.assignment
         return Catalog(
             machine.catalog_index,
@@ -119,16 +119,16 @@ class ControllerGroup(ServedGroup):
         )
 
     def has_news(self, after: int, principals_after: int) -> bool:
-        """Whether the catalog or the principals are newer. While a restarted replica applies its log again, it passes
-        through those of the past, and has none.
+        """Whether the catalog or the principals are newer than these indexes. A restarted replica that applies its log
+        again passes through states of the past, and has no news before it is ready.
         """
         machine = self.machine
         is_newer = machine.catalog_index > after or machine.principals.index > principals_after
         return self.group.ready and is_newer
 
     def encoded_news(self, after: int, principals_after: int) -> bytes:
-        """What is newer, as nodes that ask get it: the principals before the catalog, so that a node that gets replicas
-        knows who may read them. Made once, however many ask: 100,000 partitions are 8 MB.
+        """The encoded answer to nodes that ask for news: the principals before the catalog, so that a node that gets
+        replicas knows who may read them. Encoded once for all that ask: 100,000 partitions are 8 MB.
         """
         principals = self.machine.principals
         of_principals = principals.index > principals_after
@@ -156,17 +156,17 @@ class ControllerGroup(ServedGroup):
         return [node_id for node_id, _ in self.eligible if not self.is_present(node_id)]
 
     def nodes_for(self, replication_factor: int) -> list[Node]:
-        """The nodes that new partitions with so many replicas are placed on now. Raises NotEnoughReplicas."""
+        """The nodes on which new partitions with so many replicas are placed now. Raises NotEnoughReplicas."""
         return within_reach(self.eligible, self.is_present, replication_factor)
 
     def placement(self, name: str) -> Placement | None:
-        """One topic, if it exists."""
+        """The placement of a topic; None: there is no such topic."""
         topic = self.machine.catalog.topic(name)
         return _placement(topic) if topic is not None else None
 
     async def decide(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
-        """Propose the command that ``make`` makes with the lease clock, which goes no further than the leader may let
-        it; returns the machine's answer, which is of the type ``answer``.
+        """Propose the command that ``make`` makes of the lease clock, which is held below the horizon of ``leases``;
+        returns the machine's answer, which is of the type ``answer``.
 
         Raises the refusal that the machine answered, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
         """
@@ -184,9 +184,9 @@ class ControllerGroup(ServedGroup):
     async def decide_lease(
         self, make: Callable[[int], OpenSession | RenewSession], session: str, ttl_ms: int
     ) -> SessionState:
-        """``decide`` a command that gives this session its full ttl, and have that count from now. Commits that stall
-        hold the stamp back, and the deadline with it. So the true one follows at once: in the log, no command comes
-        between the two, whose later stamp might end the session.
+        """``decide`` a command that gives this session its full ttl, counted from now. Stalled commits hold back the
+        stamp of the command, and with it the deadline. So a second command with the true deadline follows at once: in
+        the log, no other command, whose later stamp might end the session, comes between the two.
         """
         now_ms = self.now_ms()
         if not self.leases.lags(self.group.term, now_ms):
@@ -204,16 +204,16 @@ class ControllerGroup(ServedGroup):
         return self.features.at_least(LEDGER)
 
     async def begin_ledger(self) -> None:
-        """Begin the ledger, if all members know of ledgers: it records what is decided after this. The command that
-        raises the level begins it, too; this is for a cluster that had the level before there were ledgers. Raises as
-        ``decide`` does.
+        """Begin the ledger, if all members know of ledgers: it records the decisions after this. The command that
+        raises the level begins it, too; this call is for a cluster that had the level before there were ledgers. Raises
+        as ``decide`` does.
         """
         if self.keeps_ledger and not self.machine.ledger.is_recording:
             await self.decide(lambda now: BeginLedger(now_ms=now), Done)
 
     async def installed(self, fences: Collection[FenceRef], readers: Collection[ReaderRef]) -> None:
-        """Return when partitions have committed what was decided about them. Raises RequestTimedOut."""
-        machine = self.machine  # a checkpoint that comes meanwhile gives it other parts
+        """Return when the partitions have committed these fences. Raises RequestTimedOut."""
+        machine = self.machine  # its parts are looked up late: a checkpoint may replace them meanwhile
 
         def is_installed(reader: ReaderRef) -> bool:
             return machine.reader_fences.is_installed(reader)
@@ -223,8 +223,8 @@ class ControllerGroup(ServedGroup):
         await self.until_all([*over, *installed], "decided, but not every partition has committed it in time")
 
     async def until_all(self, conditions: Collection[Callable[[], bool]], late: str) -> None:
-        """Return when each of these held once. One that held is not looked at again: ten thousand partitions that
-        commit one after the other cost ten thousand looks. Raises RequestTimedOut, with ``late``.
+        """Return when each condition has held once. A condition that held is not evaluated again: ten thousand
+        partitions that commit one after the other cost ten thousand evaluations. Raises RequestTimedOut with ``late``.
         """
         left = list(conditions)
 
@@ -237,8 +237,8 @@ class ControllerGroup(ServedGroup):
             raise RequestTimedOut(late)
 
     async def keep_time(self) -> None:
-        """While this node leads: write renewals that it heard to the log in time, and let other sessions expire. The
-        first tick of a term re-arms all sessions. Runs until cancelled.
+        """While this node leads, write the renewals that it has heard to the log in time, and let the other sessions
+        expire. The first tick of a term gives every session its full ttl. Runs until cancelled.
         """
         while True:
             if self.group.is_leader:
@@ -265,9 +265,9 @@ def _renewals(renewals: list[tuple[str, int]], now_ms: int) -> RenewSessions:
 
 
 def _without_ledger(command: Command) -> Command:
-    """The command without what is for the ledger alone, so that older software can read and keep it. Its state would
-    lose a field that it does not know, and replicas would make other entries later. The command that raises the level
-    is for newer software anyhow.
+    """The command without the fields that only the ledger needs, for a cluster with older software. That would drop the
+    fields from its state, since it does not know them, and its replicas would later make other entries than the rest.
+    The command that raises the level keeps them: it is for newer software anyhow.
     """
     match command:
         case FenceInstalled():
@@ -279,8 +279,8 @@ def _without_ledger(command: Command) -> Command:
 
 
 async def quietly(work: Awaitable[object]) -> bool:
-    """Whether background work succeeded. A refusal loses nothing: the replicated state still says what is to be
-    done.
+    """Await background work; returns whether it succeeded. A refusal loses nothing: the replicated state still says
+    what is to be done.
     """
     try:
         await work

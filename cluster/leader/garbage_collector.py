@@ -1,5 +1,5 @@
-"""Finds the producers that partitions have forgotten, and unused names and resources, so that the controller may forget
-them too (producers.py, resources.py).
+"""Finds the producers that partitions have forgotten, and unused names and resources, so that the controller can forget
+them, too (producers.py, resources.py).
 
 Runs on every member of the controller group and acts only on the leader. It decides nothing: what it proposes is judged
 when it is applied.
@@ -16,14 +16,14 @@ from .reconciler import carry_out
 PERIOD_S = 3_600.0
 """Between two rounds: each is a command to every partition that named producers write to."""
 PAUSE_S = 0.05
-"""Between two steps of a round, so that it never has much of the controller's time."""
+"""Between two steps of a round, so that a round never takes much of the controller's time."""
 PRODUCERS_AT_ONCE_MAX = 1_000
 NAMES_AT_ONCE_MAX = 1_000
 RESOURCES_AT_ONCE_MAX = 1_000
 
 
 class GarbageCollector:
-    """One round after the other."""
+    """The task that runs one round after the other."""
 
     def __init__(self, control: ControllerGroup, router: Router) -> None:
         self._control = control
@@ -36,7 +36,7 @@ class GarbageCollector:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """One round, on the leader. What fails is left to the next one."""
+        """Run one round, if this node leads. A step that fails is left to the next round."""
         if not self._control.group.is_leader:
             return
         for group in self._control.machine.registry.enrolments.partitions():
@@ -49,14 +49,14 @@ class GarbageCollector:
             await self._forget_resources(keys[start : start + RESOURCES_AT_ONCE_MAX])
 
     async def _ask(self, group: int) -> None:
-        """Which of its producers a partition has forgotten."""
+        """Ask a partition which of its producers it has forgotten, and report these to the controller."""
         pids = self._control.machine.registry.enrolments.enrolled_on(group)
         for start in range(0, len(pids), PRODUCERS_AT_ONCE_MAX):
             await asyncio.sleep(PAUSE_S)
             if not self._control.group.is_leader:
                 return
             machine = self._control.machine
-            # At the index of the question.
+            # As of ``applied_index``, which the question carries.
             some = machine.registry.enrolments.settled_on(group, pids[start : start + PRODUCERS_AT_ONCE_MAX])
             if some:
                 await quietly(

@@ -43,7 +43,9 @@ _log = logging.getLogger(__name__)
 
 
 class LedgerKeeper:
-    """``section``: what the configuration says of the ledger; equal on every node."""
+    """The task that keeps the ledger, on the controller's leader. ``section``: the ledger's retention, as configured;
+    equal on every node.
+    """
 
     def __init__(self, control: ControllerGroup, router: Router, section: LedgerSection) -> None:
         self._control = control
@@ -68,7 +70,7 @@ class LedgerKeeper:
         return True if self._control.machine.ledger.waiting else None
 
     async def step(self) -> None:
-        """On the leader: do what is left to do."""
+        """On the leader: begin the ledger, place its topic, adapt the topic's retention and replicas, copy entries."""
         control, loop = self._control, asyncio.get_running_loop()
         self._leading_since_s = self._leading_since_s or loop.time()
         await control.begin_ledger()
@@ -93,8 +95,8 @@ class LedgerKeeper:
         await self._control.decide(lambda now: KeepLedger(now_ms=now, config=self._config, nodes=nodes), TopicCreated)
 
     async def _grow(self, topic: Topic) -> None:
-        """Alone, one replica survives nothing: with three nodes there are three, as of the controller group, and in as
-        many zones as there are.
+        """Move the topic to REPLICAS nodes, in as many zones as there are, as soon as so many nodes are not away: like
+        the controller group, it has to survive the loss of a node.
         """
         control, here = self._control, topic.placements[0]
         assignment = control.machine.assignment
@@ -108,8 +110,8 @@ class LedgerKeeper:
         )
 
     async def _copy_waiting(self, topic: Topic) -> None:
-        """Copy the entries that wait now. Those that come meanwhile share a copy of the next step, which looks at the
-        topic before: without an end to entries, it would never grow. Raises StockadeError.
+        """Copy the entries that wait now. Those that come meanwhile are left to the next step, which looks at the topic
+        first: if entries never ended, the topic would never grow. Raises StockadeError.
         """
         control = self._control
         end = control.machine.ledger.next
@@ -118,8 +120,8 @@ class LedgerKeeper:
                 return
 
     async def _copy(self, topic: Topic) -> bool:
-        """Copy the oldest entries, and have those dropped that the topic is known to have; whether there were any, and
-        the topic has what is before them. Raises StockadeError.
+        """Copy the oldest entries, and let the controller drop those that the topic has now. Returns False if there
+        were none, or the topic takes none, or has too few or too many before them. Raises StockadeError.
         """
         control = self._control
         first, entries = control.machine.ledger.oldest(COPY_ENTRIES_MAX, COPY_BYTES_MAX)
@@ -137,7 +139,7 @@ class LedgerKeeper:
         return True
 
     def _append(self, topic: Topic, first: int, entries: list[bytes]) -> Append:
-        """Holds at the end of the log that is right for the first of these entries, and nowhere else."""
+        """The append of these entries at offset ``first - 1``, to which it is conditional."""
         told = [msgspec.json.decode(entry, type=LedgerEntry) for entry in entries]
         batch = batch_from_columns(
             [each.act.encode() for each in told],
@@ -158,7 +160,9 @@ class LedgerKeeper:
         )
 
     def _tell_unfit(self, first: int, answer: Result | StockadeError) -> None:
-        """The topic has too few entries or too many: an old copy of the disks of the one or the other was put back."""
+        """Log an error: the topic has too few entries, or too many, since an old copy of its disks, or of those of the
+        controller, was put back; or it takes none.
+        """
         now_s = asyncio.get_running_loop().time()
         if now_s - self._told_s >= TELL_AGAIN_S:
             self._told_s = now_s
@@ -173,8 +177,8 @@ class LedgerKeeper:
 
 def copied_up_to(first: int, count: int, answer: Result | StockadeError) -> int | None:
     """The number of the last entry that the topic has, after it was asked to take ``count`` entries from ``first`` on;
-    None: it lacks some before, or takes nothing. An entry has the offset before its number. Raises the refusals after
-    which the copy is tried again.
+    None: it lacks entries before ``first``, or takes none. Entry n has offset n - 1. Raises the refusals after which
+    the copy is tried again.
     """
     match answer:
         case Appended():

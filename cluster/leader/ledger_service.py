@@ -1,4 +1,4 @@
-"""Acts that the controller does not decide, in its ledger: the intent before an act, and its outcome after it."""
+"""Records acts that the controller does not decide in its ledger: the intent before an act, the outcome after it."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,10 +12,10 @@ from ..controller.ledger import Noted, NoteIntent, NoteOutcome
 from ..model import By
 
 Decide = Callable[[Command, float], Awaitable[object]]
-"""What the controller group answers to a command, in a time in seconds. Raises its refusal."""
+"""(command, timeout in seconds) -> the answer of the controller group. Raises its refusal."""
 CONCLUDE_TIMEOUT_S = 5.0
-"""Time that the answer to a request waits until its outcome is recorded; after that the ledger calls the outcome
-unknown.
+"""Time that the answer to a request waits until its outcome is recorded; if it is not, the ledger later calls the
+outcome unknown.
 """
 
 

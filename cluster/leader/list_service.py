@@ -43,7 +43,7 @@ class ListService:
     async def list_sessions(
         self, prefix: str, most: int, *, holding: bool = False, handle: str | None = None
     ) -> SessionList:
-        """By client_id; ``holding``: only those with a grant or a resource; or that with ``handle``."""
+        """Live sessions, by client_id. ``holding``: those with a grant or a resource. ``handle``: that one alone."""
         await self._control.barrier()
         now_ms = self._control.now_ms()
         fits = self._is_holding if holding else None
@@ -61,14 +61,14 @@ class ListService:
         return SessionList(total, listed)
 
     async def list_groups(self, prefix: str, most: int) -> GroupList:
-        """By name."""
+        """Groups, by name."""
         await self._control.barrier()
         resources = self._machine.resources
         total, found = await _first(resources.rows.items(), _group, prefix, most)
         return GroupList(total, [ListedGroup(name, len(rows), resources.owned_in[name]) for name, rows in found])
 
     async def list_producers(self, prefix: str, most: int, *, internal: bool) -> ProducerList:
-        """By name."""
+        """Producers with names, by name; ``internal``: also those that drew their names themselves."""
         await self._control.barrier()
         rows = self._machine.registry.rows.values()
         chosen = rows if internal else [row for row in rows if not is_throwaway(row.name)]
@@ -76,7 +76,9 @@ class ListService:
         return ProducerList(total, [ProducerPair(row.pid, row.epoch, row.name) for row in found])
 
     async def list_tickets(self, topic: str, partition: int | None, most: int) -> TicketList:
-        """In the order of the queue. Raises UnknownTopicOrPartition."""
+        """The tickets that wait for a topic, or for one of its partitions, in the order of the queue. Raises
+        UnknownTopicOrPartition.
+        """
         await self._control.barrier()
         placement = self._control.placement(topic)
         if placement is None or (partition is not None and partition >= len(placement.replicas)):
@@ -127,7 +129,8 @@ async def _first(
     most: int,
     fits: Callable[[_Item], bool] | None = None,
 ) -> tuple[int, list[_Item]]:
-    """How many items have a key with this ``prefix`` and fit, and the first ``most`` of them, as of the call."""
+    """The number of items that fit and have a key with this ``prefix``, and the first ``most`` of them, as of the call.
+    """
     there = list(items)
     total = 0
     first: list[_Item] = []

@@ -1,4 +1,4 @@
-"""What operators ask of the controller's leader: change nodes, replica placements and balance, note backups."""
+"""Operators' requests to the controller's leader: to change nodes, placements and balance, and to note backups."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +48,7 @@ class MemberService:
         balancer: Balancer,
         software_of: Callable[[str], Software | None],
     ) -> None:
-        """``software_of`` a node; None: this node is not connected to it."""
+        """``software_of``: the software of a node; None: this node is not connected to it."""
         self.balancer: Balancer = balancer
         self._control = control
         self._view = view
@@ -57,7 +57,7 @@ class MemberService:
     async def add_node(
         self, node_id: str, url: str, raft_address: str, zone: str | None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Raises InvalidRequest where another member has one of the addresses, ThrottlingQuotaExceeded."""
+        """Make a node known. Raises InvalidRequest if another member has an address of it, ThrottlingQuotaExceeded."""
         await self._control.barrier()
         others = [each for each in self._control.machine.assignment.nodes.rows.values() if each.node_id != node_id]
         owners = {address: each.node_id for each in others for address in (_place(each.url), each.raft)}
@@ -69,17 +69,19 @@ class MemberService:
         )
 
     async def remove_node(self, node_id: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
-        """Raises NotFound, NotEnoughReplicas, PlanChanged."""
+        """Begin to remove a node. Raises NotFound, NotEnoughReplicas, PlanChanged."""
         away = self._away()
         await self._arrange(lambda now: RemoveNode(now_ms=now, by=by, node_id=node_id, if_plan=if_plan, away=away))
 
     async def remove_zone(self, zone: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:
-        """Raises NotFound, NotEnoughReplicas, PlanChanged."""
+        """Begin to remove all nodes of a zone. Raises NotFound, NotEnoughReplicas, PlanChanged."""
         away = self._away()
         await self._arrange(lambda now: RemoveZone(now_ms=now, by=by, zone=zone, if_plan=if_plan, away=away))
 
     def _away(self) -> list[str]:
-        """The nodes that shall take nothing of what a removal moves while others can; level 1 has no word of them."""
+        """The nodes that are away: a removal moves replicas to them only if no other can take these. Empty below the
+        feature level at which commands name them.
+        """
         return self._control.away if self._control.features.at_least(PRESENT_TARGETS) else []
 
     async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
@@ -92,13 +94,15 @@ class MemberService:
     async def reassign(
         self, topic: str, partition: int, replicas: Sequence[str], by: By = NO_PRINCIPAL
     ) -> Reassignment:
-        """Raises UnknownTopicOrPartition, NotFound, InvalidRequest."""
+        """Begin to move a partition. Raises UnknownTopicOrPartition, NotFound, InvalidRequest."""
         wanted = list(replicas)
         await self._arrange(lambda now: Reassign(now_ms=now, by=by, topic=topic, partition=partition, replicas=wanted))
         return Reassignment(topic, partition, wanted)
 
     async def raise_feature_level(self, level: int, by: By = NO_PRINCIPAL) -> None:
-        """Raises InvalidRequest, FeatureUpdateFailed."""
+        """Raise the feature level, if all registered nodes are connected and support it. Raises InvalidRequest,
+        FeatureUpdateFailed.
+        """
         if level > NEWEST_LEVEL:
             raise InvalidRequest(f"level: the newest that this node's software ({VERSION}) supports is {NEWEST_LEVEL}")
         group, assignment = self._control.group, self._control.machine.assignment
@@ -118,7 +122,7 @@ class MemberService:
         await self._arrange(lambda now: RaiseFeatureLevel(now_ms=now, by=by, level=level, supporting=registered))
 
     def _lacks(self, node_id: str, level: int) -> str | None:
-        """Why a node keeps the cluster from having this level; None if it does not."""
+        """The reason why a node keeps the cluster from having this level; None if it does not."""
         software = self._software_of(node_id)
         if software is None:
             return "it is away"
@@ -127,7 +131,7 @@ class MemberService:
         return f"its software ({software.version or 'unknown'}) supports level {software.newest} at most"
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """What the choice of ``node_ids`` would change; None: the cluster's own choice. Raises
+        """What the choice of these controllers (None: the cluster's own choice) would change. Raises
         FeatureLevelTooLow, NotFound, InvalidRequest.
         """
         await self._control.barrier()
@@ -137,14 +141,14 @@ class MemberService:
     async def choose_controllers(
         self, node_ids: Sequence[str] | None, if_plan: str | None = None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Raises FeatureLevelTooLow, NotFound, InvalidRequest, PlanChanged."""
+        """Begin to move the controller group. Raises FeatureLevelTooLow, NotFound, InvalidRequest, PlanChanged."""
         await self._control.barrier()
         self._control.features.require(BALANCE)
         wanted = None if node_ids is None else list(node_ids)
         await self._arrange(lambda now: ChooseControllers(now_ms=now, by=by, node_ids=wanted, if_plan=if_plan))
 
     async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> list[NotedBackup]:
-        """All, the newest first. Raises FeatureLevelTooLow, InvalidRequest."""
+        """Note a backup; returns all that are noted, the newest first. Raises FeatureLevelTooLow, InvalidRequest."""
         self._control.features.require(BACKUPS)
         ahead_ms = made.cut_ms - time.time_ns() // 1_000_000
         if ahead_ms > AHEAD_MS_MAX:
@@ -153,7 +157,7 @@ class MemberService:
         return self._backups()  # without a barrier: a refusal of it would say that nothing was changed
 
     async def backups(self) -> list[NotedBackup]:
-        """The newest first."""
+        """The last backup of each place, the newest first; linearizable."""
         await self._control.barrier()
         return self._backups()
 
@@ -161,17 +165,17 @@ class MemberService:
         return sorted(self._control.machine.backups.rows.values(), key=lambda each: -each.cut_ms)
 
     async def balance_plan(self) -> BalancePlan:
-        """What would be done now. Raises FeatureLevelTooLow."""
+        """The plan that would be carried out now. Raises FeatureLevelTooLow."""
         return await self.balancer.plan()
 
     async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
-        """Begin all of a plan. Raises FeatureLevelTooLow, PlanChanged."""
+        """Begin the whole plan with this digest. Raises FeatureLevelTooLow, PlanChanged."""
         plan = await self.balancer.carry_out(if_plan, by)
         await self._until_seen()
         return plan
 
     async def change_balance(self, changes: Mapping[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:
-        """The settings then. Raises FeatureLevelTooLow, InvalidRequest."""
+        """Change the settings that are named; returns all of them. Raises FeatureLevelTooLow, InvalidRequest."""
         settings = await self.balancer.change(dict(changes), by)
         await self._until_seen()
         return settings
@@ -186,7 +190,7 @@ class MemberService:
 
 
 def _place(url: str) -> str:
-    """Where a base URL leads to, whatever is spoken there."""
+    """The host and port of a base URL, without its scheme."""
     return url.partition("://")[2].rstrip("/")
 
 

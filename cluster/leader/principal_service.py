@@ -1,5 +1,5 @@
 """Principals as the controller's leader serves them. A change is answered when every node that can be reached acts by
-it: a token that was deleted lets no request in after that, but at a node that is cut off from the controller.
+it. After that, a deleted token lets no request in, except at a node that is cut off from the controller.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -34,7 +34,7 @@ class PrincipalService:
         self._group_statuses = group_statuses
 
     async def list_principals(self, prefix: str, most: int, configured: Iterable[Principal]) -> PrincipalList:
-        """By name; linearizable."""
+        """The cluster's principals and those that are ``configured`` on this node, by name; linearizable."""
         await self._control.barrier()
         rows = self._control.machine.principals.rows
         of_node = {row.name: row for row in configured}
@@ -43,7 +43,7 @@ class PrincipalService:
         return PrincipalList(len(found), [info(row, configured=row.name in of_node) for row in first])
 
     async def get_principal(self, name: str) -> PrincipalInfo:
-        """Raises NotFound."""
+        """A principal of the cluster; linearizable. Raises NotFound."""
         await self._control.barrier()
         return info(self._control.machine.principals.find(name))
 
@@ -59,7 +59,7 @@ class PrincipalService:
         opens: bool,
         by: By,
     ) -> tuple[PrincipalInfo, bool]:
-        """The principal, and whether it is new."""
+        """Create or replace a principal; returns it, and whether it is new."""
         put = await self._control.decide(
             lambda now: PutPrincipal(
                 now_ms=now,
@@ -74,17 +74,17 @@ class PrincipalService:
             ),
             PrincipalPut,
         )
-        told = info(self._control.machine.principals.find(name))  # a barrier may refuse, as if nothing was changed
+        told = info(self._control.machine.principals.find(name))  # no barrier: its refusal would deny the change
         await self._until_known()
         return told, put.created
 
     async def delete_principal(self, name: str, by: By) -> None:
-        """Raises NotFound, InvalidRequest."""
+        """Delete a principal of the cluster. Raises NotFound, InvalidRequest."""
         await self._change(lambda now: DeletePrincipal(now_ms=now, by=by, name=name))
 
     async def add_token(self, name: str, digest: str | None, expires: datetime | None, by: By) -> IssuedToken:
-        """``digest``: the hash of a token that the caller made; None: one is made here, and only its hash leaves this
-        node. Raises NotFound, InvalidRequest.
+        """Give a principal another token. ``digest``: the hash of a token that the caller made; None: a token is made
+        here, and only its hash goes to the other nodes. Raises NotFound, InvalidRequest.
         """
         made = new_token() if digest is None else None
         token = PrincipalToken(made.hash if made is not None else digest or "", expires)
@@ -92,7 +92,7 @@ class PrincipalService:
         return IssuedToken(token_id(token), None if made is None else made.token, unix_ms(expires))
 
     async def delete_token(self, name: str, token: str, by: By) -> None:
-        """By the token's id. Raises NotFound, InvalidRequest."""
+        """Delete the token with the id ``token``. Raises NotFound, InvalidRequest."""
         await self._change(lambda now: DeletePrincipalToken(now_ms=now, by=by, name=name, token_id=token))
 
     async def _change(self, make: Callable[[int], Command]) -> None:
@@ -109,7 +109,7 @@ class PrincipalService:
 
 
 def info(row: Principal, *, configured: bool = False) -> PrincipalInfo:
-    """As the API has a principal."""
+    """A principal in the form of the API."""
     tokens = [PrincipalTokenInfo(token_id(token), unix_ms(token.expires)) for token in row.tokens]
     return PrincipalInfo(row.name, row.rights, row.certificates, tokens, configured, row.subjects, _quota(row))
 

@@ -1,5 +1,5 @@
-"""Producer identities as the controller's leader serves them (InitProducerId), enrolment for the partitions, and what
-partitions know of a producer, asked of the nodes that lead them.
+"""Producer identities as the controller's leader serves them (InitProducerId); the enrolment of producers, for the
+partitions; and a producer's state on partitions, asked of the nodes that lead them.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ ASK_AGAIN_S = 0.05
 
 
 class ProducerStatusReader:
-    """Asks, and answers for this node."""
+    """Reads a producer's state on partitions: asks the nodes that lead them, and answers for this node."""
 
     def __init__(self, node_id: str, router: Router, replicas: ReplicaManager) -> None:
         self._node_id = node_id
@@ -30,7 +30,7 @@ class ProducerStatusReader:
         self._replicas = replicas
 
     async def here(self, pid: int, group_ids: Iterable[int]) -> rpc.ProducerKnown:
-        """What those groups answer that this node leads; linearizable."""
+        """The producer's state on those of the groups that this node leads; linearizable."""
         found = []
         for group_id in group_ids:
             replica = self._replicas.get(group_id)
@@ -42,7 +42,9 @@ class ProducerStatusReader:
         return rpc.ProducerKnown(found)
 
     async def ask(self, pid: int, places: Mapping[int, Sequence[str]], timeout_s: float) -> list[ProducerOnPartition]:
-        """What all ``groups`` answer, asked on their nodes, in the order of ``groups``. Raises LeaderNotAvailable."""
+        """A producer's state on each of the groups that knows it, ascending by group. ``places``: the nodes of each
+        group. Raises LeaderNotAvailable if a group has no leader in time.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         found: dict[int, ProducerOnPartition | None] = {}
@@ -70,7 +72,7 @@ class ProducerStatusReader:
 
 
 class ProducerService:
-    """The registry's leader."""
+    """The registry of producers, as the controller's leader serves it."""
 
     def __init__(self, control: ControllerGroup, states: ProducerStatusReader) -> None:
         self._control = control
@@ -79,7 +81,7 @@ class ProducerService:
     async def init_producer(
         self, name: str | None, pair: tuple[int, int] | None, nonce: str | None, by: By = NO_PRINCIPAL
     ) -> ProducerPair:
-        """A pair to write with; answers when every partition that knows the name refuses the older epochs."""
+        """A pair to write with, answered when every partition that knows the name refuses the older epochs."""
         state = await self._control.decide(
             lambda now: InitProducer(now_ms=now, by=by, name=name, pair=pair, nonce=nonce),
             ProducerState,
@@ -87,7 +89,7 @@ class ProducerService:
         return await self._when_installed(state)
 
     async def fence_producer(self, name: str, by: By = NO_PRINCIPAL) -> ProducerPair:
-        """The pair after the fence, when every partition that knows the name refuses the older epochs."""
+        """Raise a name's epoch; returns the pair when every partition that knows the name refuses older epochs."""
         return await self._when_installed(
             await self._control.decide(lambda now: FenceProducer(now_ms=now, by=by, name=name), ProducerState)
         )
@@ -109,7 +111,7 @@ class ProducerService:
         return ProducerStatus(pid, epoch, name, await self._states.ask(pid, places, self._control.timeout_s))
 
     async def _when_installed(self, state: ProducerState) -> ProducerPair:
-        machine = self._control.machine  # a checkpoint that comes meanwhile gives it other parts
+        machine = self._control.machine  # its parts are looked up late: a checkpoint may replace them
 
         def is_installed(fence: ProducerFence) -> bool:
             return machine.registry.enrolments.is_installed(fence)
@@ -127,7 +129,7 @@ async def enrol(
 
     Raises what the registry answers.
     """
-    # The lease clock is the controller's leader's; 0 leaves it where it stands.
+    # Only the controller's leader knows the lease clock; 0 leaves it where it stands.
     command = commands.encode_command(Enrol(now_ms=0, pid=pid, group_id=partition_group))
     answer = commands.decode_result(await router.propose(CONTROLLER_GROUP, controllers, command, timeout_s))
     if isinstance(answer, StockadeError):

@@ -36,7 +36,7 @@ class Reconciler:
         self._router = router
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._tried: set[int] = set()
-        self._seen = 0  # changes of the state, when work was looked for last
+        self._seen = 0  # ``changed.count`` when work was looked for last
 
     async def run(self) -> None:
         """Look for work whenever the state has changed. Runs until cancelled."""
@@ -51,8 +51,8 @@ class Reconciler:
                 task.cancel()
 
     def _start_due(self) -> None:
-        """On the leader, start a task for each partition that has something to do, as far as they fit."""
-        # Partitions take turns: many that cannot be reached do not keep the others waiting.
+        """On the leader, start a task for each partition with work, while less than PARTITIONS_AT_ONCE_MAX run."""
+        # Partitions take turns, so that many that cannot be reached do not keep the others waiting.
         control, before = self._control, len(self._busy)
         while control.group.is_leader:
             for work in control.machine.work():
@@ -95,7 +95,8 @@ class Reconciler:
 
 
 async def carry_out(work: Work, control: ControllerGroup, router: Router) -> bool:
-    """Whether the work is done and reported; false when the partition refused it because it is out of date.
+    """Propose work to its partition, and report the answer to the controller. Returns False if there is nothing to
+    report: the work is out of date, or no producer was forgotten.
 
     Raises LeaderNotAvailable, RequestTimedOut, NotLeaderOrFollower.
     """

@@ -1,4 +1,4 @@
-"""Resources of groups, and fences on purpose, as the controller's leader serves them."""
+"""Resources of groups, and fences that operators order, as the controller's leader serves them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ SLICE = 2_000
 
 
 class ResourceService:
-    """Answers when the partitions have committed the installs that a decision owes them."""
+    """Decides on resources and fences; answers when the partitions have committed the installs that they are owed."""
 
     def __init__(self, control: ControllerGroup) -> None:
         self._control = control
@@ -37,7 +37,7 @@ class ResourceService:
         unwritable: Sequence[str] = (),
         by: By = NO_PRINCIPAL,
     ) -> list[OwnResult]:
-        """Verdicts in the order of the claims."""
+        """Claim resources; returns the verdicts, in the order of the claims."""
         unwritable = unwritable if self._control.features.at_least(CHECKED_WRITERS) else ()
         owned = await self._control.decide(
             lambda now: Own(
@@ -64,7 +64,7 @@ class ResourceService:
         return await self._when_installed(owned)
 
     async def list_resources(self, group: str) -> list[Resource]:
-        """Every resource ever owned in the group, ascending; of more than SLICE, each as it is when its turn comes."""
+        """The resources of the group, owned or free, ascending; of more than SLICE, each as it is at its turn."""
         await self._control.barrier()
         names, found = list(self._machine.resources.rows.get(group, ())), list[Resource]()
         ordered: list[list[str]] = []
@@ -80,7 +80,7 @@ class ResourceService:
         return found
 
     def _those(self, group: str, names: Sequence[str]) -> list[Resource]:
-        """The resources with these names, but those that were forgotten meanwhile."""
+        """The resources with these names, without those that were forgotten meanwhile."""
         rows = self._machine.resources.rows.get(group, {})
         return [
             Resource(name, row.owner is not None, self._client(row.owner), row.generation, row.fence_epoch)

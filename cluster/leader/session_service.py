@@ -44,14 +44,16 @@ WINDOW_S = 0.03
 
 
 class RenewalBatcher:
-    """Answers from the leader's memory where it can, and from the log where it must."""
+    """Renews sessions in the leader's memory where it can, and by a command where it must. Renewals that come within
+    WINDOW_S share one read barrier.
+    """
 
     def __init__(self, control: ControllerGroup) -> None:
         self._control = control
         self._round: asyncio.Task[None] | None = None
 
     async def renew(self, session: str, by: By) -> SessionState:
-        """Full ttl from now. Raises UnknownSession, SessionExpired, PermissionDenied."""
+        """Give the session its full ttl from now on. Raises UnknownSession, SessionExpired, PermissionDenied."""
         control = self._control
         if not control.group.is_leader:
             raise control.not_leading()
@@ -71,7 +73,7 @@ class RenewalBatcher:
         """Return when it is proved that this node led after the call. Raises as the barrier does."""
         if self._round is None:
             self._round = asyncio.create_task(self._prove_to_all())
-        await asyncio.shield(self._round)  # a caller that is cancelled leaves it to the others
+        await asyncio.shield(self._round)  # it goes on for the others if a caller is cancelled
 
     async def _prove_to_all(self) -> None:
         await asyncio.sleep(WINDOW_S)
@@ -88,7 +90,7 @@ HANDLES_PER_TURN = 1_000
 
 
 class SessionService:
-    """Sessions, and the producers that live with them."""
+    """Sessions, and the grants and tickets that end with them."""
 
     def __init__(self, control: ControllerGroup) -> None:
         self._control = control
@@ -96,7 +98,7 @@ class SessionService:
         self._renewals = RenewalBatcher(control)
 
     async def open_session(self, client_id: str, ttl_ms: int, by: By = NO_PRINCIPAL) -> SessionInfo:
-        """A new session; its id is a secret, drawn at random."""
+        """Open a session; its id is a secret, drawn at random."""
         session = f"s-{secrets.token_hex(SESSION_ID_BYTES)}"
         state = await self._control.decide_lease(
             lambda now: OpenSession(now_ms=now, by=by, session=session, client_id=client_id, ttl_ms=ttl_ms),
@@ -106,7 +108,7 @@ class SessionService:
         return self._session_info(state)
 
     async def renew_session(self, session: str, by: By = NO_PRINCIPAL) -> SessionInfo:
-        """Full ttl from now."""
+        """Give the session its full ttl from now on."""
         return self._session_info(await self._renewals.renew(session, by))
 
     async def close_session(self, session: str, by: By = NO_PRINCIPAL) -> None:
@@ -124,8 +126,8 @@ class SessionService:
         by: By = NO_PRINCIPAL,
     ) -> SessionFenced:
         """End the session with this handle, of any principal. ``if_grants``: only if its grants have this digest;
-        ``if_resources``: only if it owns so many. Answers when its slots are cleared, also that there is no such
-        session any more.
+        ``if_resources``: only if it owns so many. Answers when its slots are cleared; NotFound, of a session that has
+        ended before, waits for that, too.
         """
         self._control.features.require(SESSION_FENCES)
         order = FenceSession(
@@ -145,7 +147,7 @@ class SessionService:
         return SessionFenced(handle, ended.client_id, ended.grants, ended.resources)
 
     async def _until_cleared(self, handle: str) -> None:
-        """Return when no partition has yet to commit the end of the session with this handle."""
+        """Return when all partitions have committed the end of the session with this handle."""
         machine = self._machine
         for place, session in enumerate([*machine.slots.fences.departed_names(), *machine.leaving.sessions()], 1):
             if session_handle(session) == handle:
@@ -168,7 +170,8 @@ class SessionService:
         ticket_ttl_ms: int | None = None,
         by: By = NO_PRINCIPAL,
     ) -> Grant | Ticket:
-        """The whole set or none of it; a ticket while it is queued, or is not in force after INSTALLING_MAX_S.
+        """Acquire the whole set or none of it. Returns a ticket while the acquire is queued, or if the grant is not in
+        force within INSTALLING_MAX_S.
 
         A refusal that the controller decided at once changed nothing. One that ended the grant after it was made says
         so in ``no_side_effects``: the grant may have evicted others and been in force.
@@ -231,7 +234,9 @@ class SessionService:
     async def cancel_ticket(
         self, ticket: str, session: str, by: By = NO_PRINCIPAL, *, or_release: bool = False
     ) -> Ticket:
-        """Take a ticket out of the queue; the grant, if that came first, in force or not. ``or_release``: that ends."""
+        """Take a ticket out of the queue. If it has become a grant, in force or not, returns that; with ``or_release``,
+        ends the grant.
+        """
         state = await self._control.decide(
             lambda now: CancelTicket(now_ms=now, by=by, session=session, ticket_id=ticket), OfTicket
         )
@@ -248,7 +253,7 @@ class SessionService:
         await self._control.installed(freed.fences, freed.readers)
 
     def _say_when_it_expires(self, busy: ProducerBusy) -> None:
-        """The machine knows how long the holder's session lasts at most; the leader heard its last renewal."""
+        """Set ``expires_in_ms`` of the holder by the renewals that the leader has heard, which the machine has not."""
         holder = busy.fields["holder"]
         grant = self._machine.slots.grants.by_id.get(holder["grant"]) if holder is not None else None
         if grant is not None:

@@ -38,7 +38,7 @@ ASK_TIMEOUT_S = 1.0
 
 
 class GroupStatusReader:
-    """What the nodes know of groups that this node may not hold."""
+    """Asks nodes for the status of groups that this node may not hold, and answers for this node."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class GroupStatusReader:
         self._urls = urls
 
     def status_here(self, group_ids: Iterable[int]) -> rpc.Status:
-        """What this node knows of those groups that it holds."""
+        """The status of those of the groups that this node holds."""
         held = [replica for key in group_ids if (replica := self._replicas.get(key)) is not None]
         return rpc.Status(self._replicas.index, [replica.status() for replica in held], self._principals.table.index)
 
     async def status(self, node_id: str, group_ids: list[int]) -> rpc.Status:
-        """What a node knows; nothing when it is away."""
+        """The status of groups on a node; empty, with ``catalog_index`` 0, if the node is away."""
         if node_id == self._node_id:
             return self.status_here(group_ids)
         try:
@@ -71,7 +71,9 @@ class GroupStatusReader:
         return answer
 
     async def until_all(self, node_ids: Iterable[str], holds: Callable[[rpc.Status], bool], timeout_s: float) -> bool:
-        """Whether, before the time is over, ``holds`` is true of the answer of each node that can be reached."""
+        """Whether, within ``timeout_s``, ``holds`` is true of the answer of each node that can be reached. An answer
+        with ``catalog_index`` 0 counts as that of a node that cannot.
+        """
         asked, loop = list(node_ids), asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while loop.time() < deadline:
@@ -82,7 +84,9 @@ class GroupStatusReader:
         return False
 
     async def statuses(self, topic: Placement, partitions: Iterable[int] | None = None) -> list[GroupStatus | None]:
-        """What is known of these partitions of a topic (None: of each), asked of the nodes that hold them."""
+        """The status of these partitions of a topic (None: of all), in their order, from the nodes that hold them; None
+        for a partition of which no node answered.
+        """
         wanted = range(len(topic.replicas)) if partitions is None else partitions
         keys = {group_id(topic.topic_id, partition): topic.replicas[partition] for partition in wanted}
         asked = by_node(keys.items())
@@ -98,8 +102,8 @@ class GroupStatusReader:
         return Topic(topic.topic, topic.topic_id, topic.replication_factor, topic.is_sealed, topic.config, partitions)
 
     async def page(self, topic: Placement, first: int, most: int, find: str) -> TopicPage:
-        """A topic with ``most`` of its partitions from the ``first`` on, of those that ``find`` fits; this node asks
-        the others for no more, unless it needs all partitions to see which ones fit.
+        """A topic with ``most`` of its partitions from the ``first`` on, of those that ``find`` fits. Other nodes are
+        asked about the partitions of the page alone; with ``find``, about all.
         """
         total = len(topic.replicas)
         if find:
@@ -142,8 +146,8 @@ def _fits(partition: PartitionState, text: str) -> bool:
 
 
 def _freshest(statuses: Iterable[tuple[str, GroupStatus]]) -> dict[int, GroupStatus]:
-    """For each group the status from the leader of the highest term, which alone has applied all that was answered;
-    while it is away, from a node that knows it, the one with the higher epoch.
+    """By group, the status from the leader of the highest term, which alone has applied all that was answered. While
+    that is away, the status from a node that knows the leader; of several, the one with the highest epoch.
     """
     best: dict[int, GroupStatus] = {}
     for _, status in sorted(statuses, key=_rank, reverse=True):
@@ -163,16 +167,16 @@ NARROW_TOPICS_MAX = (1 << 16) - 4096
 
 
 class TopicService:
-    """The catalog's leader: creates, deletes and lists topics."""
+    """Topics, as the controller's leader serves them: creates, changes, deletes and lists them."""
 
     def __init__(self, control: ControllerGroup, group_statuses: GroupStatusReader, retention_ms: int) -> None:
-        """``retention_ms``: of new topics whose creators leave it to the cluster."""
+        """``retention_ms``: the retention of new topics whose creators leave it to the cluster."""
         self._control = control
         self._group_statuses = group_statuses
         self._retention_ms = retention_ms
 
     async def list_topics(self) -> list[TopicSummary]:
-        """Ascending by name; linearizable."""
+        """All topics, ascending by name; linearizable."""
         await self._control.barrier()
         machine = self._control.machine
         held = Counter(topic_partition(group)[0] for group in machine.slots.grants.holders)
@@ -200,8 +204,9 @@ class TopicService:
         *,
         leaves_retention: bool = False,
     ) -> tuple[Topic, bool]:
-        """The topic, and whether it is new; answers when every partition has a leader, and the fences of its readers.
-        Raises FeatureLevelTooLow, and NotEnoughReplicas when so many nodes are away that a partition had no leader.
+        """Create a topic, unless it exists; returns it, and whether it is new, when every partition has a leader and
+        the fences of its readers. Raises FeatureLevelTooLow, and NotEnoughReplicas if so many nodes are away that a
+        partition would have no leader.
         """
         self._check_level(structs.asdict(config))
         if self._control.machine.applied_index >= NARROW_TOPICS_MAX:
@@ -250,8 +255,8 @@ class TopicService:
         config: Mapping[str, Any],
         by: By = NO_PRINCIPAL,
     ) -> Topic:
-        """The topic as it is then; answers when every partition has a leader, and acts by the configuration, and new
-        ones have the fences of their writers and readers (SEMANTICS 7.4). Raises FeatureLevelTooLow.
+        """Change a topic; returns it when every partition has a leader and acts by the configuration, and new ones have
+        the fences of their writers and readers (SEMANTICS 7.4). Raises FeatureLevelTooLow.
         """
         self._check_level(config)
         config = self._known_to_all(config)
@@ -281,8 +286,8 @@ class TopicService:
         return await self._described_with_leaders(name, changed.topic_id)
 
     def _check_level(self, config: Mapping[str, Any]) -> None:
-        """Older software does not know local retention, nor quotas: it would lose them, upload nothing, or take all
-        appends. Raises FeatureLevelTooLow.
+        """Raises FeatureLevelTooLow for a local retention or a quota, unless all members know these: older software
+        would lose the setting, upload nothing, or take all appends.
         """
         if any(config.get(name, -1) >= 0 for name in OF_LEVEL_2):
             self._control.features.require(TIERS)
@@ -323,7 +328,7 @@ class TopicService:
     async def delete_topic(
         self, name: str, topic_id: int | None, if_grants: str | None = None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Answers when every node that can be reached has dropped its replicas. Raises PlanChanged."""
+        """Delete a topic; answers when every node that can be reached has dropped its replicas. Raises PlanChanged."""
         await self._control.decide(
             lambda now: DeleteTopic(now_ms=now, by=by, name=name, topic_id=topic_id, if_grants=if_grants), TopicDeleted
         )

@@ -88,7 +88,7 @@ class Reporter:
         )
 
     async def transfer(self, wanted: Iterable[tuple[int, int, str]]) -> rpc.LeadershipsTransferred:
-        """Transfer leaderships, each a (group, term, heir), if this node leads the group in that term and the heir could
+        """Transfer leaderships, each a (group, term, heir): those that this node has in that term, to heirs that could
         take over at once. Takes TRANSFER_S_MAX at most.
         """
         leaving = [

@@ -1,4 +1,4 @@
-"""Waiting without waking in vain: until replicated state has changed; and until a periodic look is due, with others."""
+"""Waits that do not wake in vain: until replicated state has changed, or until a common time of all periodic looks."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,7 +16,7 @@ class Condition:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def notify(self, _: object = None) -> None:
-        """The state may have changed: let the waiters look again. A callback, too, for what tells who has changed."""
+        """Let the waiters look again, since the state may have changed. Also a callback: the argument is ignored."""
         self.count += 1
         if self._waiters:
             waiters, self._waiters = self._waiters, set()
@@ -25,7 +25,7 @@ class Condition:
                     waiter.set_result(None)
 
     async def until(self, look: Callable[[], _Value | None], timeout_s: float) -> _Value | None:
-        """What ``look`` answers as soon as it is not None, or None when ``timeout_s`` seconds have passed."""
+        """The answer of ``look`` as soon as it is not None; None if it is None for ``timeout_s`` seconds."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while (found := look()) is None:
@@ -46,7 +46,7 @@ class Condition:
 
 def aligned_s(period_s: float) -> float:
     """Seconds from now to a multiple of ``period_s`` on the clock of the running loop: the first one that is more than
-    half a period away. Looks that sleep for it are a period apart, and all those of one period come together.
+    half a period away. Looks that sleep so are a period apart, and all tasks with one period look at the same time.
 
     A period below 2 ms, as tests have it, is returned as it is.
     """

@@ -102,8 +102,8 @@ class LedgerSection(msgspec.Struct, frozen=True):
 class TieredSection(msgspec.Struct, frozen=True):
     """[tiered]: where old segments go, of topics with a local retention: a folder that all nodes see, or the URL of an
     object store, with further arguments (s3://BUCKET/PATH?region=…) and without credentials, which are taken from where
-    the store's other tools have them. All nodes say the same place. ``cache_bytes`` of ``data_dir`` hold what was read
-    from there last; a read waits ``timeout_ms`` at most for it.
+    the store's other tools have them. All nodes name the same place. ``cache_bytes`` in ``data_dir`` keep the objects
+    that were read last; a read waits ``timeout_ms`` at most for the place.
     """
 
     place: str
@@ -139,7 +139,7 @@ Address = tuple[str, int]
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. ``faults`` has a sentence for each thing that is wrong."""
+    """The configuration cannot be used. ``faults`` has one sentence for each fault."""
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
@@ -157,7 +157,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
     - ``allowed_hosts``: further names, host or host:port, by which browsers and, in an open cluster, clients reach the
       node.
     - ``http_plaintext``: let ``http`` be reached by other machines without [http_tls].
-    - ``open_to_all``: let it be so without principals, tokens and required certificates.
+    - ``open_to_all``: let other machines reach it even without principals, tokens and required certificates.
     """
 
     node_id: str
@@ -223,7 +223,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
         return placement.controllers([(member.node_id, member.zone) for member in self.members], CONTROLLERS_MAX)
 
     def tls(self) -> Tls | None:
-        """What encrypts the traffic between nodes, None for plaintext. Raises TlsFault."""
+        """The TLS of the traffic between nodes; None: plaintext. Raises TlsFault."""
         section = self.raft.tls
         return section.load(self.cluster_id, self.node_id) if section is not None else None
 
@@ -276,7 +276,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def made(raw: Mapping[str, Any], directory: Path) -> NodeConfig:
-    """The configuration that these tables are; relative paths count from ``directory``. Raises ConfigError with every
+    """The configuration in these tables; relative paths count from ``directory``. Raises ConfigError with every
     fault.
     """
     config = check(raw)
@@ -288,7 +288,7 @@ def made(raw: Mapping[str, Any], directory: Path) -> NodeConfig:
 
 
 def _with_files(config: NodeConfig, directory: Path) -> NodeConfig:
-    """With the paths of the files for TLS as they count from here. Raises ConfigError for files that are of no use."""
+    """The configuration with the paths of its files from ``directory`` on. Raises ConfigError for useless files."""
     faults: list[str] = []
     raft = msgspec.structs.replace(config.raft, tls=_found("raft.tls", config.raft.tls, directory, faults))
     http_tls = _found("http_tls", config.http_tls, directory, faults)
@@ -498,7 +498,7 @@ def _check_addresses(values: dict[str, Any], is_exposed: bool, faults: list[str]
 
 
 def _exposure_faults(raw: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[str]:
-    """What leaves the HTTP interface open to other machines by accident, and words that contradict the rest."""
+    """Faults that open the HTTP interface to other machines by accident, and settings that contradict each other."""
     tls = raw.get("http_tls")
     is_closed = bool(raw.get("tokens") or raw.get("principals"))
     if values.get("http_plaintext") and tls is not None:
@@ -542,7 +542,7 @@ def _host_faults(hosts: list[str]) -> Iterator[str]:
 
 
 def _nodes_of(listed: list[Member], values: dict[str, Any], faults: list[str]) -> list[Member]:
-    """The nodes that the members are. Leaves in ``values`` how many of them this machine runs."""
+    """The nodes of all members. Sets ``processes`` in ``values`` if this machine's member says how many it runs."""
     common = values.get("processes")
     if wrong := list(machines.count_faults("processes", common)):
         common = None

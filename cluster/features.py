@@ -57,7 +57,7 @@ PRESENT_TARGETS = 2
 """RemoveNode.away and RemoveZone.away."""
 
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
-"""What this node runs, as it tells the others."""
+"""The software of this node, as it tells the other nodes."""
 
 
 class Features:

@@ -1,5 +1,5 @@
-"""Raft groups as this node serves them: who leads, the leader's lease clock, proposals, barriers, leadership transfers;
-and the way to the leader of a group on another node.
+"""Raft groups as this node serves them: leaders, the leader's lease clock, proposals, barriers, leadership transfers;
+and calls to the leader of a group on another node.
 
 Outcomes become answers and refusals here, the same for partitions and the controller.
 """
@@ -32,7 +32,7 @@ from .rpc import Message
 TRANSFER_S_MAX = 3.0
 """Time that a leadership transfer may take. Writers wait an election timeout at most if the heir stands still."""
 RETRY_PAUSE_S = 0.05
-"""Between two rounds over the replicas of a group that has no leader."""
+"""Pause between two rounds over the replicas of a group that has no leader."""
 
 Watch = Callable[[float, float, float], None]
 """Called when a command has its outcome, with three times in seconds on the loop's clock: of its proposal, of the
@@ -70,11 +70,11 @@ class ServedGroup:
 
     @property
     def replicated_ms(self) -> int:
-        """The lease clock as the machine has it."""
+        """The lease clock as the machine has applied it, in ms."""
         raise NotImplementedError
 
     def now_ms(self) -> int:
-        """The lease clock, for commands (SEMANTICS 8): only the leader's counts, and replicas obey the stamps alone.
+        """The lease clock in ms, to stamp commands (SEMANTICS 8): only the leader's counts; replicas obey the stamps.
 
         ``now = where the replicated clock stood when this node's term began + this node's own time since``: the clock
         stands still while no node leads, which costs the holders of leases nothing.
@@ -90,19 +90,19 @@ class ServedGroup:
         return now_ms
 
     def leader(self) -> Leader:
-        """Who leads the group, as far as this node knows."""
+        """The leader of the group, as far as this node knows."""
         group = self.group
         return Leader(group.leader, self._urls.get(group.leader), group.term)
 
     def not_leading(self) -> NotLeaderOrFollower:
-        """The answer that sends the caller to the leader."""
+        """The refusal that sends the caller to the leader."""
         leader = self.leader()
         return NotLeaderOrFollower(leader.url, leader.term if leader.url else None)
 
     async def answer_to(self, command: bytes, timeout_s: float) -> object:
-        """Propose a command; what the machine answers.
+        """Propose a command; returns the machine's answer.
 
-        Raises the refusal that it answers, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
+        Raises the refusal that the machine answers, NotLeaderOrFollower, ThrottlingQuotaExceeded, RequestTimedOut.
         """
         watch = WATCH.get()
         outcome = await (
@@ -146,7 +146,7 @@ class ServedGroup:
             raise LeaderNotAvailable("no majority confirmed that this node leads") from error
 
     async def transfer_leadership(self, node_id: str | None) -> Leader:
-        """Let another voter lead (None: any); answers when it does.
+        """Transfer the leadership to a voter (None: any other); returns the leader when it is that voter.
 
         Raises NotFound (no voter), NotEnoughReplicas (there is no other), RequestTimedOut, NotLeaderOrFollower.
         """
@@ -168,7 +168,7 @@ class ServedGroup:
 
 
 async def transfer_leaderships(leaving: Sequence[tuple[Group, str | None]]) -> list[Group]:
-    """Let these voters (None: any other) lead these groups in place of this node; the groups that they lead then. Takes
+    """Transfer the leadership of each group to a voter (None: any other); returns the groups that those lead then. Takes
     TRANSFER_S_MAX at most. A group that this node keeps elects a leader when this node is gone.
     """
     transfers = (group.transfer(heir, TRANSFER_S_MAX) for group, heir in leaving)
@@ -198,7 +198,9 @@ class Router:
             raise TimeoutError(f"{node_id} failed to answer: {error}") from error
 
     async def propose(self, group_id: int, voters: Sequence[str], command: bytes, timeout_s: float) -> bytes:
-        """Bytes of the machine's answer. Raises LeaderNotAvailable (not proposed) or RequestTimedOut (unknown)."""
+        """Propose a command to a group's leader; returns the machine's answer, encoded. Raises LeaderNotAvailable (it
+        was not proposed) or RequestTimedOut (its outcome is unknown).
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         hint: str | None = None
@@ -227,7 +229,7 @@ class Router:
         raise LeaderNotAvailable(f"group {group_id} has no leader")
 
     async def propose_here(self, group_id: int, command: bytes, timeout_s: float) -> Message:
-        """Propose to a group of this node, for another node that asked."""
+        """Propose to a group of this node, for a node that asked; returns the message to answer with."""
         group = self._host.groups.get(group_id)
         if group is None:
             return rpc.NotLeading(None)

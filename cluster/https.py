@@ -1,4 +1,4 @@
-"""TLS of a node's HTTP interface: the section [http_tls], the listener's certificate, and whom a client's names.
+"""TLS of a node's HTTP interface: the section [http_tls], the listener's certificate, and those that clients show.
 
 A listener's files may change while it listens: connections that come later get the new certificate, open ones stay. A
 certificate that cannot be used is refused, and the one before stays.
@@ -13,7 +13,7 @@ import msgspec
 from ..raft.net.tls import Stamp, TlsFault, TlsSession, explained, load_own, shake_hands, stamp
 
 ALPN = ["http/1.1"]
-"""What the listener speaks."""
+"""The protocols that the listener offers."""
 
 ClientCertificates = Literal["optional", "required"]
 
@@ -46,15 +46,15 @@ class ClientCertificate(NamedTuple):
 
 
 class ShownCertificate(NamedTuple):
-    """The certificate of a connection, and when it expires, in seconds since 1970."""
+    """The certificate that a client has shown, and when it expires, in seconds since 1970."""
 
     certificate: ClientCertificate
     expires_s: float
 
 
 def client_certificate(connection: ssl.SSLObject | None) -> ShownCertificate | None:
-    """Whose certificate the other end of a connection has shown; None: none, or no TLS. It may have expired since: TLS
-    1.2 resumes sessions.
+    """The certificate that the other end of a connection has shown; None: none was, or there is no TLS. It may have
+    expired since: TLS 1.2 resumes sessions.
     """
     found: dict[str, Any] | None = None if connection is None else connection.getpeercert()
     der = None if connection is None else connection.getpeercert(binary_form=True)
@@ -72,7 +72,7 @@ class _Latest(ssl.SSLContext):
     latest: ssl.SSLContext
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
-        """As the latest context does it."""
+        """Begin TLS on a connection, with the latest context."""
         return self.latest.wrap_bio(*args, **options)
 
 
@@ -91,7 +91,7 @@ class HttpTls:
         self._seen = self._stamps()
 
     def has_changed(self) -> bool:
-        """Whether a file is another than at the last ``reload``."""
+        """Whether a file has changed since the files were read last."""
         return self._seen != self._stamps()
 
     def reload(self) -> None:
@@ -125,8 +125,8 @@ def _server_context(section: HttpTlsSection) -> tuple[ssl.SSLContext, float | No
 
 
 def _try(context: ssl.SSLContext, section: HttpTlsSection) -> float | None:
-    """When the certificate expires, in seconds since 1970. Raises TlsFault for one that no client would accept at any
-    address: one that has expired, say.
+    """When the certificate expires, in seconds since 1970. Raises TlsFault for a certificate that no client would
+    accept at any address: one that has expired, say.
     """
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False

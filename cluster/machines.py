@@ -27,8 +27,8 @@ class Member(msgspec.Struct, frozen=True):
     processes: int | None = None
 
     def nodes(self, processes: int | None) -> "list[Member]":
-        """The nodes of a machine; ``processes`` where the member does not say how many. A member without any is a
-        node, and stays as it is.
+        """The nodes of a machine: so many as the member says, or else ``processes``. A member for which neither says a
+        number is a node, and is returned as it is.
         """
         count = processes if self.processes is None else self.processes
         if count is None:
@@ -64,7 +64,7 @@ def count_faults(where: str, processes: int | None) -> Iterator[str]:
 
 
 def member_faults(member: Member, processes: int | None) -> Iterator[str]:
-    """Why a member cannot be a machine; ``processes`` where it does not say of how many nodes."""
+    """Why a member cannot be a machine, of ``processes`` nodes unless the member says another number."""
     count = processes if member.processes is None else member.processes
     if count is None:
         return
@@ -115,5 +115,5 @@ def _host(address: str) -> str:
 
 
 def _meet(host: str, other: str) -> bool:
-    """Whether two sockets on one port of these hosts are in each other's way."""
+    """Whether one port cannot be listened on at both hosts, since they are equal or one is a wildcard."""
     return host == other or not _WILDCARDS.isdisjoint((host, other))

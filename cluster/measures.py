@@ -1,4 +1,4 @@
-"""What a node tells a monitor of itself at one moment: numbers, read when they are asked for.
+"""The measures of a node at one moment, read when a monitor asks for them.
 
 http_api/request/series.py says what each means.
 """
@@ -31,7 +31,7 @@ class RaftMeasures(msgspec.Struct):
 
     groups: dict[str, GroupCounts]
     follower_lags: dict[str, int]
-    """By node: the committed entries that it lacks, in that group of ours in which it lacks most."""
+    """By other node: the committed entries that it lacks, in the group led here in which it lacks most."""
     apply_lag: int
     pending: int
     pending_bytes: int
@@ -42,7 +42,7 @@ class RaftMeasures(msgspec.Struct):
     away: int
     certificate_expires_at: float | None
     is_certificate_refused: bool = False
-    """The files of the certificate cannot be used as they are now; those before them are in use."""
+    """Whether the certificate's files cannot be used as they are now, so that those before them are in use."""
 
 
 class LogMeasures(msgspec.Struct):
@@ -63,7 +63,7 @@ class LogMeasures(msgspec.Struct):
 
 
 class FenceMeasures(msgspec.Struct):
-    """What the controller group's leader knows of writers, and what it moves."""
+    """Counts by the controller group's leader: of sessions, writers and fences, and of what it moves."""
 
     sessions: int
     grants: int
@@ -73,15 +73,15 @@ class FenceMeasures(msgspec.Struct):
     moves: int
     ledger_waiting: int
     leaders_away: int = 0
-    """Partitions that another node leads than the first of their replicas."""
+    """Partitions whose leader is not their home, the first of their replicas."""
     planned_moves: int = 0
     planned_bytes: int = 0
     moving_bytes: int = 0
 
 
 class TieredMeasures(msgspec.Struct):
-    """What a node with a tiered store does with it: uploads and reads since it started, by their end; the bytes of the
-    log that are there, of partitions led here; and how long the segment that waits longest has waited.
+    """The tiered store as a node uses it: uploads and reads since its start, by outcome; the bytes of log in the store,
+    of partitions led here; and how long the longest waiting segment has waited for its upload.
     """
 
     uploads: dict[str, int]

@@ -1,5 +1,5 @@
-"""What calls of a node's service carry beside the API's values (partition/api): the conditions of an append, a reader's
-guard, claims, and who leads a group.
+"""Arguments and results of a node's service, beside the API's values (partition/api): the conditions of an append, a
+reader's guard, claims, the caller, and the leader of a group.
 """
 
 from collections.abc import Callable
@@ -39,12 +39,12 @@ class Conditions(msgspec.Struct, frozen=True, gc=False):
 
 
 Settle = Callable[[Appended | StockadeError | None], None]
-"""Called with the answer of an append or its refusal. None: it was not proposed, so the caller may call ``append``."""
+"""Called with the answer of an append, or its refusal. None: nothing was stored, and the caller calls ``append``."""
 
 
 class ReadGuard(msgspec.Struct, frozen=True):
     """A read under ownership: the reader owns the partition in ``group`` with this fence_epoch, or gets NotOwner.
-    ``principal`` is the caller's.
+    ``principal`` is the caller's ("": none).
     """
 
     group: str
@@ -60,8 +60,8 @@ class CommittedPosition(msgspec.Struct, frozen=True):
 
 
 class By(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who asks: the caller's principal ("": none), and whether it has the right to take over (``evict``) what this
-    request names and another principal has. ``most``: so many of what the command makes may be its principal's (None:
+    """The caller of a request: its principal ("": none), and whether it has the right to take over (``evict``) what the
+    request names and another principal has. ``most``: how many of what the command makes the principal may have (None:
     no bound). ``request`` is the id of the request, ``client`` the address that it came from: both are for the ledger,
     and decide nothing. Without principal and request, the cluster itself asks.
     """

@@ -1,4 +1,4 @@
-"""What nodes ask each other over the Raft connections, and the bytes of it. Clients never see these."""
+"""The messages between nodes over the Raft connections, and their encoding. Clients never see these messages."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -66,7 +66,7 @@ class Placement(msgspec.Struct, frozen=True):
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):
     """All topics and nodes at one index of the controller's log, and who leads the controller group as far as the
     answering node knows. ``removed``: nodes of the past; ``controllers``: who holds, or is to hold, the controller
-    group. ``index`` 0: nothing new of these. ``principals`` None: nothing new of those. ``feature_level``: of the
+    group. ``index`` 0: the catalog has no news. ``principals`` None: they have none. ``feature_level``: of the
     cluster, at that index; ``balance``: how it keeps itself in balance.
     """
 
@@ -100,28 +100,30 @@ class Standing(msgspec.Struct, frozen=True, tag="standing"):
 
 
 class DescribeGroup(msgspec.Struct, frozen=True, tag="ask_status"):
-    """Ask a node how far it is and what it knows of some groups."""
+    """Ask a node for the catalog that it acts on, and for the status of those of these groups that it holds."""
 
     group_ids: list[int]
 
 
 class DescribeProducer(msgspec.Struct, frozen=True, tag="ask_producer"):
-    """Ask a node what those of these groups that it leads know of a producer."""
+    """Ask a node for a producer's state on those of these groups that it leads."""
 
     pid: int
     group_ids: list[int]
 
 
 class ProducerKnown(msgspec.Struct, frozen=True, tag="producer_known"):
-    """By group, of those that the answering node leads. None: not known there."""
+    """Answer to DescribeProducer: the producer's state by group, of the groups that the answering node leads. None:
+    the producer is not known there.
+    """
 
     found: list[tuple[int, ProducerOnPartition | None]]
 
 
 class GroupStatus(msgspec.Struct, frozen=True):
-    """What a replica knows of its group. ``leader`` is a node id; ``config_order`` says which configuration of the
-    topic is in force. ``log_start`` and ``log_end`` are None from an older node, and ``lags`` from a replica that does
-    not lead: by other member, how many committed entries it lacks on its disk.
+    """The state of a group as a replica knows it. ``leader`` is a node id; ``config_order`` says which configuration of
+    the topic is in force. ``log_start`` and ``log_end`` are None from an older node. ``lags``: by other member, how many
+    committed entries it lacks on its disk; None from a replica that does not lead.
     """
 
     group_id: int
@@ -147,12 +149,12 @@ class Status(msgspec.Struct, frozen=True, tag="status"):
 
 
 class AskNode(msgspec.Struct, frozen=True, tag="ask_node"):
-    """Ask a node for what a plan of balance rests on. From feature level 2 on."""
+    """Ask a node for its report, on which a plan of balance rests. From feature level 2 on."""
 
 
 class LedGroup(msgspec.Struct, frozen=True, array_like=True):
-    """A partition that the answering node leads: ``behind`` are the members that could not take over now. ``voters``
-    has the voters if the group moves, as far as that node knows, and is empty otherwise.
+    """A partition that the answering node leads. ``behind``: the members that could not take over now. ``voters``: the
+    voters, if the group moves as far as that node knows; empty otherwise.
     """
 
     group_id: int
@@ -186,7 +188,7 @@ class TransferLeaderships(msgspec.Struct, frozen=True, tag="hand_over"):
 
 
 class LeadershipsTransferred(msgspec.Struct, frozen=True, tag="handed_over"):
-    """Answer to TransferLeaderships: the groups that the other nodes lead now."""
+    """Answer to TransferLeaderships: the groups whose leadership went to the other nodes."""
 
     group_ids: list[int]
 

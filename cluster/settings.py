@@ -28,12 +28,12 @@ class Setting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As people write it: limits.wal_bytes_max."""
+        """The name as people write it, for example limits.wal_bytes_max."""
         return ".".join(self.path)
 
 
 def settings_of(table: type[msgspec.Struct] = NodeConfig, within: tuple[str, ...] = ()) -> Iterator[Setting]:
-    """Every setting of a table, and of the tables in it."""
+    """The settings of a table, and of the tables in it."""
     for field in msgspec.structs.fields(table):
         kind, path = _without_none(field.type), (*within, field.name)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -43,8 +43,8 @@ def settings_of(table: type[msgspec.Struct] = NodeConfig, within: tuple[str, ...
 
 
 def in_force(config: NodeConfig) -> list[NodeSetting]:
-    """What a node of this configuration runs with, in the order of the names. Tables that can stand there several
-    times (members, principals, tokens, issuers) are told by the names in them alone: no hash of a token leaves a node.
+    """The settings that a node of this configuration runs with, ascending by name. Of tables that may occur several
+    times (members, principals, tokens, issuers) only the names are told: no hash of a token leaves a node.
     """
     found = (NodeSetting(each.name, _value(config, each), _shown(each.default)) for each in settings_of())
     return sorted(found, key=lambda each: each.name)
@@ -65,7 +65,7 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 def _value(config: NodeConfig, setting: Setting) -> Any:
     value: Any = config
     for name in setting.path:
-        value = getattr(value, name, None)  # of a table that is absent
+        value = getattr(value, name, None)  # None of a table that is absent
     return _shown(value)
 
 

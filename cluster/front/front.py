@@ -1,7 +1,7 @@
-"""What all fronts of one node share: who may do what, how much at one time, and the way of a request to the node that
-leads.
+"""What all fronts of one node share: access rights, bounds on the requests in flight, and the retry of a request at the
+node that leads.
 
-The bounds on what the requests in flight hold together are the node's backpressure towards clients.
+The bounds are on what the requests in flight hold together: the node's backpressure towards clients.
 
 A change of leadership, planned or not, costs a request time and not its answer. A request is tried again only when it
 was surely not proposed.
@@ -41,19 +41,23 @@ ARRIVING_MAX = 5_000
 bodies leave the other half to requests that came whole.
 """
 BODY_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of all bodies that a node holds at one time; likewise."""
+"""Bytes of all bodies that a node holds at one time; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too."""
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
-"""Bytes of the batches that a node renders as text at one time; likewise. Arrow answers are not held in memory."""
+"""Bytes of the batches that a node renders as text at one time; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too.
+Arrow answers are not held in memory.
+"""
 FOLLOWERS_MAX = 9_000
-"""Followed streams of a node at one time; likewise. They leave a thousand requests to others."""
+"""Followed streams of a node at one time; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too. They leave a thousand
+requests to others.
+"""
 UNACKED_MAX = 1000
-"""Appends with acks=0 that a node works on at one time; likewise."""
+"""Appends with acks=0 that a node works on at one time; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too."""
 
 _RETRY_AFTER_MS = 250
 _FOLLOWER_RETRY_AFTER_MS = 1000
 
 LEADER_WAIT_S = 5.0
-"""Time that a request waits for a leader to be known that can be reached; then it is LEADER_NOT_AVAILABLE."""
+"""Time that a request waits for a leader that is known and can be reached; then it is LEADER_NOT_AVAILABLE."""
 GONE_CHECK_S = 1.0
 """Interval of the checks whether the client of a request that waits is still connected."""
 RECHECK_S = 0.1
@@ -80,12 +84,12 @@ class Budget:
         self.retry_after_ms: int = retry_after_ms
 
     def refusal(self) -> ThrottlingQuotaExceeded:
-        """The refusal of what does not fit any more."""
+        """The refusal of a request that does not fit any more."""
         return ThrottlingQuotaExceeded(f"the node has too many {self.what} already", retry_after_ms=self.retry_after_ms)
 
 
 class InFlight:
-    """What the requests in flight hold. Each ``take`` is followed by a ``give_back`` of the same counts."""
+    """The budgets of a node's requests in flight. Each ``take`` is followed by a ``give_back`` of the same counts."""
 
     def __init__(self) -> None:
         self.requests: Budget = Budget(REQUESTS_MAX, "requests in flight")
@@ -96,7 +100,9 @@ class InFlight:
         self._budgets = (self.requests, self.body_bytes, self.answer_bytes, self.followers, self.arriving)
 
     def take_spare(self) -> None:
-        """Count one that keeps alive, or gives up, what its caller has. Raises ThrottlingQuotaExceeded."""
+        """Count a request that keeps alive, or gives up, what its caller has: KEEPING_MAX of them fit beyond the bound.
+        Raises ThrottlingQuotaExceeded.
+        """
         requests = self.requests
         if requests.used >= requests.limit + KEEPING_MAX:
             raise requests.refusal()
@@ -159,7 +165,7 @@ class UnackedAppends:
 
 @dataclass
 class Front:
-    """What the requests of one node share."""
+    """The state that all requests to one node share."""
 
     service: Service
     access: Access = field(default_factory=Access)
@@ -184,7 +190,7 @@ class Front:
         """Count one request in flight for its principal. Raises ThrottlingQuotaExceeded: its rates are used up,
         or as many requests of its own are in flight as there is room for requests of all others. So one principal never
         takes more than half of a node, two never more than two thirds (dynamic thresholds of shared buffers, Choudhury
-        and Hahne 1998). What belongs to no principal has no share of its own. What is refused is not counted.
+        and Hahne 1998). Requests of no principal have no share of their own. A refused request is not counted.
         """
         spending.admit()
         spending.held_requests += 1
@@ -196,8 +202,8 @@ class Front:
             raise
 
     def check_share(self, spending: Spending) -> None:
-        """Raises ThrottlingQuotaExceeded if this principal has more in flight, the latest one left out, than there is
-        room for others.
+        """Raises ThrottlingQuotaExceeded if this principal has more requests in flight, without its latest, than the
+        node has room for further ones.
         """
         budget, others = self.in_flight.requests, spending.held_requests - 1
         if spending.is_principals and others > budget.limit - budget.used:
@@ -208,7 +214,7 @@ class Front:
             )
 
     def unready(self) -> list[Unready]:
-        """For what the node is not ready, the weightiest first."""
+        """What the node is not ready for, with the reasons, the weightiest first."""
         leaving = [Unready("node", "stopping", "the node is stopping")] if self.is_leaving else []
         return leaving + self.service.unready()
 
@@ -265,7 +271,7 @@ async def unless_ended(request: Request, read: Coroutine[Any, Any, _T]) -> _T:
 async def retry_at_leader(
     request: Request, here: Callable[[], Awaitable[_T]], there: Callable[[NotLeaderOrFollower], Awaitable[_T]]
 ) -> _T:
-    """What ``here`` answers, or ``there`` when another node leads.
+    """The answer of ``here`` or, when another node leads, of ``there``; tried again while no leader can be reached.
 
     ``here`` raises NotLeaderOrFollower, ``there`` LeaderNotAvailable, only when surely nothing was proposed. Raises
     NotLeaderOrFollower for a request that may not be forwarded, and LeaderNotAvailable after ``leader_wait_s``.
@@ -289,14 +295,14 @@ async def retry_at_leader(
             if now >= deadline or request.is_answering or front.stopping.done():
                 raise
         await unless_ended(request, _pause(front, news, pause_s, deadline - now))
-        # Chance that spreads, and hides nothing.
+        # Chance spreads the tries; no secret depends on it.
         pause_s = 2 * random.random() * (front.waiting_for_leader + 1) / TRIES_PER_S  # noqa: S311  # nosec B311
 
 
 def without_frames(error: _E) -> _E:
-    """The error without its traceback, and those that it came from without theirs.
+    """The error, without its traceback; the errors that it came from lose theirs, too.
 
-    A function that raises what it has in a variable makes a cycle: the error, its traceback, the function's frame. Only
+    A function that raises an error from a variable makes a cycle: the error, its traceback, the function's frame. Only
     the garbage collector ends it, after thousands of requests, whose bodies would be in memory until then.
     """
     each: BaseException | None = error

@@ -1,4 +1,4 @@
-"""Writes of a node's fronts: their way to the partition, and what is counted and remembered of them."""
+"""Writes of a node's fronts: their way to the partition, the counts of them, and the latest that were refused."""
 
 import time
 from collections import Counter, deque
@@ -17,8 +17,8 @@ from ..api import Partition, Service
 from ..model import Conditions
 
 REFUSED_WRITES_MAX = 1000
-"""Refused writes that a node remembers. Beyond it the oldest one of the code with the most is forgotten: producers that
-try again against a full disk or a quota do not push out the one zombie.
+"""Refused writes that a node remembers. Beyond it, the error code with the most of them loses its oldest, so producers
+that try again against a full disk or a quota do not push out the one zombie.
 """
 
 
@@ -29,7 +29,7 @@ class Writes:
 
     def __init__(self) -> None:
         self.records: int = 0
-        """Stored by appends through this node."""
+        """Records stored by appends through this node."""
         self.bytes: int = 0
         """Bytes of the batches stored by appends through this node."""
         self.refusals: Counter[tuple[str, str]] = Counter()
@@ -61,7 +61,7 @@ class Writes:
         token: Token | None,
         stamp: Stamp | None = None,
     ) -> None:
-        """Count a write that the partition refused, unless it was not decided: no leader, an unknown outcome."""
+        """Count and remember a write that the partition refused; not one without a leader, or of unknown outcome."""
         if refusal.metadata_stale or not refusal.no_side_effects:
             return
         reason = str(refusal.fields.get("reason", ""))
@@ -108,9 +108,9 @@ def _outcome(refusal: StockadeError) -> WriteOutcome | None:
 
 
 async def leading_partition(service: Service, topic: str, partition: int, topic_id: int | None) -> Partition:
-    """The partition, led by this node as far as it knows, or by a leader that is not known.
+    """The partition, unless this node knows that another node leads it.
 
-    Raises NotLeaderOrFollower, and as ``service.partition`` does.
+    Raises NotLeaderOrFollower in that case, and as ``service.partition`` does.
     """
     found = await service.partition(topic, partition, topic_id)
     leader = found.leader()

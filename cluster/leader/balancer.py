@@ -222,7 +222,7 @@ class Balancer:
     # What operators ask.
 
     async def plan(self) -> BalancePlan:
-        """The plan that is right now. Raises FeatureLevelTooLow, NotLeaderOrFollower, LeaderNotAvailable."""
+        """The plan for the cluster as it is. Raises FeatureLevelTooLow, NotLeaderOrFollower, LeaderNotAvailable."""
         await self._control.barrier()
         self._control.features.require(BALANCE)
         return self._told(await self.look())

@@ -139,7 +139,7 @@ class LedgerKeeper:
         return True
 
     def _append(self, topic: Topic, first: int, entries: list[bytes]) -> Append:
-        """The append of these entries at offset ``first - 1``, to which it is conditional."""
+        """The append of these entries, on condition that the log ends at ``first - 1``: they fit nowhere else."""
         told = [msgspec.json.decode(entry, type=LedgerEntry) for entry in entries]
         batch = batch_from_columns(
             [each.act.encode() for each in told],

@@ -51,7 +51,7 @@ class Reconciler:
                 task.cancel()
 
     def _start_due(self) -> None:
-        """On the leader, start a task for each partition with work, while less than PARTITIONS_AT_ONCE_MAX run."""
+        """On the leader, start a task for each partition with work, while fewer than PARTITIONS_AT_ONCE_MAX run."""
         # Partitions take turns, so that many that cannot be reached do not keep the others waiting.
         control, before = self._control, len(self._busy)
         while control.group.is_leader:

@@ -302,7 +302,7 @@ class Replica(ServedGroup):
     async def commit_position(
         self, group: str, offset: Offset | None, metadata: str | None, fence_epoch: int | None, principal: str = ""
     ) -> None:
-        """Commit a position; None: forget it. Raises NotOwner, PermissionDenied, OffsetOutOfRange, FeatureLevelTooLow."""
+        """Commit a position; None: forget. Raises NotOwner, PermissionDenied, OffsetOutOfRange, FeatureLevelTooLow."""
         self._check_leading()
         if offset is None:
             self.features.require(FORGOTTEN_POSITIONS)

@@ -18,7 +18,9 @@ SUFFIX = ".arrow"
 
 
 class Cache:
-    """The least recently used go first. A reader that has a file open reads on."""
+    """Segments of fetched objects, by key. Beyond ``bytes_max`` the least recently used are dropped; a reader that has
+    the file open reads on.
+    """
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
         """Removes what is left of an earlier run. Blocks. Raises OSError."""
@@ -36,7 +38,7 @@ class Cache:
         return self._folder / f"{key}-{next(self._numbers)}{SUFFIX}"
 
     def get(self, key: str) -> SegmentIndex | None:
-        """An object, if it and its files are here: an operator may have made room in the folder."""
+        """The segment of an object; None: it, or a file of it, is not here. An operator may have removed files."""
         found = self._held.get(key)
         if found is None:
             return None
@@ -49,7 +51,7 @@ class Cache:
         return found
 
     def add(self, key: str, segment: SegmentIndex) -> list[Path]:
-        """An object is here; answers the files that have to go for it, which a thread removes."""
+        """Take in a fetched object; returns the files that have to make room for it, which a thread removes."""
         self._held[key] = segment
         self.size += _size(segment)
         doomed: list[Path] = []

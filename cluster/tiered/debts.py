@@ -1,4 +1,4 @@
-"""What is left to be removed from the store for topics that were deleted: a note on this disk for each home.
+"""The homes of deleted topics that still have to be removed from the store: a note on this disk for each home.
 
 Every node that held a replica of the partition notes its home before it forgets the replica, and removes what is there.
 Uploads and removals of a node run one after the other in one thread, so the removal comes after the node's last upload
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Debts:
-    """The notes, and the task that settles them. ``store`` None: they wait for a node with one."""
+    """The notes, and the task that settles them. ``store`` None: the notes stay until this node has a store."""
 
     def __init__(self, data: Path, store: TieredStore | None) -> None:
         self._folder = data / FOLDER / _NOTES
@@ -48,8 +48,8 @@ class Debts:
                 asyncio.get_running_loop().call_later(PERIOD_S, self._is_due.set)
 
     async def settle(self, store: TieredStore) -> bool:
-        """One try; whether notes are left. Homes that failed before come last, so they hold up no other; a round ends
-        after FAILURES_A_ROUND, since then the store itself may be away.
+        """Try once to remove the homes; returns whether notes are left. Homes that failed before come last, so they
+        hold up no other; a round ends after FAILURES_A_ROUND, since then the store itself may be away.
         """
         names = await asyncio.to_thread(self._names)
         self._failed.intersection_update(names)

@@ -50,8 +50,8 @@ class TieredLog:
 
     @property
     def older(self) -> "Older":
-        """The objects that end where the first local file begins, or before. One that reaches over that does not count:
-        its records are in local files, too, and a retention that counts them twice drops others too early.
+        """The objects that end where the first local file begins, or before. An object that reaches beyond does not
+        count: it has records that are in local files, too, and a retention that counts these twice drops others early.
         """
         objects = self._tier.objects
         count = bisect_right(objects, self._log.local_start, key=attrgetter("end"))
@@ -61,7 +61,7 @@ class TieredLog:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the batches with records from log_start on, wherever they are; of ``older`` whole objects."""
+        """Bytes of the batches with records from log_start on, wherever they are; objects of ``older`` count whole."""
         return self._log.kept_bytes + self.older.size
 
     def keeps_at_most(self, size: int) -> bool:
@@ -98,8 +98,8 @@ class TieredLog:
         return Slice(runs, log.log_start, log.log_end, runs[-1].next_offset, read_messages)
 
     async def tail(self, count: int) -> Slice:
-        """As ``SegmentLog.tail``, but about TAIL_BYTES at most, from whose end the caller reads on: the cache may hold
-        fewer objects than a tail has. Raises TieredStoreUnavailable.
+        """As ``SegmentLog.tail``, but a slice of about TAIL_BYTES at most, from whose end the caller reads on: the
+        cache may hold fewer objects than a tail has. Raises TieredStoreUnavailable.
         """
         return await self.read(max(self._log.log_start, self._log.log_end - count), TAIL_BYTES)
 
@@ -115,8 +115,8 @@ class TieredLog:
         return -1, None  # the record with the greatest timestamp was trimmed each time, or there is none
 
     async def _first_since(self, wanted: int) -> tuple[Offset, int | None]:
-        """Objects in the order of their offsets, as long as what follows is not here: local files may be dropped while
-        an object is fetched.
+        """The first record with a timestamp from ``wanted`` on. Searches objects in the order of their offsets, until
+        the rest is in local files: these may be dropped while an object is fetched.
         """
         log, at = self._log, self._log.log_start
         while (item := self._candidate(at, wanted)) is not None:
@@ -161,7 +161,7 @@ class TieredLog:
 
 @contextmanager
 def _from_cache() -> Iterator[None]:
-    """Raises TieredStoreUnavailable when files of the cache go before they are read: other reads needed the room."""
+    """Raises TieredStoreUnavailable if a file leaves the cache before it is read: other reads needed the room."""
     try:
         yield
     except FileNotFoundError as error:
@@ -169,5 +169,5 @@ def _from_cache() -> Iterator[None]:
 
 
 def _fitting(more: Slice, room: int) -> list[Run]:
-    """The local batches that follow, unless the first is too large: only the first of an answer always comes."""
+    """The runs of local batches that follow, unless the first exceeds ``room``: only an answer's first batch may."""
     return more.runs if more.size <= room else []

@@ -37,15 +37,15 @@ class ObjectDamaged(Exception):
 
 
 class Made(NamedTuple):
-    """An object that was not stored yet; ``item`` has all but a name."""
+    """An object that is not stored yet: its bytes, and its item for the list, from which its name follows."""
 
     content: pa.Buffer
     item: TierObject
 
 
 def make(segment: SegmentIndex, start: Offset, term: int, nonce: str) -> Made:
-    """The object of a full segment's records from the batch with ``start`` on, as many as one object has. Every batch
-    is compared with its CRC. Raises ImageDamaged, OSError.
+    """The object of a full segment's batches from that with ``start`` on, as many as fit one object. Every batch is
+    compared with its CRC. Raises ImageDamaged, OSError.
     """
     (found,) = segment_files.open_segments(Path(segment.segment).parent, segment_files.extents([segment]))
     batches = list(_chosen(found, start))
@@ -66,7 +66,7 @@ def make(segment: SegmentIndex, start: Offset, term: int, nonce: str) -> Made:
 
 
 def _pieces(segment: SegmentIndex, batches: list[StoredBatch], index: SegmentIndex) -> Iterator[bytes]:
-    """The messages of these batches, some together; ``index`` gets them, if it is not that of the whole segment."""
+    """The messages of these batches, joined to pieces; ``index`` gets the batches, unless it is the whole segment's."""
     messages: list[bytes] = []
     size = 0
     with Path(segment.segment).open("rb", buffering=_PIECE) as file:
@@ -121,7 +121,7 @@ def _packed(data: bytes | bytearray) -> pa.Buffer:
 
 
 def receive(pieces: Iterator[bytes], item: TierObject, there: Path) -> None:
-    """Write an object's bytes to a file, if they are those that were stored. Raises ObjectDamaged, OSError."""
+    """Write an object's bytes to a file. Raises OSError, and ObjectDamaged if they are not those that were stored."""
     digest, size = hashlib.sha256(), 0
     with _created(there) as file:
         for piece in pieces:
@@ -137,7 +137,7 @@ def receive(pieces: Iterator[bytes], item: TierObject, there: Path) -> None:
 
 
 def check(pieces: Iterator[bytes], item: TierObject) -> None:
-    """Compare an object's bytes with what was stored. Raises ObjectDamaged."""
+    """Compare the SHA-256 of an object's bytes with that of the stored ones. Raises ObjectDamaged."""
     digest = hashlib.sha256()
     for piece in pieces:
         digest.update(piece)

@@ -1,4 +1,4 @@
-"""The place of the tiered store, as a node's configuration says it: what is wrong with it, before anything starts."""
+"""The place of the tiered store, as a node's configuration names it: checks of it, before anything starts."""
 
 import secrets
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from urllib.parse import urlsplit
 from ...partition.places.place import Place, place_fault
 
 CACHE_BYTES = (256 * 1024 * 1024, 1 << 50)
-"""One answer may need three objects."""
+"""Bounds of ``cache_bytes``: one answer may need three objects."""
 TIMEOUT_MS = (100, 600_000)
 _PROBE = b"written by `stockade serve --check`; remove it\n"
 
 
 def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str]:
-    """What is wrong with the settings, each by its name."""
+    """The faults of the settings, each with the setting's name."""
     if fault := place_fault(place):
         yield f"place: {fault}"
     elif "://" in place:
@@ -26,7 +26,7 @@ def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str
 
 
 def probe(url: str, prefix: str) -> str | None:
-    """What is wrong with the place itself: a file is written there, read and removed. None: nothing. Blocks."""
+    """Try the place: write, read and remove a file there. Returns what is wrong with it; None: nothing. Blocks."""
     try:
         place, path = Place(url), f"{prefix}/check-{secrets.token_hex(8)}"
         place.write(path, _PROBE)

@@ -32,18 +32,18 @@ FETCHES_WAITING_MAX = 64
 RUN_TIMEOUT_S = 600.0
 """Time after which an upload or a removal counts as failed."""
 FOLDER = "tiered"
-"""In the data folder."""
+"""The folder of cache and notes, in the data folder."""
 CACHE = "cache"
 
 EXPECTED = (CannotReach, NotThere, ObjectDamaged, ImageDamaged, OSError)
-"""What work with the store raises."""
+"""The errors that work with the store may raise."""
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
 class Counts(msgspec.Struct):
-    """Since the node started: uploads by their end, and reads of old records by where their objects were."""
+    """Counts since the node started: uploads by outcome, and reads of old records by where their objects were."""
 
     stored: int = 0
     upload_failed: int = 0
@@ -54,7 +54,7 @@ class Counts(msgspec.Struct):
 
 
 class TieredStore:
-    """One place, and the cache of what was fetched from it."""
+    """One place, and the cache of the objects that were fetched from it."""
 
     def __init__(self, url: str, prefix: str, data: Path, cache_bytes: int, timeout_s: float) -> None:
         """``prefix``: the folder of the cluster in the place. Nothing is asked of the place yet."""
@@ -70,10 +70,10 @@ class TieredStore:
         self._readers = threads(FETCHES_AT_ONCE, "fetch")
         self._writers = threads(1, "upload")
         self._removers = threads(1, "remove")
-        self._lookers = threads(1, "look")  # uploads and fetches take long
+        self._lookers = threads(1, "look")  # its own, since uploads and fetches take long
 
     async def segment(self, home: str, item: TierObject) -> SegmentIndex:
-        """An object as a segment on this disk. Raises TieredStoreUnavailable."""
+        """An object as a segment on this disk, from the cache or fetched into it. Raises TieredStoreUnavailable."""
         key = f"{hashlib.blake2b(home.encode(), digest_size=8).hexdigest()}-{name_of(item)}"
         found = self._cache.get(key)
         if found is not None:
@@ -98,7 +98,7 @@ class TieredStore:
             raise self._unavailable("it, or this node's cache of it, cannot be used", error) from error
 
     def _unavailable(self, what: str, error: Exception | None = None) -> TieredStoreUnavailable:
-        """What clients are told; the error itself, which may name buckets and hosts, is for this node's log."""
+        """The refusal for clients. The error itself, which may name buckets and hosts, goes to this node's log only."""
         self.counts.read_failed += 1
         _log.warning("old records cannot be read from %s: %s (%s)", self.name, what, error or "no error")
         return TieredStoreUnavailable(f"these records are in {self.name}: {what}", self.name)
@@ -108,14 +108,14 @@ class TieredStore:
         segment = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         self.counts.fetched += 1
         if doomed := self._cache.add(key, segment):
-            # No reader waits for this: those of the object need not wait until the others are gone.
+            # Not awaited: readers of the object need not wait until the other files are removed.
             self._removers.submit(_remove, doomed)
         return segment
 
     def _fetched(self, key: str, task: "asyncio.Task[SegmentIndex]") -> None:
         del self._fetches[key]
         if not task.cancelled():
-            task.exception()  # a caller that gave up does not ask for it any more
+            task.exception()  # retrieved, since a caller that gave up does not ask for it
 
     def _fetch_here(self, path: str, item: TierObject, there: Path) -> SegmentIndex:
         packed = there.with_suffix(".part")
@@ -129,9 +129,9 @@ class TieredStore:
             segment_files.remove([packed])
 
     async def run(self, work: Callable[[Place], _T], timeout_s: float = RUN_TIMEOUT_S) -> _T:
-        """What ``work`` answers: uploads and removals run in one thread, in the order in which they are asked for.
+        """The answer of ``work``: uploads and removals run in one thread, in the order of the calls.
 
-        Raises what it does, CannotReach, and TimeoutError; then the work may go on.
+        Raises what ``work`` raises, CannotReach, and TimeoutError, after which the work may go on.
         """
         future = asyncio.get_running_loop().run_in_executor(self._writers, lambda: self._guarded(work))
         async with asyncio.timeout(timeout_s):
@@ -150,8 +150,8 @@ class TieredStore:
             return False
 
     def close(self) -> None:
-        """Begin nothing more. Threads that wait for the store are not waited for, but by the end of the process
-        (threads.py).
+        """Begin nothing more. Threads that wait for the store are not awaited here; only the end of the process waits
+        for them (threads.py).
         """
         for each in (self._readers, self._removers, self._writers, self._lookers):
             each.shutdown(wait=False, cancel_futures=True)
@@ -171,14 +171,16 @@ class TieredStore:
         return [path[start:] for path in place.sizes(self._path(home))]
 
     def sweep(self, home: str, choose: Callable[[list[str]], list[str]], place: Place) -> list[str]:
-        """Remove those files of a home that ``choose`` chooses; their names. Blocks. Raises CannotReach."""
+        """Remove the files of a home that ``choose`` chooses; returns their names. Blocks. Raises CannotReach."""
         doomed = choose(self.names(home, place))
         for name in doomed:
             place.remove(self._path(f"{home}/{name}"))
         return doomed
 
     def remove_all(self, home: str, place: Place) -> bool:
-        """Remove what is in a home; whether there was nothing. Blocks. Raises CannotReach."""
+        """Remove the files of a home or, if it has none, its folder; returns whether it had none. Blocks. Raises
+        CannotReach.
+        """
         is_empty = not self.sweep(home, lambda names: names, place)
         if is_empty:
             place.remove_folder(self._path(home))
@@ -188,7 +190,7 @@ class TieredStore:
         return f"{self._prefix}/{path}"
 
     def _guarded(self, work: Callable[[Place], _T]) -> _T:
-        """What ``work`` answers. File systems of fsspec raise what they like: it stops no node."""
+        """The answer of ``work``. Unexpected errors of fsspec's file systems become CannotReach, and stop no node."""
         try:
             return work(self._opened())
         except EXPECTED:

@@ -1,4 +1,4 @@
-"""The threads that may wait for the store, and whether one of them still does when the process is to end.
+"""The threads that may wait for the store, and whether one of them still waits when the process is to end.
 
 Python waits for the threads of its pools before a process ends, whatever they were told, and nothing can stop a thread
 that waits for a disk or a server.

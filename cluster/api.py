@@ -388,7 +388,7 @@ class Members(Protocol):
         ...
 
     async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
-        """What the removal of a node, or of the nodes of a zone, would move now; changes nothing. Linearizable. Raises
+        """The plan of the removal of a node, or of a zone's nodes, as of now; changes nothing. Linearizable. Raises
         NotFound, NotEnoughReplicas.
         """
         ...
@@ -408,7 +408,7 @@ class Members(Protocol):
         ...
 
     async def balance_plan(self) -> BalancePlan:
-        """What would bring the cluster into balance now; changes nothing. Raises InvalidRequest (the feature level)."""
+        """The plan that brings the cluster into balance; changes nothing. Raises InvalidRequest (the feature level)."""
         ...
 
     async def balance(self, if_plan: str, by: By = NO_PRINCIPAL) -> BalancePlan:
@@ -420,7 +420,7 @@ class Members(Protocol):
         ...
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """What ``choose_controllers`` would change. Raises NotFound (a node), InvalidRequest, FeatureLevelTooLow."""
+        """The plan of ``choose_controllers``. Raises NotFound (a node), InvalidRequest, FeatureLevelTooLow."""
         ...
 
     async def note_backup(self, made: NotedBackup, by: By = NO_PRINCIPAL) -> list[NotedBackup]:
@@ -544,7 +544,7 @@ class Service(Protocol):
 
     @property
     def leadership_news(self) -> int:
-        """How often this node has learned something new about who leads."""
+        """The number of news about the leaders of groups that this node has learned."""
         ...
 
     async def await_leadership_news(self, seen: int, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""From which commit this software was built: what `setup.py` wrote into the package, or what git says of a checkout."""
+"""The commit from which this software was built, as `setup.py` wrote it into the package, or git says of a checkout."""
 
 import subprocess
 from functools import cache

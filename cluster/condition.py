@@ -12,7 +12,7 @@ class Condition:
 
     def __init__(self) -> None:
         self.count: int = 0
-        """How often the condition was notified."""
+        """The number of notifications so far."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     def notify(self, _: object = None) -> None:

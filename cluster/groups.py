@@ -168,8 +168,8 @@ class ServedGroup:
 
 
 async def transfer_leaderships(leaving: Sequence[tuple[Group, str | None]]) -> list[Group]:
-    """Transfer the leadership of each group to a voter (None: any other); returns the groups that those lead then. Takes
-    TRANSFER_S_MAX at most. A group that this node keeps elects a leader when this node is gone.
+    """Transfer the leadership of each group to a voter (None: any other); returns the groups that those lead then.
+    Takes TRANSFER_S_MAX at most. A group that this node keeps elects a leader when this node is gone.
     """
     transfers = (group.transfer(heir, TRANSFER_S_MAX) for group, heir in leaving)
     outcomes = await asyncio.gather(*transfers, return_exceptions=True)

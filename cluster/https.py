@@ -115,7 +115,7 @@ def _server_context(section: HttpTlsSection) -> tuple[ssl.SSLContext, float | No
     expires_at = _try(context, section)
     if section.client_ca is not None:
         context.verify_mode = ssl.CERT_REQUIRED if section.client_certificates == "required" else ssl.CERT_OPTIONAL
-        context.num_tickets = 0  # a session that is resumed would not show its certificate again; some of TLS 1.2 are
+        context.num_tickets = 0  # a resumed session does not show its certificate again; some of TLS 1.2 are resumed
         context.options |= ssl.OP_NO_TICKET
         try:
             context.load_verify_locations(section.client_ca)

@@ -58,7 +58,7 @@ def port_of(address: str) -> int | None:
 
 
 def count_faults(where: str, processes: int | None) -> Iterator[str]:
-    """What is wrong with a number of processes."""
+    """The faults of a number of processes."""
     if processes is not None and not 1 <= processes <= PROCESSES_MAX:
         yield f"{where}: 1 to {PROCESSES_MAX}, not {processes}"
 

@@ -16,7 +16,7 @@ POSITIONS_MAX = 50_000
 
 
 class GroupCounts(msgspec.Struct):
-    """The Raft groups of one kind on this node. ``under_replicated`` counts those that it leads."""
+    """Counts of the Raft groups of one kind on this node; of ``under_replicated`` ones, only those that it leads."""
 
     leaders: int = 0
     followers: int = 0
@@ -57,7 +57,7 @@ class LogMeasures(msgspec.Struct):
     disk_state: str
     """ok, low or full."""
     quotas: dict[str, float] = {}
-    """By topic, how much of its ``quota_bytes`` the fullest partition keeps that this node leads: 0 to 1, or a little
+    """By topic, the share of its ``quota_bytes`` that is used on the fullest partition led here: 0 to 1, or a little
     more where the quota was lowered.
     """
 

@@ -22,19 +22,19 @@ class Propose(msgspec.Struct, frozen=True, tag="propose"):
 
 
 class Proposed(msgspec.Struct, frozen=True, tag="proposed"):
-    """Committed; ``result`` is what the machine answered, encoded as results of its commands are."""
+    """Answer to Propose: committed. ``result`` is the machine's answer, encoded as results of its commands are."""
 
     result: bytes
 
 
 class NotLeading(msgspec.Struct, frozen=True, tag="not_leading"):
-    """Surely not proposed. ``leader`` is the node that leads, if known."""
+    """Answer to Propose: surely not proposed. ``leader`` is the node that leads, if known."""
 
     leader: str | None
 
 
 class OutcomeUnknown(msgspec.Struct, frozen=True, tag="outcome_unknown"):
-    """Proposed, and no decision in time."""
+    """Answer to Propose: proposed, but not decided in time."""
 
 
 class FollowCatalog(msgspec.Struct, frozen=True, tag="follow_catalog"):
@@ -92,7 +92,7 @@ Founders = dict[str, int]
 
 
 class Standing(msgspec.Struct, frozen=True, tag="standing"):
-    """What a node tells of itself: ``new``; ``busy``, it is about to write down its founders; or ``founded``."""
+    """Answer to DescribeController: the node is ``new``; ``busy``, about to write down its founders; or ``founded``."""
 
     state: Literal["new", "busy", "founded"]
     incarnation: int
@@ -122,8 +122,8 @@ class ProducerKnown(msgspec.Struct, frozen=True, tag="producer_known"):
 
 class GroupStatus(msgspec.Struct, frozen=True):
     """The state of a group as a replica knows it. ``leader`` is a node id; ``config_order`` says which configuration of
-    the topic is in force. ``log_start`` and ``log_end`` are None from an older node. ``lags``: by other member, how many
-    committed entries it lacks on its disk; None from a replica that does not lead.
+    the topic is in force. ``log_start`` and ``log_end`` are None from an older node. ``lags``: by other member, the
+    committed entries that it lacks on its disk; None from a replica that does not lead.
     """
 
     group_id: int

@@ -231,17 +231,17 @@ class Request(Protocol):
 
     @property
     def id(self) -> str:
-        """Its id, in its refusal and in the log."""
+        """The request's id, in its refusal and in the log."""
         ...
 
     @property
     def is_forwarded(self) -> bool:
-        """Whether another node forwarded it, or its client allows no forwarding: it is forwarded once at most."""
+        """Whether it may not be forwarded: another node forwarded it already, or its client allows no forwarding."""
         ...
 
     @property
     def is_answering(self) -> bool:
-        """Whether a part of its answer was sent: it cannot be tried again."""
+        """Whether a part of the answer was sent, so that the request cannot be tried again."""
         ...
 
     def is_gone(self) -> bool:

@@ -30,7 +30,7 @@ from ..rpc import LedGroup, NodeReport
 from .controller_group import ControllerGroup, quietly
 
 ROUND_S = 2.0
-"""From the end of a round to the next one, at least."""
+"""Least pause between two rounds."""
 REST = 20
 """The pause after a round is REST times the time of its plan: plans take a twentieth of a processor at most."""
 PARTITIONS_PER_TURN = 2_000

@@ -57,7 +57,7 @@ class LedgerNotes:
         )
         try:
             noted = await self._decide(command, self._timeout_s)
-        except RequestTimedOut as error:  # it may be recorded; but nothing was done, and nothing will be
+        except RequestTimedOut as error:  # the intent may be recorded, but nothing was or will be done
             raise LeaderNotAvailable("the ledger could not be written in time; nothing was done") from error
         assert isinstance(noted, Noted), noted
         return noted.number
@@ -67,7 +67,7 @@ class LedgerNotes:
         try:
             await self._decide(command, CONCLUDE_TIMEOUT_S)
         except StockadeError:
-            return  # the controller calls it unknown when its time is over
+            return  # the controller calls the outcome unknown when the intent's time is over
 
 
 def _wall_ms() -> int:

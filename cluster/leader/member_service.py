@@ -33,7 +33,7 @@ from .balancer import Balancer
 from .controller_group import ControllerGroup
 
 CATCH_UP_MAX_S = 1.0
-"""How long an answer waits for this node's view of the cluster to contain what was decided."""
+"""Time that an answer waits for this node's view of the cluster to contain the decision."""
 
 
 class MemberService:
@@ -85,7 +85,7 @@ class MemberService:
         return self._control.away if self._control.features.at_least(PRESENT_TARGETS) else []
 
     async def removal(self, node_id: str | None, zone: str | None) -> RemovalPlan:
-        """What the removal of a node, or else of a zone, would move. Raises NotFound, NotEnoughReplicas."""
+        """The plan of the removal of a node, or else of a zone. Raises NotFound, NotEnoughReplicas."""
         await self._control.barrier()
         assignment = self._control.machine.assignment
         order = RemoveZone(now_ms=0, zone=zone or "") if node_id is None else RemoveNode(now_ms=0, node_id=node_id)
@@ -131,7 +131,7 @@ class MemberService:
         return f"its software ({software.version or 'unknown'}) supports level {software.newest} at most"
 
     async def controllers_plan(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """What the choice of these controllers (None: the cluster's own choice) would change. Raises
+        """The changes that the choice of these controllers (None: the cluster's own choice) would make. Raises
         FeatureLevelTooLow, NotFound, InvalidRequest.
         """
         await self._control.barrier()

@@ -40,7 +40,7 @@ from ..model import NO_PRINCIPAL, By
 from .controller_group import ControllerGroup
 
 WINDOW_S = 0.03
-"""How long a renewal waits for others to share the proof with."""
+"""Time that a renewal waits for others, to share one read barrier with them."""
 
 
 class RenewalBatcher:

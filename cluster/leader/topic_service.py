@@ -161,8 +161,8 @@ def _rank(reported: tuple[str, GroupStatus]) -> tuple[int, bool, bool, int]:
 
 
 NARROW_TOPICS_MAX = (1 << 16) - 4096
-"""Of the controller's log: a topic that is created behind this entry, or little later, has groups with ids of more than
-32 bits, which would stop each node of level 1 that has a replica of them.
+"""An index of the controller's log: a topic created behind it, or little later, has groups with ids of more than 32
+bits, which would stop each node of level 1 that has a replica of them.
 """
 
 

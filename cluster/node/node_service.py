@@ -42,7 +42,7 @@ from .disk_watch import STATES
 from .measuring import Measuring
 
 HOME_S = 2.0
-"""How long the controller group may take to note a partition's new home."""
+"""Time that the controller group may take to note a partition's new home."""
 LEADER_GRACE_S = 10.0
 """Time after the start from which a partition without a leader no longer keeps the node from serving the others."""
 
@@ -151,7 +151,7 @@ class NodeService:
 
     @property
     def leadership_news(self) -> int:
-        """How often a group of this node had another leader, or none."""
+        """The number of times that a group of this node had another leader, or none."""
         return self._leadership.count
 
     async def await_leadership_news(self, seen: int, timeout_s: float) -> None:

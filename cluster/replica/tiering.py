@@ -64,7 +64,7 @@ class Tiering:
         self._is_low = is_low
         self._dropped = dropped
         self._seen = Seen(store)
-        self._unseen: list[tuple[Replica, Offset]] = []  # may drop below the offset once that is seen
+        self._unseen: list[tuple[Replica, Offset]] = []  # replica, offset below which it may drop what is seen
         self._pause_s = LOOK_S
         self._is_away = False  # whether the store could not be reached at the last try
         self._is_stuck = False  # whether a call did not end in time: other work would wait for its thread

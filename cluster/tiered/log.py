@@ -1,4 +1,4 @@
-"""One log of what is on this disk and what is in the store: every read that may go below the first local file.
+"""One log over the files on this disk and the objects in the store: every read that may go below the first local file.
 
 The bounds of the log are looked at again after each wait: what was trimmed while an object was fetched is not served.
 """

@@ -77,7 +77,7 @@ class Partition(Protocol):
 
     def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
         """Like ``append``, without waiting: ``settle`` is called once, perhaps before this returns. Returns False if
-        nothing was proposed and ``settle`` is not called: ``append`` first does what is missing, or says why not.
+        nothing was proposed and ``settle`` is not called: ``append`` first does what is missing, or refuses.
         """
         ...
 
@@ -239,7 +239,7 @@ class Sessions(Protocol):
         ...
 
     async def get_ticket(self, ticket: str, session: str, wait_ms: int, by: By = NO_PRINCIPAL) -> Ticket:
-        """A ticket, after ``wait_ms`` at most. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
+        """A ticket, held back up to ``wait_ms``. Raises NotFound, ProducerFenced, UnknownSession, SessionExpired."""
         ...
 
     async def cancel_ticket(
@@ -544,7 +544,7 @@ class Service(Protocol):
 
     @property
     def leadership_news(self) -> int:
-        """The number of news about the leaders of groups that this node has learned."""
+        """The number of changes of leaders of which this node has learned."""
         ...
 
     async def await_leadership_news(self, seen: int, timeout_s: float) -> None:

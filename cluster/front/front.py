@@ -236,7 +236,7 @@ class Request(Protocol):
 
     @property
     def is_forwarded(self) -> bool:
-        """Whether it may not be forwarded: another node forwarded it already, or its client allows no forwarding."""
+        """Whether a node forwarded the request (once at most), or its client allows no forwarding."""
         ...
 
     @property

@@ -94,7 +94,7 @@ class ControllerGroup(ServedGroup):
         self.is_present: Callable[[str], bool] = is_present
         self.leases: Leases = Leases(lambda: self.machine.sessions)
         self.takeovers: int = 0
-        """Takeovers of slots that this node, as leader, has carried out."""
+        """Slots that were taken from their holders by decisions that this node, as leader, carried out."""
         self._told: dict[bool, tuple[tuple[int, str | None, int], bytes]] = {}
 
     @property
@@ -265,8 +265,8 @@ def _renewals(renewals: list[tuple[str, int]], now_ms: int) -> RenewSessions:
 
 
 def _without_ledger(command: Command) -> Command:
-    """The command without the fields that only the ledger needs, for a cluster with older software. That would drop the
-    fields from its state, since it does not know them, and its replicas would later make other entries than the rest.
+    """The command without the fields that only the ledger needs, for a cluster with older software. Such software
+    would drop fields that it does not know from its state, and its replicas would later make other entries.
     The command that raises the level keeps them: it is for newer software anyhow.
     """
     match command:

@@ -129,8 +129,7 @@ async def _first(
     most: int,
     fits: Callable[[_Item], bool] | None = None,
 ) -> tuple[int, list[_Item]]:
-    """The number of items that fit and have a key with this ``prefix``, and the first ``most`` of them, as of the call.
-    """
+    """The number of items that fit and whose key has this ``prefix``, and the first ``most`` of them, at the call."""
     there = list(items)
     total = 0
     first: list[_Item] = []

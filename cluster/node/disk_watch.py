@@ -127,8 +127,8 @@ class DiskWatch:
         self._reserve.close()
 
     def _measure(self) -> tuple[int, int]:
-        """The free and the total bytes of the disk. Before that, a reserve that is not held is taken, if its blocks are
-        still there or the disk has ample room for them.
+        """The free and the total bytes of the disk. Takes the reserve if it is not held, and its blocks are still there
+        or the disk has ample room for them; the free bytes are those beside it.
         """
         found = os.statvfs(self._data)
         free_bytes = found.f_bavail * found.f_frsize

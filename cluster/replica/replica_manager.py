@@ -70,8 +70,8 @@ class ReplicaManager:
         close_group: Callable[[int], Awaitable[None]],
         forget_tombstones: Callable[[Callable[[int], bool]], Awaitable[None]],
     ) -> None:
-        """``close_group`` ends the Raft group of a replica and erases its log; ``forget_tombstones`` forgets those of
-        the groups for which its argument is true.
+        """``close_group`` ends the Raft group of a replica and erases its log; ``forget_tombstones`` forgets the
+        tombstones of the groups for which its argument is true.
         """
         self._node_id = node_id
         self._directory = directory
@@ -113,7 +113,7 @@ class ReplicaManager:
             self.controller = (leader, term)
 
     async def follow(self, catalog: Catalog) -> None:
-        """Open, configure and erase replicas as the catalog says. One older than the last is passed over."""
+        """Open, configure and erase replicas as the catalog says; an older catalog than the last is passed over."""
         if catalog.index < self.index:
             return
         self.topics = {placement.topic: placement for placement in catalog.topics}
@@ -148,8 +148,8 @@ class ReplicaManager:
         await self._forget_tombstones(is_gone)
 
     def find(self, topic: str, partition: int) -> Replica | None:
-        """This node's replica of a partition of the topic that has this name now; until the first catalog has come, of
-        the newest topic with the name. None: this node holds none.
+        """This node's replica of a partition of the topic that has this name in the catalog or, if none has, of the
+        newest topic with the name of which replicas are held. None: this node holds none.
         """
         placement = self.topics.get(topic)
         if placement is not None:

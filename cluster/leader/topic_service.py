@@ -59,26 +59,24 @@ class GroupStatusReader:
         held = [replica for key in group_ids if (replica := self._replicas.get(key)) is not None]
         return rpc.Status(self._replicas.index, [replica.status() for replica in held], self._principals.table.index)
 
-    async def status(self, node_id: str, group_ids: list[int]) -> rpc.Status:
-        """The status of groups on a node; empty, with ``catalog_index`` 0, if the node is away."""
+    async def status(self, node_id: str, group_ids: list[int]) -> rpc.Status | None:
+        """The status of groups on a node; None if the node is away."""
         if node_id == self._node_id:
             return self.status_here(group_ids)
         try:
             answer = await self._router.ask(node_id, rpc.DescribeGroup(group_ids), ASK_TIMEOUT_S)
         except (ConnectionError, TimeoutError):
-            return rpc.Status(0, [])
+            return None
         assert isinstance(answer, rpc.Status), answer
         return answer
 
     async def until_all(self, node_ids: Iterable[str], holds: Callable[[rpc.Status], bool], timeout_s: float) -> bool:
-        """Whether, within ``timeout_s``, ``holds`` is true of the answer of each node that can be reached. An answer
-        with ``catalog_index`` 0 counts as that of a node that cannot.
-        """
+        """Whether, within ``timeout_s``, ``holds`` is true of the answer of each node that can be reached."""
         asked, loop = list(node_ids), asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while loop.time() < deadline:
             answers = await asyncio.gather(*(self.status(node_id, []) for node_id in asked))
-            if all(holds(answer) or not answer.catalog_index for answer in answers):
+            if all(answer is None or holds(answer) for answer in answers):
                 return True
             await asyncio.sleep(ASK_AGAIN_S)
         return False
@@ -92,7 +90,10 @@ class GroupStatusReader:
         asked = by_node(keys.items())
         answers = await asyncio.gather(*map(self.status, asked, asked.values()))
         best = _freshest(
-            (node, status) for node, answer in zip(asked, answers, strict=True) for status in answer.groups
+            (node, status)
+            for node, answer in zip(asked, answers, strict=True)
+            if answer is not None
+            for status in answer.groups
         )
         return [best.get(key) for key in keys]
 

@@ -23,11 +23,13 @@ from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.fence_installs import ReaderFence
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
 from stockade.cluster.features import Features
+from stockade.cluster.groups import Router
 from stockade.cluster.leader.controller_group import ControllerGroup
 from stockade.cluster.leader.producer_service import ProducerService, ProducerStatusReader
 from stockade.cluster.leader.session_service import RenewalBatcher
+from stockade.cluster.leader.topic_service import GroupStatusReader
 from stockade.cluster.model import NO_PRINCIPAL
-from stockade.cluster.replica.replica_manager import by_node
+from stockade.cluster.replica.replica_manager import ReplicaManager, by_node
 from stockade.partition.errors import RequestTimedOut
 from stockade.raft.core.group import Group
 
@@ -67,6 +69,28 @@ def test_what_is_not_committed_in_time_is_an_unknown_outcome() -> None:
     conditions: list[Callable[[], bool]] = [lambda: True, lambda: False, lambda: True]
     with pytest.raises(RequestTimedOut, match="late"):
         asyncio.run(control(0.0).until_all(conditions, "late"))
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_change_waits_for_a_node_that_has_just_started_and_acts_by_old_principals(
+    monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    """It counted as away, as it knew no catalog yet: a deleted token was told to be gone, and the node admitted it."""
+    asked: list[str] = []
+
+    class Nodes:
+        async def ask(self, node_id: str, question: rpc.DescribeGroup, timeout_s: float) -> rpc.Status:
+            asked.append(node_id)
+            if is_away:
+                raise ConnectionError
+            return rpc.Status(0, [], principals_index=6 + len(asked))
+
+    monkeypatch.setattr("stockade.cluster.leader.topic_service.ASK_AGAIN_S", 0.0)
+    statuses = GroupStatusReader(
+        "n1", cast(Router, Nodes()), cast(ReplicaManager, None), {}, PrincipalStore(Path("nowhere"))
+    )
+    assert asyncio.run(statuses.until_all(["n2"], lambda each: each.principals_index >= 9, 60.0))
+    assert len(asked) == (1 if is_away else 3)
 
 
 async def restored_meanwhile(group: ControllerGroup, state: bytes, waiting: Awaitable[object]) -> None:

@@ -1,8 +1,8 @@
-"""Which commands are acts of administration or change who may write, and what the ledger tells of each. Pure.
+"""Which commands are acts of administration or change who may write, and the entry of each in the ledger. Pure.
 
-Every command is in one of three tables, or in UNRECORDED with the reason: tests compare them with the commands there
-are. What a command does to slots is told where it is decided (ownership/slots.py), as ``grant``, ``grant.end`` and so
-on; the entries here are about the command itself.
+Every command is in one of three tables, or in UNRECORDED with the reason: tests compare them with all commands. The
+effects of a command on slots are recorded where they are decided (ownership/slots.py), as ``grant``, ``grant.end`` and
+so on; the entries that are made here are about the command itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -88,7 +88,7 @@ ADMINISTRATION: dict[type[Command], str] = {
     SetBalance: "balance.change",
     ChooseControllers: "controllers.choose",
 }
-"""Exactly one entry each, also when they are refused or find nothing to do."""
+"""Commands of which the ledger has exactly one entry each, also when they are refused or find nothing to do."""
 CHANGES: dict[type[Command], str] = {
     InitProducer: "producer.init",
     RegisterNode: "node.register",
@@ -96,12 +96,12 @@ CHANGES: dict[type[Command], str] = {
     Rebalance: "replicas.balance",
     KeepLedger: "ledger.keep",
 }
-"""An entry if they change something. A Rebalance that an operator orders is an act of administration."""
+"""Commands with an entry if they change something. A Rebalance that an operator orders is an act of administration."""
 DECIDED_INSIDE: tuple[type[Command], ...] = (
     *(Acquire, Release, CloseSession, CancelTicket, Tick, Own, Disown),
     *(FenceInstalled, BeginLedger, NoteIntent, NoteOutcome, NoteBackup),
 )
-"""What they change of slots, owners and sessions, or tell, is recorded where it is decided."""
+"""Commands whose effects on slots, owners, sessions or the ledger itself are recorded where they are decided."""
 UNRECORDED: dict[type[Command], str] = {
     OpenSession: "a session may write nothing until it has a grant",
     RenewSession: "nothing changes but a deadline",
@@ -116,13 +116,13 @@ UNRECORDED: dict[type[Command], str] = {
     LedgerCopied: "it would never end",
 }
 REFUSED_WHEN_FULL = frozenset({*ADMINISTRATION, NoteIntent}) - {FenceTopic, FenceProducer, FenceSession}
-"""What the ledger's bound refuses, and a Rebalance that an operator orders: see ledger.py."""
+"""Commands that are refused at the ledger's bounds (see ledger.py); so is a Rebalance that an operator orders."""
 
 NAME_TAKEN = f"a topic has the name {LEDGER_TOPIC}, which is the ledger's from feature level {LEDGER} on"
 FINGERPRINT_DIGITS = 16
-"""Hexadecimal, of the SHA-256 of the hash that is kept of a token."""
+"""Hexadecimal digits in the fingerprint of a token: the SHA-256 of the hash that is kept of it."""
 RESOURCES_TOLD_MAX = 100
-"""In one entry; more are in further ones."""
+"""Resources in one entry; further ones are in further entries."""
 
 
 def is_administration(command: Command) -> bool:
@@ -131,7 +131,9 @@ def is_administration(command: Command) -> bool:
 
 
 class Recorder:
-    """Records what commands do to the parts of the machine's state, which it reads."""
+    """Records in the ledger what commands do to the parts of the machine's state. It only reads these, but for the
+    commands about the ledger itself, which it decides (``handlers``).
+    """
 
     def __init__(
         self,
@@ -161,7 +163,9 @@ class Recorder:
         }
 
     def decide(self, index: int, command: Command, handler: Callable[[int, Any], Result]) -> Result:
-        """What the handler answers, recorded. Raises its refusal, and LedgerFull."""
+        """Let the handler decide the command, record it, and return the handler's answer. Raises its refusal, and
+        LedgerFull.
+        """
         ledger, kind = self._ledger, type(command)
         if isinstance(command, RaiseFeatureLevel) and command.level >= LEDGER and not ledger.is_recording:
             return self._raise_to_ledger(index, command, handler)
@@ -196,7 +200,7 @@ class Recorder:
         return result
 
     def _raise_to_ledger(self, index: int, command: RaiseFeatureLevel, handler: Callable[[int, Any], Result]) -> Result:
-        """Raise the level and begin the ledger, whose first entry is of this command. Raises FeatureUpdateFailed."""
+        """Raise the level and begin the ledger, where this command is recorded, too. Raises FeatureUpdateFailed."""
         if self._catalog.topic(LEDGER_TOPIC) is not None:
             level = self._assignment.feature_level
             raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)
@@ -208,7 +212,7 @@ class Recorder:
         return result
 
     def installed(self, report: FenceInstalled) -> None:
-        """A partition has come to a place in the order of decisions."""
+        """Record that a partition has reached a place in the order of decisions."""
         located = self._catalog.locate(report.group_id)
         if located is not None:
             topic, partition = located
@@ -217,14 +221,14 @@ class Recorder:
             self._ledger.record("slot.installed", after=after, **about)
 
     def owners(self, command: Own) -> dict[str, str | None]:
-        """The sessions that own what is claimed, before the claim is decided."""
+        """The handles of the sessions that own the claimed resources, before the claims are decided."""
         if not self._ledger.is_recording:
             return {}
         rows = ((claim.resource, self._resources.find(command.group, claim.resource)) for claim in command.claims)
         return {resource: None if row.owner is None else session_handle(row.owner) for resource, row in rows}
 
     def owned(self, command: Own, done: Owning, before: dict[str, str | None]) -> None:
-        """A claim was decided."""
+        """Record the decision on claims. ``before``: what ``owners`` returned."""
         if not self._ledger.is_recording:
             return
         told = {"session": session_handle(command.session), "severed": [*map(session_handle, done.severed)]}
@@ -242,7 +246,7 @@ class Recorder:
             )
 
     def freed(self, act: str, session: str, keys: Iterable[Key], reason: str) -> None:
-        """A session owns these no more."""
+        """Record that a session owns these resources no more."""
         if not self._ledger.is_recording:
             return
         for some in _chunks(keys):
@@ -255,7 +259,9 @@ class Recorder:
         return Done()
 
     def _keep(self, index: int, command: KeepLedger) -> TopicCreated | TopicChanged:
-        """A topic of that name that was there before the ledger is none of its own."""
+        """Create the ledger's topic, or change its configuration. Raises TopicAlreadyExists for a topic of that name
+        that was there before the ledger.
+        """
         topic, nodes = self._catalog.topic(LEDGER_TOPIC), self._assignment.nodes
         of_ledger: dict[str, Any] = {
             "now_ms": command.now_ms,
@@ -289,7 +295,7 @@ class Recorder:
         return Done()
 
     def _about(self, command: Command) -> dict[str, Any]:  # noqa: PLR0911  # a case each
-        """The fields of an entry that name what the command is about, as far as it says so."""
+        """The fields of an entry that name the object of the command, as far as the command names one."""
         match command:
             case CreateTopic(name=name) | ChangeTopic(name=name) | DeleteTopic(name=name):
                 return self._of_topic(name)
@@ -329,7 +335,7 @@ class Recorder:
             return []
 
     def _state(self, command: Command) -> dict[str, Any] | None:  # noqa: PLR0911, PLR0912  # a case each
-        """The present state of what a command may change; None: it does not exist."""
+        """The present state of the object that a command may change; None: there is no such object."""
         match command:
             case CreateTopic(name=name) | ChangeTopic(name=name) | DeleteTopic(name=name):
                 return _topic(self._catalog.topic(name))
@@ -396,7 +402,7 @@ def _topic(topic: Topic | None) -> dict[str, Any] | None:
         return None
     config = msgspec.structs.asdict(topic.config)
     if topic.config.quota_bytes < 0:
-        del config["quota_bytes"]  # entries of software that does not know it have the same bytes
+        del config["quota_bytes"]  # so that software that does not know this field makes the same bytes
     return {
         "topic_id": topic.topic_id,
         "partitions": topic.partitions,
@@ -408,7 +414,7 @@ def _topic(topic: Topic | None) -> dict[str, Any] | None:
 
 
 def _epochs(topic: Topic, partitions: Iterable[int]) -> dict[str, str]:
-    """By epoch, the partitions that have it."""
+    """The partitions by their epochs."""
     found: dict[int, list[int]] = {}
     for partition in partitions:
         found.setdefault(topic.epochs[partition], []).append(partition)
@@ -416,7 +422,9 @@ def _epochs(topic: Topic, partitions: Iterable[int]) -> dict[str, str]:
 
 
 def _principal(row: Principal | None) -> dict[str, Any] | None:
-    """Of a token its id, its end, and a fingerprint of its hash, by which an exchanged one is another."""
+    """A principal as entries have it. A token is its id, its expiry, and a fingerprint of its hash, which tells a token
+    that was exchanged from the one before it.
+    """
     if row is None:
         return None
     return {

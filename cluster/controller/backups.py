@@ -1,4 +1,4 @@
-"""The last backup in each place, as its maker told the controller. Nodes make no backups and ask no place."""
+"""The last backup in each place, as its maker told the controller. Nodes make no backups and look into no place."""
 
 from collections.abc import Iterable
 
@@ -13,27 +13,29 @@ PLACES_MAX = 16
 PLACE_CHARACTERS_MAX = 500
 NAME_CHARACTERS_MAX = 100
 AHEAD_MS_MAX = 3_600_000
-"""How far the clock of a backup's maker may be ahead of the leader's. What is noted from the far future would be the
-newest of its place until then.
+"""How far the clock of a backup's maker may be ahead of the leader's: a backup that is noted with a time far in the
+future would be the newest of its place until then.
 """
 
 
 class NoteBackup(Asked, frozen=True, tag="note_backup"):
-    """A backup was made. If it is newer, it replaces the backup that was noted for its place before. Its principal is
-    the caller's. Answers Done, or InvalidRequest.
+    """A backup was made. It replaces the backup that was noted for its place before, if it is newer than that. Its
+    principal is the caller's. Answers Done, or InvalidRequest.
     """
 
     made: NotedBackup
 
 
 class Backups:
-    """The last backup of each place, the one noted longest ago first."""
+    """The last backup of each place, in the order in which the places were last noted."""
 
     def __init__(self) -> None:
         self.rows: dict[str, NotedBackup] = {}
 
     def note(self, command: NoteBackup) -> NotedBackup:
-        """Remember a backup, unless a newer one of its place is known; returns it. Raises InvalidRequest."""
+        """Remember a backup, unless a newer one of its place is known. Returns it with its principal, in both cases.
+        Raises InvalidRequest.
+        """
         noted = structs.replace(command.made, principal=command.by.principal or None)
         texts = (("place", noted.place, PLACE_CHARACTERS_MAX), ("name", noted.name, NAME_CHARACTERS_MAX))
         for name, text, most in texts:
@@ -46,9 +48,9 @@ class Backups:
         return noted
 
     def save(self) -> list[NotedBackup]:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return list(self.rows.values())
 
     def load(self, saved: Iterable[NotedBackup]) -> None:
-        """Inverse of save."""
+        """Inverse of ``save``."""
         self.rows = {row.place: row for row in saved}

@@ -1,5 +1,5 @@
-"""The commands of balance: moves that were planned together, how balance is kept, which nodes are the controllers. From
-feature level 2 on. topology/replica_assignment.py decides them.
+"""The commands of balance: moves that were planned together, the settings of balance, and the choice of controllers.
+From feature level 2 on. topology/replica_assignment.py decides them.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from .timed import Asked
 
 
 class PlacedMove(msgspec.Struct, frozen=True, array_like=True):
-    """Of Rebalance: the replicas of a partition go from the nodes ``replicas`` to ``target``."""
+    """One move of a Rebalance: the replicas of a partition go from the nodes ``replicas`` to ``target``."""
 
     group_id: int
     replicas: list[str]
@@ -18,12 +18,12 @@ class PlacedMove(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Rebalance(Asked, frozen=True, tag="rebalance"):
-    """Move all of these partitions, each of which is where the command says and does not move; or none of them. The
-    same again is refused: it began already.
+    """Begin all of these moves if each partition is where the command says and does not move; otherwise none of them.
+    A repetition is refused: the moves have begun.
 
-    ``if_plan``: the digest of the plan that an operator orders (None: the cluster or another act moves by itself), and
-    ``plan`` that of the plan as it is now; where they differ, nothing moves. ``leaders`` (topic, partition, from, to)
-    are asked to go home afterwards: the command tells of them, for the ledger, and changes nothing about them.
+    ``if_plan``: the digest of the plan that an operator orders (None: the cluster, or another act, begins the moves),
+    and ``plan`` that of the plan as it is now; where they differ, nothing moves. ``leaders`` (topic, partition, from,
+    to) are asked to go home afterwards: the command names them for the ledger, and changes nothing about them.
 
     Answers Arranged, or PlanChanged, NotFound (a node), InvalidRequest.
     """
@@ -35,7 +35,7 @@ class Rebalance(Asked, frozen=True, tag="rebalance"):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it is an act of administration, of which the ledger has exactly one entry in any case."""
+        """Whether an operator ordered it: then it is an act of administration, with one entry in the ledger always."""
         return self.if_plan is not None
 
 
@@ -46,8 +46,8 @@ class SetBalance(Asked, frozen=True, tag="set_balance"):
 
 
 class ChooseControllers(Asked, frozen=True, tag="choose_controllers"):
-    """The controller group shall be on these nodes; None: on nodes that the cluster spreads by itself, from those on
-    which it is.
+    """Place the controller group on these nodes; None: let the cluster spread it over nodes and zones by itself,
+    beginning with the nodes where it is.
 
     ``if_plan``: only if this is the digest of what changes (None: in any case). Answers Arranged, or NotFound (a node),
     InvalidRequest, PlanChanged.

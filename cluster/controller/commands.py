@@ -1,9 +1,9 @@
-"""What can be asked of the controller's state machine, what it answers, and the bytes of both.
+"""The commands of the controller's state machine, its answers, and the bytes of both.
 
 Commands are frozen values in MessagePack, a tag for each kind. Every command carries ``now_ms``, the lease clock of the
 leader that proposed it (SEMANTICS 8): apply reads no other clock. Ids are made from the log index, except session ids:
-they are secrets, so the leader draws them and they travel in the command. Answers name what partitions must have
-committed before the client is answered (FenceRef, ReaderRef, ProducerFence).
+they are secrets, so the leader draws them and they travel in the command. Answers name the installs that partitions
+must have committed before the client is answered (FenceRef, ReaderRef, ProducerFence).
 """
 
 from collections.abc import Callable
@@ -24,14 +24,14 @@ from .timed import Asked, Done, Timed
 
 
 class FenceRef(msgspec.Struct, frozen=True):
-    """A grant left one partition by this decision; its slot may hold it still (ControllerMachine.is_over tells)."""
+    """A grant left a partition by the decision at this place; its slot may have it until ControllerMachine.is_over."""
 
     group_id: int
     order: int
 
 
 class ReaderRef(msgspec.Struct, frozen=True):
-    """A fence_epoch of a resource, by which a partition must refuse every older one."""
+    """The fence_epoch of a partition as a resource of ``group``: the partition must refuse every older one."""
 
     group_id: int
     group: str
@@ -39,8 +39,9 @@ class ReaderRef(msgspec.Struct, frozen=True):
 
 
 class Own(Asked, frozen=True, tag="own"):
-    """Own resources of a group. ``sever``: what a loser loses. ``unwritable``: topics that the caller has no right to
-    acquire, so it may not own their partitions in their writer_group (feature level 2).
+    """Own resources of a group. ``sever``: an owner that loses one loses all its resources and grants (session), or
+    that one alone (resource). ``unwritable``: topics that the caller has no right to acquire, so it may not own their
+    partitions in their writer_group (feature level 2).
 
     Answers Owned, or InvalidRequest, UnknownSession, SessionExpired, GenerationFenced (``atomic`` alone),
     PermissionDenied, ThrottlingQuotaExceeded.
@@ -63,13 +64,13 @@ class Disown(Asked, frozen=True, tag="disown"):
 
 
 class ForgetResources(Timed, frozen=True, tag="forget_resources"):
-    """Forget those of these resources (group, resource) that had no owner for RESOURCE_TTL_MS. Answers Done."""
+    """Forget those of ``keys`` (group, resource) that had no owner for RESOURCE_TTL_MS. Answers Done."""
 
     keys: list[tuple[str, str]]
 
 
 class ReaderFenceInstalled(Timed, frozen=True, tag="reader_fence_installed"):
-    """The partition has committed InstallReader with this. Idempotent. Answers Done."""
+    """The partition has committed InstallReader with these values. Idempotent. Answers Done."""
 
     group_id: int
     group: str
@@ -81,7 +82,7 @@ GroupCommand = Own | Disown | ForgetResources | ReaderFenceInstalled
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """On one claim, with what is in force now; ``code`` says why it was refused."""
+    """The decision on one claim, with the numbers that are in force now; ``code``: the error of a refusal."""
 
     resource: str
     granted: bool
@@ -91,8 +92,8 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Owned(msgspec.Struct, frozen=True, tag="owned"):
-    """Verdicts in the order of the claims; answer the client when every one of ``pending`` is installed, and every one
-    of ``fences`` over: grants of the sessions that were severed.
+    """Verdicts in the order of the claims. Answer the client when every one of ``pending`` is installed, and every one
+    of ``fences`` is over: these are about grants of the sessions that were severed.
     """
 
     verdicts: list[Verdict]
@@ -101,7 +102,7 @@ class Owned(msgspec.Struct, frozen=True, tag="owned"):
 
 
 class RegisterNode(Timed, frozen=True, tag="register_node"):
-    """A node says at its start where it is reached, and with which disk it came.
+    """A node tells, at its start, its addresses and the incarnation of its disk.
 
     ``controllers``: the members of the controller group by this node's configuration; counts only while none are
     recorded. Answers Arranged, or NotFound (removed, and not added again), ThrottlingQuotaExceeded.
@@ -116,7 +117,7 @@ class RegisterNode(Timed, frozen=True, tag="register_node"):
 
 
 class AddNode(Asked, frozen=True, tag="add_node"):
-    """An operator tells of a node before it comes; also one that was removed, or is being removed, may come again.
+    """An operator announces a node before it registers; a node that was removed, or is being removed, may come again.
 
     Answers Arranged, or ThrottlingQuotaExceeded.
     """
@@ -130,9 +131,9 @@ class AddNode(Asked, frozen=True, tag="add_node"):
 class RemoveNode(Asked, frozen=True, tag="remove_node"):
     """Move a node's replicas elsewhere, then forget it. The same again changes nothing.
 
-    ``if_plan``: only if this is the digest of what moves (ReplicaAssignment.removal; None: in any case). ``away``:
-    nodes that take replicas only where there are not enough others. Answers Arranged, or NotFound, NotEnoughReplicas
-    (there is no room for what it holds; nothing is changed), PlanChanged.
+    ``if_plan``: only if this is the digest of the plan (ReplicaAssignment.removal; None: in any case). ``away``: nodes
+    that take replicas only where there are not enough others. Answers Arranged, or NotFound, NotEnoughReplicas (no
+    other node can take what it holds; nothing is changed), PlanChanged.
     """
 
     node_id: str
@@ -163,7 +164,7 @@ class Reassign(Asked, frozen=True, tag="reassign"):
 
 
 class CheckMove(Timed, frozen=True, tag="check_move"):
-    """Whether this move is still wanted. Answers Done, or NotFound."""
+    """Ask whether the move of this version is still wanted. Answers Done, or NotFound."""
 
     group_id: int
     version: int
@@ -178,8 +179,8 @@ class MoveDone(Timed, frozen=True, tag="move_done"):
 
 class RaiseFeatureLevel(Asked, frozen=True, tag="raise_feature_level"):
     """The cluster has this feature level from now on. ``supporting``: the registered nodes whose software is known to
-    support it; the command itself is the first that older software cannot read. A level that is in force already
-    changes nothing. Answers Arranged, or FeatureUpdateFailed (a registered node is not among these).
+    support it; this command itself is the first that older software cannot read. A level that is in force already
+    changes nothing. Answers Arranged, or FeatureUpdateFailed (a registered node is not in ``supporting``).
     """
 
     level: int
@@ -200,11 +201,11 @@ MembershipCommand = (
 
 
 class Arranged(msgspec.Struct, frozen=True, tag="arranged"):
-    """Noted; the catalog has changed."""
+    """The command was applied, and counts as a change of the catalog."""
 
 
 class InitProducer(Asked, frozen=True, tag="init_producer"):
-    """InitProducerId (SEMANTICS 6.5). ``pair`` is (pid, epoch) of a caller that was here before.
+    """InitProducerId (SEMANTICS 6.5). ``pair`` is the (pid, epoch) that the caller has had; None: none yet.
 
     Answers ProducerState, or InvalidRequest, ProducerFenced, ThrottlingQuotaExceeded.
     """
@@ -221,7 +222,7 @@ class FenceProducer(Asked, frozen=True, tag="fence_producer"):
 
 
 class Enrol(Timed, frozen=True, tag="enrol"):
-    """A partition asks about a producer that it does not know; from now on every epoch of it is installed there.
+    """A partition asks about a producer that it does not know; from now on the producer's epochs are installed there.
 
     Answers Enrolled, or UnknownTopicOrPartition, InvalidProducerIdMapping, ProducerFenced,
     ThrottlingQuotaExceeded.
@@ -240,8 +241,8 @@ class ProducerFenceInstalled(Timed, frozen=True, tag="producer_fence_installed")
 
 
 class WithdrawProducers(Timed, frozen=True, tag="withdraw_producers"):
-    """The partition does not know these producers, and takes nothing of them that was decided up to ``order``: unless
-    something was decided since, their enrolments there end. Answers Done.
+    """The partition does not know these producers, and takes no install of them that was decided up to the index
+    ``order``. Their enrolments there end, except of those about which an install was decided since. Answers Done.
     """
 
     group_id: int
@@ -259,7 +260,7 @@ ProducerCommand = InitProducer | FenceProducer | Enrol | ProducerFenceInstalled 
 
 
 class ProducerFence(msgspec.Struct, frozen=True):
-    """An epoch that a partition must know before the producer's pair is given out (is_installed tells)."""
+    """An epoch that a partition must know before the producer's pair is given out (see Enrolments.is_installed)."""
 
     pid: ProducerId
     epoch: int
@@ -277,7 +278,7 @@ class ProducerState(msgspec.Struct, frozen=True, tag="producer"):
 
 class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
     """The epoch to install on the partition that asked: the registry's, or 0 for an anonymous producer. ``order`` is
-    the log index of this answer, ``principal`` has the name.
+    the log index of the Enrol, ``principal`` the owner of the producer's name.
     """
 
     pid: ProducerId
@@ -287,7 +288,7 @@ class Enrolled(msgspec.Struct, frozen=True, tag="enrolled"):
 
 
 class ChangeTopic(Asked, frozen=True, tag="change_topic"):
-    """Every field says what shall be (None: as it is); ``config`` has the fields of TopicConfig that change.
+    """Change a topic to what the fields say (None: unchanged); ``config`` has the fields of TopicConfig that change.
 
     New partitions are placed on ``nodes`` (``scattered`` as in CreateTopic); grants and tickets of the whole topic grow
     by them (SEMANTICS 7.4).
@@ -306,7 +307,7 @@ class ChangeTopic(Asked, frozen=True, tag="change_topic"):
 
 class FenceTopic(Asked, frozen=True, tag="fence_topic"):
     """End whole grants that have one of these partitions (None: all), without a new holder; queued tickets are
-    promoted. ``if_grants``: only if these end, and no others (None: in any case).
+    promoted. ``if_grants``: only if exactly these grants end (None: in any case).
 
     Answers TopicFenced, or UnknownTopicOrPartition, InconsistentTopicId, InvalidRequest, PlanChanged.
     """
@@ -322,14 +323,14 @@ TopicCommand = ChangeTopic | FenceTopic
 
 
 class TopicChanged(msgspec.Struct, frozen=True, tag="topic_changed"):
-    """The topic is as asked. Its partitions act by it when each of them has come to ``config_order``."""
+    """The topic is as asked. A partition acts by its configuration once that of ``config_order`` has reached it."""
 
     topic_id: int
     config_order: int
 
 
 class FencedPartition(msgspec.Struct, frozen=True):
-    """``epoch`` right after the fence; ``order`` is its place in the order of decisions."""
+    """A partition's ``epoch`` right after a fence, the fence's place (``order``), and the grants that it ended."""
 
     partition: int
     epoch: int
@@ -338,7 +339,7 @@ class FencedPartition(msgspec.Struct, frozen=True):
 
 
 class TopicFenced(msgspec.Struct, frozen=True, tag="topic_fenced"):
-    """One item a partition, ascending; answer the client when each is known to have come to its place."""
+    """One item a partition, ascending. Answer the client when each partition is known to have reached its place."""
 
     topic_id: int
     partitions: list[FencedPartition]
@@ -352,7 +353,7 @@ class CreateTopic(Asked, frozen=True, tag="create_topic"):
     """Create a topic and place its replicas on ``nodes``: node ids and zones (None: a zone of its own).
 
     ``replication_factor`` None: 3, or 1 when there are fewer than three ``nodes``. ``scattered`` is how placement.py
-    breaks ties; False in logs from before, which are applied as they were.
+    breaks ties; False in commands from before this field, so that they still give the same placements.
     Answers TopicCreated, or InvalidRequest, TopicAlreadyExists, NotEnoughReplicas, ThrottlingQuotaExceeded.
     """
 
@@ -365,7 +366,7 @@ class CreateTopic(Asked, frozen=True, tag="create_topic"):
 
 
 class DeleteTopic(Asked, frozen=True, tag="delete_topic"):
-    """Delete a topic; its grants end. ``if_grants``: only if those end that have this digest (None: in any case).
+    """Delete a topic; its grants end. ``if_grants``: only if this is the digest of those grants (None: in any case).
 
     Answers TopicDeleted, or UnknownTopicOrPartition, InconsistentTopicId, PlanChanged.
     """
@@ -376,7 +377,7 @@ class DeleteTopic(Asked, frozen=True, tag="delete_topic"):
 
 
 class Acquire(Asked, frozen=True, tag="acquire"):
-    """All partitions of the set (None: all of the topic, also those that come later) or none (SEMANTICS 5.2).
+    """Acquire all partitions of the set (None: all of the topic, also later ones) or none (SEMANTICS 5.2).
 
     ``ticket_ttl_ms``: how long a ticket stays queued; None: as long as the session. Answers GrantState, TicketState
     (WaitForExclusive alone), or InvalidRequest, UnknownSession, SessionExpired, UnknownTopicOrPartition,
@@ -416,8 +417,8 @@ class Release(Asked, frozen=True, tag="release"):
 class FenceInstalled(Timed, frozen=True, tag="fence_installed"):
     """The partition's slot is at this place in the order of decisions, or at a later one. Idempotent. Answers Done.
 
-    ``log_end``: where the partition's log ended when it came to this place, and ``previous`` the place before it; None:
-    not known.
+    ``log_end``: the end offset of the partition's log when it reached this place; ``previous``: the place that it had
+    before. None: not known.
     """
 
     group_id: GroupId
@@ -461,14 +462,14 @@ class TopicCreated(msgspec.Struct, frozen=True, tag="topic_created"):
 
 
 class TopicDeleted(msgspec.Struct, frozen=True, tag="topic_deleted"):
-    """The incarnation that is gone, and how many partitions it had."""
+    """The id of the topic that was deleted, and how many partitions it had."""
 
     topic_id: int
     partitions: int
 
 
 class OfTicket(msgspec.Struct, frozen=True):
-    """The outcome of an acquire."""
+    """The fields that both outcomes of an acquire have: a grant, and a ticket."""
 
     ticket_id: str
     session: str
@@ -496,7 +497,7 @@ class GrantState(OfTicket, frozen=True, tag="grant"):
 
     @property
     def is_in_force(self) -> bool:
-        """Every partition has the fence, so every older token is dead."""
+        """Whether every partition has the fence, and so refuses every older token."""
         return not self.pending
 
 
@@ -507,7 +508,7 @@ class TicketState(OfTicket, frozen=True, tag="ticket"):
 
 
 class Freed(msgspec.Struct, frozen=True, tag="freed"):
-    """The grants are free in the controller; answer the client when every one of ``fences`` is over, and every one of
+    """The controller has ended the grants. Answer the client when every one of ``fences`` is over, and every one of
     ``readers`` installed.
     """
 
@@ -516,7 +517,7 @@ class Freed(msgspec.Struct, frozen=True, tag="freed"):
 
 
 class SessionEnded(Freed, frozen=True, kw_only=True, tag="session_ended"):
-    """A session of this client that had these grants, and owned so many resources."""
+    """A session was ended: it was of this client, had these grants, and owned so many resources."""
 
     client_id: str
     grants: list[str]

@@ -1,6 +1,6 @@
-"""What must hold of the controller's machine after every command, restated from SEMANTICS 2. For tests.
+"""The invariants of the controller's machine, restated from SEMANTICS 2: they hold after every command. For tests.
 
-``check`` looks at one state; a Ratchet also compares it with the one before.
+``check`` judges one state; a Ratchet compares each state with the one before.
 """
 
 from itertools import chain
@@ -40,7 +40,7 @@ def check(machine: ControllerMachine) -> None:
 
 
 def _check_ledger(machine: ControllerMachine) -> None:
-    """What waits to be copied is a chain that ends at the head."""
+    """Entries that wait to be copied form a hash chain that ends at the ledger's head."""
     ledger = machine.ledger
     first, waiting = ledger.oldest(ledger.waiting, LEDGER_BYTES_MAX)
     assert first + len(waiting) == ledger.next
@@ -58,7 +58,9 @@ def _check_topic(machine: ControllerMachine, topic: Topic) -> None:
 
 
 def _check_nodes(machine: ControllerMachine) -> None:
-    """Nodes with replicas are known; a moving group is placed at both ends; no move targets a draining node."""
+    """No node is both known and removed; a moving group is placed on its whole target, and no node of that drains;
+    a draining node still has a replica: without one it is forgotten.
+    """
     membership = machine.assignment
     assert not set(membership.nodes.rows) & set(membership.nodes.removed)
     for group, move in membership.moves.items():
@@ -71,7 +73,7 @@ def _check_nodes(machine: ControllerMachine) -> None:
 
 
 def _check_holdings(machine: ControllerMachine) -> None:
-    """What is kept up to date says what is so."""
+    """The counts and groups by node, which are kept incrementally, equal those recomputed from the placements."""
     topics = machine.catalog.topics()
     holdings = machine.catalog.holdings
     assert holdings.loads() == measure(nodes for topic in topics for nodes in topic.placements)
@@ -154,7 +156,7 @@ def _check_fences(machine: ControllerMachine) -> None:
 
 
 def _check_resources(machine: ControllerMachine) -> None:
-    """Owners are alive; both ways of looking agree."""
+    """Owners are live sessions; the count by group and the index by owner agree with the rows."""
     for group, rows in machine.resources.rows.items():
         assert machine.resources.owned_in[group] == sum(row.owner is not None for row in rows.values())
         for resource, row in rows.items():
@@ -186,7 +188,9 @@ def _check_owed(row: ProducerRow | None, pid: int, epoch: int) -> None:
 
 
 class Ratchet:
-    """I1 and I8: the lease clock, fencing epochs, and the epoch of an unchanged producer id never go down."""
+    """I1 and I8: the lease clock, the epochs of partitions, the fence_epochs of resources, and the epoch of an
+    unchanged producer id never go down.
+    """
 
     def __init__(self) -> None:
         self._clock_ms = 0
@@ -195,7 +199,7 @@ class Ratchet:
         self._fence_epochs: dict[tuple[str, str], int] = {}
 
     def check(self, machine: ControllerMachine) -> None:
-        """Raise AssertionError if something went down since the last time."""
+        """Raise AssertionError if one of these went down since the last call."""
         assert machine.lease_clock_ms >= self._clock_ms, "the lease clock went back"
         self._clock_ms = machine.lease_clock_ms
         for topic in machine.catalog.topics():

@@ -1,25 +1,25 @@
 """The ledger: an entry for each change of who may write, and for each act of administration. Pure state of the
 controller's machine.
 
-An entry is made by the apply that makes the change, so an acknowledged act is in the ledger by the same commit. It
+The apply that makes a change makes its entry, so an acknowledged act is in the ledger by the same commit. The entry
 waits in the *outbox*, here in the replicated state, until the controller's leader has copied it to the ledger's topic
-(leader/ledger_keeper.py) and has it dropped by LedgerCopied.
+(leader/ledger_keeper.py) and drops it by LedgerCopied.
 
 *Exactly once.* Entries are numbered, and each has the hash of the one before it: the bytes of entry k are the same on
-every replica and for every leader. Entry k is copied to offset k - 1, by an append that holds only at that end of the
-log. So a copy that is repeated, by this leader or the next one, is refused, and tells how far the earlier one came; and
-entries are dropped here only when a majority of the topic's replicas has them. An old leader that copies late copies
-the same bytes.
+every replica and for every leader. Entry k is copied to offset k - 1, by an append that is accepted only at that end of
+the log. So a copy that is repeated, by this leader or the next one, is refused, and the refusal tells how far the
+earlier copy came; and entries are dropped here only when a majority of the topic's replicas has them. An old leader
+that copies late copies the same bytes.
 
 *Bounds.* The outbox takes OUTBOX_ENTRIES_MAX entries and OUTBOX_BYTES_MAX bytes. No writer waits for the ledger: beyond
-these bounds grants are given, taken over and ended as always, and their entries are left out, counted, and told by one
-entry, ``ledger.gap``, as soon as there is room again. Acts of administration are never left out. A reserve is theirs,
-RESERVE_ENTRIES and RESERVE_BYTES on top, so that what repairs the ledger's topic can be done and is recorded; when that
-is used up, too, they are refused (LedgerFull). Three that fence a writer (``topic.fence``, ``session.fence`` and
-``producer.fence``) are not refused, but left out and counted. The outcome of an intent that was recorded is always
-recorded: INTENTS_MAX bounds these.
+these bounds grants are given, taken over and ended as always, and their entries are left out, counted, and reported by
+one entry, ``ledger.gap``, as soon as there is room again. Acts of administration have a reserve on top of the bounds,
+RESERVE_ENTRIES and RESERVE_BYTES, so that acts that repair the ledger's topic can be done and are recorded. When the
+reserve is used up, too, acts are refused (LedgerFull) rather than left out, but for the three that fence a writer
+(``topic.fence``, ``session.fence`` and ``producer.fence``): these are done, left out and counted. The outcome of an
+intent that was recorded is always recorded: INTENTS_MAX bounds these entries.
 
-The bytes that an apply makes are replicated state. A version that makes other bytes of the same command may do so only
+The bytes that an apply makes are replicated state. A version that makes other bytes for the same command may do so only
 from a feature level on.
 """
 
@@ -42,25 +42,25 @@ OUTBOX_ENTRIES_MAX = 50_000
 OUTBOX_BYTES_MAX = 16 * 1024 * 1024
 RESERVE_ENTRIES = 5_000
 RESERVE_BYTES = 4 * 1024 * 1024
-"""Of acts of administration, on top of both."""
+"""The reserve of acts of administration, on top of OUTBOX_ENTRIES_MAX and OUTBOX_BYTES_MAX."""
 DETAIL_BYTES_MAX = 64 * 1024
-"""Longest ``before`` or ``after`` of an entry; a longer one is its SHA-256."""
+"""Longest ``before`` or ``after`` of an entry, as JSON; a longer one is replaced by its SHA-256 and length."""
 ALWAYS = math.inf
 INTENTS_MAX = 1_000
-"""Intents without an outcome."""
+"""Intents that may be without an outcome at a time."""
 INTENT_TTL_MS = 60_000
-"""On the lease clock. The outcome of an intent is called unknown after that."""
+"""On the lease clock, from an intent on: then its outcome is recorded as unknown."""
 RETRY_AFTER_MS = 1000
 FORMAT = 1
 
 
 class BeginLedger(Timed, frozen=True, tag="begin_ledger"):
-    """Record from here on. Idempotent. Answers Done."""
+    """Record from this command on. Idempotent. Answers Done."""
 
 
 class KeepLedger(Timed, frozen=True, tag="keep_ledger"):
     """Create the topic of the ledger on these nodes, unless it is there, and give it this configuration. Answers
-    TopicCreated, TopicChanged, or what creating and changing a topic is refused with.
+    TopicCreated, TopicChanged, or a refusal of CreateTopic or ChangeTopic.
     """
 
     config: TopicConfig
@@ -68,16 +68,16 @@ class KeepLedger(Timed, frozen=True, tag="keep_ledger"):
 
 
 class LedgerCopied(Timed, frozen=True, tag="ledger_copied"):
-    """The topic has the entries up to this number. Idempotent. Answers Done, or InvalidRequest: there are not so many
-    entries.
+    """The ledger's topic has the entries up to this number. Idempotent. Answers Done, or InvalidRequest when no entry
+    has this number yet.
     """
 
     number: int
 
 
 class NoteIntent(Asked, frozen=True, tag="note_intent"):
-    """A node is about to ask a partition, or a group, for what the controller does not decide. Answers Noted, or
-    LedgerFull.
+    """Record that a node is about to ask a Raft group for an act that is no command of the controller, such as a
+    transfer of leadership. Answers Noted, or LedgerFull.
     """
 
     act: str
@@ -87,7 +87,7 @@ class NoteIntent(Asked, frozen=True, tag="note_intent"):
 
 
 class NoteOutcome(Timed, frozen=True, tag="note_outcome"):
-    """The outcome of an intent. Nothing is recorded of an intent that is not open. Answers Done."""
+    """Record the outcome of an intent, unless that has an outcome already. Answers Done."""
 
     intent: int
     outcome: Outcome
@@ -99,13 +99,13 @@ LedgerCommand = BeginLedger | KeepLedger | LedgerCopied | NoteIntent | NoteOutco
 
 
 class Noted(msgspec.Struct, frozen=True, tag="noted"):
-    """The number of the entry; 0: nothing is recorded in this cluster yet."""
+    """The number of the entry; 0: this cluster does not record yet."""
 
     number: int
 
 
 class OpenIntent(msgspec.Struct, frozen=True):
-    """An intent without an outcome; it becomes unknown at ``deadline_ms`` of the lease clock."""
+    """An intent without an outcome; at ``deadline_ms`` of the lease clock its outcome is recorded as unknown."""
 
     number: int
     deadline_ms: int
@@ -117,8 +117,8 @@ class OpenIntent(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """So many entries were left out. The first and the last one were of these places of the controller's log, at these
-    times of the wall clock in milliseconds since 1970.
+    """The number of entries that were left out, with the index in the controller's log, and the wall clock in
+    milliseconds since 1970, of the first and the last of them.
     """
 
     left_out: int
@@ -129,9 +129,9 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class SavedLedger(msgspec.Struct, frozen=True):
-    """``next``: the number of the next entry, ``head``: the hash of the last one. ``waiting``: the entries that are not
-    known to be copied, the oldest first. ``topic_id`` None: there is no topic yet. ``gap``: what was left out, and is
-    not told yet. ``at_ms``: the wall clock that was told last.
+    """The saved state of Ledger. ``next``: the number of the next entry, ``head``: the hash of the last one.
+    ``waiting``: the entries that are not known to be copied, the oldest first. ``topic_id`` None: there is no topic
+    yet. ``gap``: the entries left out that are not reported yet. ``at_ms``: the last wall clock that a command carried.
     """
 
     is_recording: bool = False
@@ -145,7 +145,9 @@ class SavedLedger(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """``by``: who asked for the command that is being applied; None: the cluster itself."""
+    """The ledger's outbox, its open intents, and the end of its hash chain. ``by``: the caller of the command that is
+    being applied; None: the cluster itself. ``topic_id`` None: the ledger has no topic yet.
+    """
 
     def __init__(self) -> None:
         self.is_recording: bool = False
@@ -160,8 +162,8 @@ class Ledger:
         self._index = self._at_ms = self._clock_ms = 0
 
     def at(self, index: int, at_ms: int, clock_ms: int) -> None:
-        """A command is about to be applied, at this place of the log and at these times; ``at_ms`` 0: it does not say,
-        and what it leads to has the time of the one before.
+        """Begin a command: its index, wall clock and lease clock are those of the entries that it leads to. ``at_ms``
+        0: it has no wall clock, and its entries get the last one. Intents past their deadline get unknown outcomes.
         """
         self.by = None
         self._index, self._clock_ms = index, clock_ms
@@ -182,8 +184,8 @@ class Ledger:
         **about: Any,
     ) -> int:
         """Make an entry; returns its number, 0 if it is left out. ``by`` None: the caller of the command. A ``by``
-        without principal and request, such as NO_PRINCIPAL: the cluster itself. ``reserve``: whether it may use the
-        reserve (1), or has its place in any case (ALWAYS). ``about``: further fields of LedgerEntry.
+        without principal and request, such as NO_PRINCIPAL: the cluster itself. ``reserve`` 1: the entry may use the
+        reserve; ALWAYS: it is made in any case. ``about``: further fields of LedgerEntry.
         """
         if not self.is_recording:
             return 0
@@ -214,7 +216,7 @@ class Ledger:
         return entry.number
 
     def begin(self) -> bool:
-        """Record from now on; whether this began it."""
+        """Record from now on. Returns False when the ledger had begun already."""
         if self.is_recording:
             return False
         self.is_recording = True
@@ -222,12 +224,12 @@ class Ledger:
         return True
 
     def check_room(self) -> None:
-        """For a command that is never left out. Raises LedgerFull."""
+        """Check that there is room for a command that is refused rather than left out. Raises LedgerFull."""
         if not self._has_room(reserve=1):
             raise LedgerFull(entries=len(self._waiting), retry_after_ms=RETRY_AFTER_MS)
 
     def _has_room(self, reserve: float) -> bool:
-        """Whether the outbox is below its bounds, ``reserve`` times the reserve included."""
+        """Whether the outbox is below its bounds, to which ``reserve`` times the reserve is added."""
         is_below = len(self._waiting) < OUTBOX_ENTRIES_MAX + reserve * RESERVE_ENTRIES
         return is_below and self._bytes < OUTBOX_BYTES_MAX + reserve * RESERVE_BYTES
 
@@ -237,7 +239,7 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        """Entries that are not known to be copied."""
+        """The number of entries that are not known to be copied."""
         return len(self._waiting)
 
     @property
@@ -246,7 +248,9 @@ class Ledger:
         return self.next - len(self._waiting)
 
     def oldest(self, entries_max: int, bytes_max: int) -> tuple[int, list[bytes]]:
-        """The number of the first entry that waits, and so many from it on; one at least, if there is one."""
+        """The number of the first entry that waits, and the entries from it on, within both bounds, but at least one if
+        one waits.
+        """
         found: list[bytes] = []
         size = 0
         for entry in islice(self._waiting, entries_max):
@@ -257,7 +261,9 @@ class Ledger:
         return self.first_waiting, found
 
     def copied(self, number: int) -> None:
-        """The topic has the entries up to this one. Raises InvalidRequest."""
+        """Drop the entries up to this number, which the topic has; report a gap if there is room. Raises
+        InvalidRequest.
+        """
         if number >= self.next:
             raise InvalidRequest(
                 f"the ledger's topic has {number} entries, and the controller has made {self.next - 1}"
@@ -269,7 +275,7 @@ class Ledger:
             self.record("ledger.gap", after=msgspec.structs.asdict(told))
 
     def intend(self, command: NoteIntent, topic_id: int | None) -> Noted:
-        """Raises LedgerFull."""
+        """Record an intent, which is open until its outcome is recorded. Raises LedgerFull."""
         if not self.is_recording:
             return Noted(0)
         if len(self._intents) >= INTENTS_MAX:
@@ -292,7 +298,7 @@ class Ledger:
             self._conclude(intent, command.outcome, command.code, command.result)
 
     def next_deadline_ms(self) -> int | None:
-        """No intent becomes unknown before this lease clock; None: none is open."""
+        """The lease clock before which no outcome becomes unknown; None: no intent is open."""
         return next((intent.deadline_ms for intent in self._intents.values()), None)
 
     def _conclude(
@@ -313,13 +319,13 @@ class Ledger:
         )
 
     def save(self) -> SavedLedger:
-        """Everything that decides future answers and entries."""
+        """All state on which future answers and entries depend."""
         intents = list(self._intents.values())
         waiting, at_ms = list(self._waiting), self._at_ms if self.is_recording else 0
         return SavedLedger(self.is_recording, self.next, self.head, waiting, intents, self.topic_id, self._gap, at_ms)
 
     def load(self, saved: SavedLedger) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         self.is_recording, self.next, self.head, self.topic_id = (
             saved.is_recording,
             saved.next,
@@ -333,7 +339,9 @@ class Ledger:
 
 
 def chained(first: int, entries: Sequence[bytes], previous: str) -> bool:
-    """Whether these are entries from ``first`` on, each of which has the hash of the one before it."""
+    """Whether these are the entries from number ``first`` on, and each has the hash of the entry before it;
+    ``previous``: that of the entry before the first.
+    """
     for number, encoded in enumerate(entries, first):
         entry = msgspec.json.decode(encoded, type=LedgerEntry)
         if (entry.number, entry.previous) != (number, previous):

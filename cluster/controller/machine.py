@@ -1,9 +1,9 @@
-"""The controller group's machine: applies commands to catalog, sessions, slots, resources, registry and nodes.
+"""The controller group's state machine: applies commands to catalog, sessions, slots, resources, registry and nodes.
 
-Every replica applies the same commands and so reaches the same state (SEMANTICS 8): time is what commands carry, ids
-come from the log index. A handler answers, or raises its refusal before it has changed anything; apply returns the
-refusal. A decision about several parts at once (a topic, a session, a resource that is a partition) is made here. The
-leader's services read after a read barrier; nothing here knows who leads.
+Every replica applies the same commands and so reaches the same state (SEMANTICS 8): commands carry the only time, ids
+come from the log index. A handler returns its answer, or raises a refusal before it has changed anything. Decisions on
+several parts of the state (a topic, a session, a resource that is a partition) are made here. The leader's services
+read this state after a read barrier; the machine does not know which replica leads.
 """
 
 import re
@@ -111,12 +111,12 @@ _OTHER_GRANTS = "other grants would end than those that the order names"
 
 
 class ControllerMachine(Machine):
-    """The parts of the state, one handler for each kind of command, and what the leader's services read.
+    """The controller's state, one handler for each kind of command, and queries for the leader's services.
 
     ``lease_clock_ms`` is the replicated clock; ``term`` and ``applied_index`` are the last command's; ``catalog_index``
-    is that of the last command that changed what nodes must know of topics and of each other. Only apply changes the
-    parts; services, invariants and tests read them. ``severing`` has the installs that are awaited after evicting (own
-    with sever=session), by the session that evicted; ``leaving`` those that a session awaits when it closes.
+    is the index of the last command that changed the topics, placements or nodes that every node follows. Only apply
+    and restore change the parts; services, invariants and tests read them. ``severing`` has the installs that claims of
+    a session wait for because they evicted others (Own with sever=session), ``leaving`` those that its close waits for.
     """
 
     def __init__(
@@ -126,9 +126,9 @@ class ControllerMachine(Machine):
         catalog_changed: Callable[[], None] = _ignore,
         principals_changed: Callable[[], None] = _ignore,
     ) -> None:
-        """``changed`` is called after each apply and restore, ``queue_changed`` after one by which a ticket may have
-        left the wait queue, ``catalog_changed`` after one that changed the catalog: many wait for these for long, and
-        other commands need not wake them; ``principals_changed`` before all of them, after one that changed principals.
+        """``changed`` is called after each apply and restore, ``queue_changed`` only when a ticket may have left the
+        queue, ``catalog_changed`` only when the catalog changed: many tasks wait long for these two, and no other
+        command need wake them. ``principals_changed`` is called before the others, when principals changed.
         """
         self._changed = changed
         self._queue_changed = queue_changed
@@ -198,8 +198,8 @@ class ControllerMachine(Machine):
         self._handlers |= dict.fromkeys((Rebalance, SetBalance, ChooseControllers), self.assignment.decide)
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
-        """Let time pass up to the command (SEMANTICS 8), then decide it; tickets are promoted to the slots that either
-        freed.
+        """Advance the lease clock to the command's, expire due sessions (SEMANTICS 8), then decide the command; after
+        each step, queued tickets get the slots that it freed. Returns a refusal instead of raising it.
         """
         decoded, departures = decode_command(command), self.slots.queue.departures
         self.applied_index = index
@@ -259,7 +259,7 @@ class ControllerMachine(Machine):
         return Image(encode(state))
 
     def restore(self, directory: object, captured: bytes, files: Sequence[FileExtent]) -> None:
-        """Replace all state by what was captured. Raises ImageDamaged, and changes nothing then."""
+        """Replace the whole state by the captured one. Raises ImageDamaged before anything has changed."""
         if files:
             raise ImageDamaged(_NO_FILES)
         with no_garbage_collection():
@@ -270,7 +270,7 @@ class ControllerMachine(Machine):
         self._catalog_changed()
 
     def inspect(self, directory: object, captured: bytes, files: Sequence[FileExtent]) -> None:
-        """Raises ImageDamaged unless these bytes can be restored."""
+        """Check that these bytes can be restored. Raises ImageDamaged."""
         if files:
             raise ImageDamaged(_NO_FILES)
         decode(captured)
@@ -293,17 +293,17 @@ class ControllerMachine(Machine):
         self.backups.load(state.backups)
 
     def is_over(self, fence: FenceRef) -> bool:
-        """Whether a partition is known to refuse the token of an ended grant; a deleted partition does."""
+        """Whether a partition is known to refuse the token of the grant that this decision ended, or was deleted."""
         return self.slots.fences.is_over(fence) or self.catalog.locate(fence.group_id) is None
 
     def next_deadline_ms(self) -> int | None:
-        """Before this lease clock no Tick has anything to do; None: nothing ends by itself."""
+        """The lease clock before which a Tick has no effect; None: no session, ticket or intent can expire."""
         parts = (self.sessions, self.slots.queue, self.ledger)
         deadlines = (part.next_deadline_ms() for part in parts)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def ticket(self, ticket_id: str, session: str, principal: str = "") -> GrantState | TicketState:
-        """The state of a ticket, for its session.
+        """The state of a ticket, or of its grant, for the session that asked for it.
 
         Raises UnknownSession, SessionExpired, PermissionDenied, NotFound, ProducerFenced.
         """
@@ -311,8 +311,8 @@ class ControllerMachine(Machine):
         return self.slots.ticket(session, ticket_id)
 
     def work(self) -> Iterator[Work]:
-        """Everything that the leader's reconciler has to bring about now, partition by partition: slots first, the
-        oldest first. Lazy: stop at any item, and apply nothing in between.
+        """Yield the installs that the leader's reconciler has to carry out, partition by partition: first those with a
+        due slot, the longest due first. Lazy: the caller may stop at any item, and applies no command in between.
         """
         slots, readers, producers = self.slots.fences, self.reader_fences, self.registry.enrolments
         seen: set[GroupId] = set()
@@ -352,8 +352,8 @@ class ControllerMachine(Machine):
         return TopicChanged(topic.topic_id, topic.config_order)
 
     def _free_writers(self, topic: Topic, before: str | None, by: By) -> None:
-        """A writer_group that was another one ``before`` has no owners of other principals than the one that asks:
-        they needed no right to write when they claimed the topic's partitions in it.
+        """After a change of a topic's writer_group (from ``before``), sessions of other principals than ``by`` lose the
+        topic's partitions that they own in the new one: they claimed these when that needed no right to write.
         """
         group = topic.config.writer_group
         if group in (None, before) or not by.principal or self.assignment.feature_level < CHECKED_WRITERS:
@@ -364,12 +364,12 @@ class ControllerMachine(Machine):
         self._owe_readers(key for _, key in freed)
 
     def _check_is_open(self, topic: str) -> None:
-        """The ledger's topic is the controller's own. Raises PermissionDenied."""
+        """Raises PermissionDenied for the topic of a ledger that records: only the controller changes it."""
         if topic == LEDGER_TOPIC and self.ledger.is_recording:
             raise PermissionDenied(f"{LEDGER_TOPIC} keeps the ledger: no request changes it")
 
     def _introduce(self, topic: Topic, partitions: list[int]) -> None:
-        """New partitions install the owners that resources of their names have from an earlier incarnation."""
+        """Owe new partitions the fences of resources with their names, which may have owners from before the topic."""
         named = ((key, partition_named(key[1])) for key in self.resources.of_topic(topic.name))
         self._owe_readers(key for key, found in named if found is not None and found[1] in partitions)
 
@@ -399,7 +399,7 @@ class ControllerMachine(Machine):
         return TopicFenced(topic.topic_id, fenced)
 
     def _grants(self, topic: Topic, partitions: Iterable[int]) -> list[str]:
-        """The ids of those that have one of these partitions, ascending."""
+        """The ids of the grants that hold any of these partitions, ascending."""
         groups = [group_id(topic.topic_id, partition) for partition in partitions]
         return sorted(grant.grant_id for grant in self.slots.grants.on_any(groups))
 
@@ -445,7 +445,7 @@ class ControllerMachine(Machine):
         self.severing.forget(session)
 
     def freed(self, session: str) -> Freed:
-        """The installs that partitions have yet to commit because a session ended."""
+        """The installs that partitions have yet to commit because this session ended."""
         fences, readers = self.leaving.outstanding(session)
         return Freed(list(dict.fromkeys([*self.slots.fences.uncleared(sessions=[session]), *fences])), readers)
 
@@ -484,7 +484,7 @@ class ControllerMachine(Machine):
         return Owned(done.verdicts, list(dict.fromkeys([*claimed, *readers])), fences)
 
     def _await_evicted(self, session: str, done: Owning) -> None:
-        """The session that severed others awaits their installs, and so do those sessions when they close."""
+        """Note the installs that ``session`` has to wait for because it severed others, and those sessions on close."""
         if done.severed:
             readers, level = self._pending(done.changed), self.assignment.feature_level
             more = [fence for victim in done.severed for fence in self.slots.unremembered(victim, level)]
@@ -509,14 +509,14 @@ class ControllerMachine(Machine):
         self.sessions.of(command.session, command.by.principal)
 
     def _check_may_write(self, command: Own) -> None:
-        """Owners of partitions in the topic's writer_group decide who writes, as a grant does."""
+        """Raises PermissionDenied for a topic that the caller may not acquire: owners in its writer_group may write."""
         for name in command.unwritable:
             topic = self.catalog.topic(name)
             if topic is not None and topic.config.writer_group == command.group:
                 raise lacks(command.by, f"acquire topic:{name}", f"{command.group} is its writer_group")
 
     def _owe_readers(self, keys: Iterable[Key]) -> None:
-        """Partitions that are resources have to install their owner's fence."""
+        """Owe the fence of its present owner to each partition that one of these resources names."""
         for group, resource in keys:
             partition = self._partition(resource)
             if partition is not None:
@@ -525,7 +525,7 @@ class ControllerMachine(Machine):
                 self.reader_fences.owe(partition, group, ReaderFence(row.fence_epoch, row.owner is not None, owner))
 
     def _pending(self, keys: Iterable[Key]) -> list[ReaderRef]:
-        """The installs of these that partitions have not committed."""
+        """The reader fences of these resources that their partitions have not committed."""
         refs = []
         for group, resource in dict.fromkeys(keys):
             partition = self._partition(resource)
@@ -536,7 +536,7 @@ class ControllerMachine(Machine):
         return refs
 
     def _is_partition(self, resource: str) -> bool:
-        """Whether a partition may know who owns the resource of this name. Level 1 counts those that no topic has."""
+        """Whether a partition may know the owner of this resource. At feature level 1: whether it is named like one."""
         forgets = self.assignment.feature_level >= FORGOTTEN_PARTITIONS
         return (self._partition(resource) if forgets else partition_named(resource)) is not None
 
@@ -569,7 +569,7 @@ class ControllerMachine(Machine):
         return Done()
 
     def _forget_names(self, index: int, command: ForgetNames) -> Done:
-        """A name stays while a grant uses it."""
+        """Forget the idle names, except those that a live grant uses."""
         held = {grant.producer_name for grant in self.slots.grants.by_id.values()}
         for name in command.names:
             if name not in held and self.registry.is_idle(name, self.lease_clock_ms):
@@ -581,7 +581,7 @@ class ControllerMachine(Machine):
         index: int,
         report: FenceInstalled | ReaderFenceInstalled | ProducerFenceInstalled,
     ) -> Done:
-        """A partition has committed an install."""
+        """Note that a partition has committed an install, so that it is no longer owed."""
         match report:
             case FenceInstalled():
                 if self.slots.fences.confirmed(report.group_id, report.order):
@@ -594,7 +594,7 @@ class ControllerMachine(Machine):
 
 
 def _fenced(reason: str | None) -> str:
-    """How histories tell that an operator ended a tenure. Raises InvalidRequest."""
+    """The end of a tenure by an operator's order, as histories have it. Raises InvalidRequest for a long reason."""
     if reason is not None and len(reason) > FENCE_REASON_CHARACTERS_MAX:
         raise InvalidRequest(f"reason: over {FENCE_REASON_CHARACTERS_MAX} characters")
     return "fenced" if reason is None else f"fenced: {reason}"

@@ -1,7 +1,7 @@
-"""The principals of the cluster as the controller has them: the commands that change them, and the state. Pure.
+"""The replicated principals of the cluster: the commands that change them, and the state. Pure.
 
-Those of a node's configuration are not among them (access/principals.py): that node knows them before it knows a
-controller, so they are the way back in when every replicated credential is lost.
+The principals of a node's configuration are not among them (access/principals.py): that node knows its own before it
+knows a controller, so they are the way back in when every replicated credential is lost.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,8 +21,8 @@ RETRY_AFTER_MS = 1000
 
 
 class PutPrincipal(Asked, frozen=True, tag="put_principal"):
-    """Create a principal, or give it these rights, certificates, subjects and quota. ``tokens`` None: it keeps its own.
-    ``opens``: the cluster was open to every caller when this was asked, which this ends.
+    """Create a principal, or give it these rights, certificates, subjects and quota. ``tokens`` None: it keeps its
+    tokens. ``opens``: the cluster was open to every caller when this was asked, and no longer is after it.
 
     Answers PrincipalPut, or InvalidRequest, ThrottlingQuotaExceeded.
     """
@@ -37,7 +37,7 @@ class PutPrincipal(Asked, frozen=True, tag="put_principal"):
 
 
 class DeletePrincipal(Asked, frozen=True, tag="delete_principal"):
-    """Answers Done, or NotFound, InvalidRequest (its own)."""
+    """Delete a principal. Answers Done, or NotFound, InvalidRequest (the caller's own)."""
 
     name: str
 
@@ -50,7 +50,9 @@ class AddPrincipalToken(Asked, frozen=True, tag="add_principal_token"):
 
 
 class DeletePrincipalToken(Asked, frozen=True, tag="delete_principal_token"):
-    """Answers Done, or NotFound (the principal, or the token), InvalidRequest (the caller's last credential)."""
+    """Delete a token. Answers Done, or NotFound (the principal, or the token), InvalidRequest (the caller's last
+    credential).
+    """
 
     name: str
     token_id: str
@@ -66,14 +68,14 @@ class PrincipalPut(msgspec.Struct, frozen=True, tag="principal_put"):
 
 
 class SavedPrincipals(msgspec.Struct, frozen=True):
-    """``index``: of the last command that changed them."""
+    """The saved state of Principals; ``index``: of the last command that changed them."""
 
     index: int = 0
     rows: list[Principal] = []
 
 
 class Principals:
-    """``rows`` by name; ``index`` is that of the last command that changed them."""
+    """The replicated principals: ``rows`` by name; ``index`` is that of the last command that changed them."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Principal] = {}
@@ -82,7 +84,7 @@ class Principals:
         self._owners: dict[tuple[str, str], str] = {}
 
     def decide(self, index: int, command: PrincipalCommand) -> PrincipalPut | Done:
-        """Raises what the command answers otherwise."""
+        """Apply one command. Raises its refusals before anything is changed."""
         match command:
             case PutPrincipal():
                 return self._put(index, command)
@@ -110,27 +112,27 @@ class Principals:
         return Done()
 
     def find(self, name: str) -> Principal:
-        """Raises NotFound."""
+        """The principal of this name. Raises NotFound."""
         row = self.rows.get(name)
         if row is None:
             raise NotFound(f"there is no principal {name}", what="principal")
         return row
 
     def rights(self, name: str) -> Rights:
-        """Of a principal; none when there is no such principal."""
+        """The rights of a principal; no rights when there is no such principal."""
         row = self.rows.get(name)
         return rights_of([] if row is None else row.rights)
 
     def table(self) -> PrincipalTable:
-        """As nodes follow it; ascending by name."""
+        """The table of principals that nodes follow, ascending by name."""
         return PrincipalTable(self.index, [self.rows[name] for name in sorted(self.rows)])
 
     def save(self) -> SavedPrincipals:
-        """Equal on replicas that applied the same commands."""
+        """The state, equal on replicas that applied the same commands."""
         return SavedPrincipals(self.index, self.table().rows)
 
     def load(self, saved: SavedPrincipals) -> None:
-        """Inverse of save, into an empty state."""
+        """Inverse of ``save``, on an empty instance."""
         self.index = saved.index
         for row in saved.rows:
             self._keep(row)
@@ -155,7 +157,9 @@ class Principals:
         return PrincipalPut(before is None)
 
     def _keep(self, row: Principal) -> None:
-        """Raises InvalidRequest, ThrottlingQuotaExceeded, and changes nothing then."""
+        """Put a principal in place of the one of its name. Raises InvalidRequest, ThrottlingQuotaExceeded, before
+        anything is changed.
+        """
         faults = [*faults_of(row), *self._taken(row)]
         if faults:
             raise InvalidRequest("; ".join(faults))
@@ -198,7 +202,9 @@ def _administers(row: Principal) -> bool:
 
 
 def _check_stays_inside(command: Asked, after: Principal) -> None:
-    """A caller that takes the right, or its last credential, from itself could not undo that. Raises InvalidRequest."""
+    """Raises InvalidRequest when a caller would take ``admin cluster`` or its last credential from itself: it could not
+    undo that.
+    """
     if after.name == command.by.principal and not _administers(after):
         raise InvalidRequest(
             "this would lock you out: a principal keeps its own right admin cluster and one credential; another "

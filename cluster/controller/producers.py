@@ -8,21 +8,21 @@ controller's machine.
 on every partition where the old one may write. Installing never lowers an epoch, so lost, repeated and late installs do
 no harm.
 
-*Forgetting.* A name that was not used for NAME_TTL_MS is forgotten when no partition knows one of its ids, or may come
-to. Its earlier instances are refused at their next append as INVALID_PRODUCER_ID_MAPPING, since a partition that does
-not know the id asks here; the name itself begins anew with a fresh id. While a partition knows it, a name stays: so the
-registry outlives every state that sequence numbers are judged by.
+*Forgetting.* A name that was not used for NAME_TTL_MS is forgotten when no partition knows one of its ids, or may still
+come to know one. Its earlier instances are refused at their next append as INVALID_PRODUCER_ID_MAPPING, since a
+partition that does not know the id asks here; the name itself begins anew with a fresh id. While a partition knows it,
+a name stays: so the registry outlives every state by which partitions judge sequence numbers.
 
-An enrolment that no longer serves is withdrawn. The rule that keeps zombies out: *where a partition knows a named
-producer, or may still come to know it, the producer is enrolled*, unless what it knows is PRODUCER_EPOCH_FINAL, which
-no client writes with. For:
+A partition's enrolment is withdrawn once the partition has forgotten the producer. The rule that keeps zombies out:
+*where a partition knows a named producer, or may still come to know it, the producer is enrolled*, unless it knows the
+epoch PRODUCER_EPOCH_FINAL, with which no client writes. For:
 
-1. A partition learns of a producer by an install alone, and each carries the index of the decision that it comes from,
-   or of a later one: an enrolment's, or that of a raise of the epoch. ``_groups`` has the last such index.
-2. A partition is asked what it has forgotten with the index that the controller has applied, when it owes it nothing
-   about the producer. So what it was owed has been reported, and all work made of that carries a lower index.
+1. A partition learns of a producer by an install alone. Each install carries the index of the decision that it comes
+   from (an enrolment, or a raise of the epoch), or a later index. ``_groups`` has the index of the last such decision.
+2. The controller asks a partition what it has forgotten when it owes the partition no install about the producer; the
+   question carries the applied index. So all installs owed before were reported, and carry a lower index.
 3. A partition that answers that it does not know a producer takes, from then on, no install of an unknown producer with
-   that index or a lower one. What is under way and could still be taken was decided after the question.
+   that index or a lower one. An install under way that it could still take was decided after the question.
 4. Such a decision has left its index here, and then the answer withdraws nothing. Answers may therefore be late, be
    repeated, and come to another leader.
 """
@@ -54,11 +54,11 @@ RETRY_AFTER_MS = 1000
 
 
 class SavedEnrolments(msgspec.Struct, frozen=True):
-    """``owed``: in the order in which the partitions came to be owed something. ``flat``: for each producer its id, on
-    how many partitions it is enrolled, and for each of them its group and its order; all of it ascends. One list of
-    numbers, since a million lists would set off the garbage collector while the loop waits.
+    """The saved state of Enrolments. ``owed``: in the order in which partitions came to be owed an install. ``flat``:
+    for each producer, ascending, its id, the number of its enrolments, and for each of these, ascending, group and
+    order. One list of numbers, since a million lists would set off the garbage collector while the event loop waits.
 
-    ``groups`` and ``orders`` (entry by entry those of ``groups``) are what version 1 of the state had instead.
+    Version 1 of the state had ``groups`` and ``orders`` instead, of which the entries correspond one to one.
     """
 
     owed: list[tuple[GroupId, list[tuple[ProducerId, int]]]]
@@ -68,16 +68,16 @@ class SavedEnrolments(msgspec.Struct, frozen=True):
 
 
 class Enrolments:
-    """Pairs of producer and partition, and the epochs that partitions are owed."""
+    """The enrolments, which are pairs of producer and partition, and the epochs that partitions are owed."""
 
     def __init__(self) -> None:
         self.owed: dict[GroupId, dict[ProducerId, int]] = {}
-        self._groups: dict[ProducerId, dict[GroupId, int]] = {}  # and the last decision about it there
+        self._groups: dict[ProducerId, dict[GroupId, int]] = {}  # with the index of the last decision about it there
         self._pids: dict[GroupId, set[ProducerId]] = {}
         self._count = 0
 
     def enrol(self, index: int, pid: ProducerId, group: GroupId) -> None:
-        """From now on every epoch of this producer is installed on the partition. What is owed stays owed."""
+        """From now on every epoch of this producer is installed on the partition. An epoch that is owed stays owed."""
         groups = self._groups.get(pid, {})
         if group in groups:
             groups[group] = index
@@ -87,13 +87,13 @@ class Enrolments:
         self._add(pid, group, index)
 
     def raise_epoch(self, index: int, pid: ProducerId, epoch: int) -> None:
-        """Every partition where the producer is enrolled has to know this epoch."""
+        """Owe this epoch to every partition where the producer is enrolled."""
         for group in self.groups(pid):
             self.owed.setdefault(group, {})[pid] = epoch
             self._groups[pid][group] = index
 
     def installed(self, pid: ProducerId, epoch: int, group: GroupId) -> None:
-        """The partition knows this epoch or a higher one."""
+        """Note that the partition knows this epoch or a higher one; the final epoch ends the enrolment."""
         if not self._owes(group, pid) or self.owed[group][pid] > epoch:
             return
         final = self.owed[group][pid] == PRODUCER_EPOCH_FINAL
@@ -104,7 +104,7 @@ class Enrolments:
             self._remove(pid, group)
 
     def withdraw(self, command: WithdrawProducers) -> list[ProducerId]:
-        """End the enrolments of producers that the partition has forgotten; answers those that this ended."""
+        """End the enrolments of producers that the partition has forgotten. Returns the producers whose this ended."""
         group = command.group_id
         gone = [
             pid
@@ -124,7 +124,7 @@ class Enrolments:
         return list(self._pids.get(group, ()))
 
     def settled_on(self, group: GroupId, pids: Iterable[ProducerId]) -> list[ProducerId]:
-        """Those of these producers that are enrolled on a partition, and of which it is owed nothing, ascending."""
+        """Those of ``pids`` that are enrolled on a partition, and about which it is owed no install, ascending."""
         enrolled = self._pids.get(group, ())
         return sorted(pid for pid in pids if pid in enrolled and not self._owes(group, pid))
 
@@ -133,18 +133,18 @@ class Enrolments:
         return list(self._pids)
 
     def forget(self, groups: Iterable[GroupId]) -> None:
-        """The partitions were deleted."""
+        """Drop what is known of partitions that were deleted."""
         for group in groups:
             self.owed.pop(group, None)
             for pid in sorted(self._pids.get(group, ())):
                 self._remove(pid, group)
 
     def groups(self, pid: ProducerId) -> list[GroupId]:
-        """Where a producer is enrolled, ascending."""
+        """The partitions where a producer is enrolled, ascending."""
         return sorted(self._groups.get(pid, ()))
 
     def pending(self, pids: Iterable[ProducerId]) -> list[ProducerFence]:
-        """What has to be installed before these producers are known everywhere to be what the registry says."""
+        """The installs that are owed before all partitions know the registry's epochs of these producers."""
         return [
             ProducerFence(pid, self.owed[group][pid], group)
             for pid in pids
@@ -153,7 +153,7 @@ class Enrolments:
         ]
 
     def is_installed(self, fence: ProducerFence) -> bool:
-        """Whether the partition knows that epoch or a higher one, or is no more."""
+        """Whether the partition knows that epoch or a higher one, or was deleted."""
         return not self._owes(fence.group_id, fence.pid)
 
     def owed_to(self, group: GroupId) -> list[tuple[ProducerId, int]]:
@@ -161,7 +161,7 @@ class Enrolments:
         return sorted(self.owed.get(group, {}).items())
 
     def save(self) -> SavedEnrolments:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         flat: list[int] = []
         for pid in sorted(self._groups):
             orders = self._groups[pid]
@@ -172,7 +172,7 @@ class Enrolments:
         return SavedEnrolments(owed, flat=flat)
 
     def load(self, saved: SavedEnrolments) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         for number, (pid, groups) in enumerate(saved.groups):
             orders = saved.orders[number] if saved.orders else [0] * len(groups)
             for group, order in zip(groups, orders, strict=True):
@@ -207,15 +207,15 @@ NONCES_PER_NAME_MAX = 8
 FIRST_NAMED_PID = 1001
 FIRST_ANONYMOUS_PID = 1000
 NAME_TTL_MS = 2 * 86_400_000
-"""On the lease clock, since a name was asked for or fenced, or since a partition began or ceased to know it."""
+"""Time on the lease clock after a name was asked for or fenced, or a partition began or ceased to know it."""
 
 
 class ProducerRow(msgspec.Struct):
-    """A name. ``last`` is the pair that a retry of the last bump comes with; None: there is no bump to retry.
+    """A producer's name. ``last`` is the pair with which a retry of the last bump comes; None: no bump can be retried.
 
-    ``nonces`` has the last ones, oldest first; ``nonce`` is the one that the present pair was given for, if
-    any. ``retired`` has the ids that were rotated out when their epochs were used up. ``last_used_ms`` is when the name
-    was used last. ``principal`` has the name ("": none).
+    ``nonces`` has the last nonces, oldest first; ``nonce`` is the one for which the present pair was given, if any.
+    ``retired`` has the ids that were rotated out when their epochs were used up. ``last_used_ms`` is the lease clock
+    of the last use. ``principal`` owns the name ("": none does).
     """
 
     name: str
@@ -230,7 +230,7 @@ class ProducerRow(msgspec.Struct):
 
 
 class SavedRegistry(msgspec.Struct, frozen=True):
-    """The next ids of both kinds, the names, and where they are enrolled."""
+    """The saved state of ProducerRegistry: the next ids of both kinds, the names, and the enrolments."""
 
     next_named: ProducerId
     next_anonymous: ProducerId
@@ -239,7 +239,7 @@ class SavedRegistry(msgspec.Struct, frozen=True):
 
 
 class ProducerRegistry:
-    """Every producer id that was given out."""
+    """The producers' names, with the ids that they have and had, the enrolments of these, and the anonymous ids."""
 
     def __init__(self) -> None:
         self.enrolments: Enrolments = Enrolments()
@@ -250,8 +250,8 @@ class ProducerRegistry:
         self._next_anonymous = FIRST_ANONYMOUS_PID
 
     def init(self, index: int, now_ms: int, command: InitProducer, level: int) -> ProducerState:
-        """The pair to write with; the row numbers are those of the table. ``now_ms`` is the lease clock, here as below,
-        ``index`` the command's place in the log, and ``level`` the cluster's feature level.
+        """The pair to write with; row numbers are those of the table in SEMANTICS 6.5. ``now_ms`` is the lease clock,
+        here as below, ``index`` the command's log index, and ``level`` the cluster's feature level.
         """
         if command.name is None:  # row 1
             self._next_anonymous += 2
@@ -287,9 +287,8 @@ class ProducerRegistry:
         return self.state(row)
 
     def enrol(self, index: int, now_ms: int, command: Enrol) -> Enrolled:
-        """Check a producer that a partition does not know.
-
-        The caller has checked that the partition exists.
+        """Enrol a producer on a partition that does not know it, unless its id is anonymous. Raises
+        InvalidProducerIdMapping, ProducerFenced, ThrottlingQuotaExceeded. The caller knows that the partition exists.
         """
         pid = command.pid
         if not is_named(pid):
@@ -306,7 +305,7 @@ class ProducerRegistry:
         return Enrolled(pid, row.epoch, index, row.principal)
 
     def withdraw(self, now_ms: int, command: WithdrawProducers) -> None:
-        """A partition has forgotten producers."""
+        """End enrolments of producers that a partition has forgotten."""
         for pid in self.enrolments.withdraw(command):
             self._by_pid[pid].last_used_ms = now_ms
 
@@ -320,22 +319,22 @@ class ProducerRegistry:
         )
 
     def forget(self, name: str) -> None:
-        """Of a name that is idle."""
+        """Forget a name that is idle, and its ids."""
         row = self.rows.pop(name)
         self._counts[row.principal] -= 1
         for pid in (*row.retired, row.pid):
             del self._by_pid[pid]
 
     def work_on(self, group: GroupId, index: int) -> list[ProducerInstall]:
-        """What to do on a partition now, after the command at ``index``."""
+        """The installs that a partition is owed, as of the command at ``index``."""
         return [
             ProducerInstall(group, pid, epoch, index, self._by_pid[pid].principal)
             for pid, epoch in self.enrolments.owed_to(group)
         ]
 
     def state(self, row: ProducerRow) -> ProducerState:
-        """The answer, with the installs that must come first: also those of retired ids, which a producer may still
-        write with.
+        """The answer for a name, with the installs that must come first: also those of retired ids, with which a
+        producer may still write.
         """
         return ProducerState(row.pid, row.epoch, row.name, self.enrolments.pending([*row.retired, row.pid]))
 
@@ -349,15 +348,15 @@ class ProducerRegistry:
         return self.state(row) if row is not None else None
 
     def by_pid(self, pid: ProducerId) -> ProducerRow | None:
-        """The name that an id belongs to or belonged to."""
+        """The row of the name that an id belongs to or belonged to."""
         return self._by_pid.get(pid)
 
     def save(self) -> SavedRegistry:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return SavedRegistry(self._next_named, self._next_anonymous, list(self.rows.values()), self.enrolments.save())
 
     def load(self, saved: SavedRegistry) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         self._next_named, self._next_anonymous = saved.next_named, saved.next_anonymous
         for row in saved.rows:
             self.rows[row.name] = row
@@ -405,7 +404,7 @@ class ProducerRegistry:
         self.enrolments.raise_epoch(index, row.pid, epoch)
 
     def _rotate(self, index: int, row: ProducerRow) -> None:
-        """A fresh id. The old one gets the epoch that no client has, so every append with it is refused."""
+        """Give a name a fresh id. The old id gets the epoch that no client has, so every append with it is refused."""
         self.enrolments.raise_epoch(index, row.pid, PRODUCER_EPOCH_FINAL)
         row.retired.append(row.pid)
         row.pid, row.epoch = self._fresh_pid(), 0
@@ -422,14 +421,14 @@ def _check_may_take(row: ProducerRow, by: By) -> None:
 
 
 def _superseded(row: ProducerRow) -> ProducerFenced:
-    """A later producer has taken the name."""
+    """The refusal of a caller whose name a later producer has taken."""
     why = f"a later producer named {row.name} has started, or the name was fenced; "
     why += "a standby needs a producer name of its own, or none"
     return ProducerFenced(why, reason="identity", current_epoch=row.epoch)
 
 
 def _remember(row: ProducerRow, nonce: str | None) -> None:
-    """A new instance: its nonce is the present one, and the others are superseded."""
+    """Note that a new instance has the name: its nonce is the present one, and the earlier ones are superseded."""
     row.nonce = nonce
     if nonce is not None:
         row.nonces = [*row.nonces, nonce][-NONCES_PER_NAME_MAX:]

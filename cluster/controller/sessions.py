@@ -1,8 +1,8 @@
-"""Sessions: opened, renewed, closed, ended by an operator, and expired when the lease clock says so. Pure state of the
-controller's machine; and what its leader alone knows: renewals that it heard, and that are not in the log yet
-(SEMANTICS 8).
+"""Sessions: opened, renewed, closed, ended by an operator, and expired by the lease clock: pure state of the
+controller's machine. And the leases, which the leader alone knows: renewals that it heard, and that are not in the log
+yet (SEMANTICS 8).
 
-Slots and resources have what a session holds: the caller that removes a session here ends its grants there.
+Slots and resources know what a session holds: the caller that removes a session here ends its grants there.
 """
 
 from collections import Counter
@@ -27,14 +27,14 @@ EXPIRED_MAX = 100_000
 """Expired ids remembered; past it the oldest is forgotten before its time."""
 RETRY_AFTER_MS = 1000
 AHEAD_MS = 1_000
-"""How far ahead of the lease clock deadlines are looked after."""
+"""How far ahead of the lease clock the leader writes renewals to the log."""
 RENEWALS_PER_COMMAND_MAX = 1_000
 
 
 class OpenSession(Asked, frozen=True, tag="open_session"):
-    """Open a session; ``ttl_ms`` is moved into the range allowed.
+    """Open a session; ``ttl_ms`` is clamped to the allowed range. The same id again gives the same session.
 
-    The same id again is the same session. Answers SessionState, or ThrottlingQuotaExceeded.
+    Answers SessionState, or SessionExpired, ThrottlingQuotaExceeded.
     """
 
     session: str
@@ -43,13 +43,13 @@ class OpenSession(Asked, frozen=True, tag="open_session"):
 
 
 class RenewSession(Asked, frozen=True, tag="renew_session"):
-    """Full ttl from now. Answers SessionState, or UnknownSession, SessionExpired."""
+    """Give a session its full ttl from now. Answers SessionState, or UnknownSession, SessionExpired."""
 
     session: str
 
 
 class RenewSessions(Timed, frozen=True, tag="renew_sessions"):
-    """Deadlines as the leader knows them: it heard of these sessions, and they do not end before. Answers Done."""
+    """Extend sessions to these deadlines: the leader has heard their renewals. Answers Done."""
 
     deadlines_ms: list[tuple[str, int]]
 
@@ -61,10 +61,10 @@ class CloseSession(Asked, frozen=True, tag="close_session"):
 
 
 class FenceSession(Asked, frozen=True, tag="fence_session"):
-    """End the session with this handle on an operator's order. ``if_grants``, ``if_resources``: only if its
-    grants have this digest (grants_digest), and it owns so many resources (None: in any case).
+    """End the session with this handle on an operator's order. ``if_grants``, ``if_resources``: only if its grants have
+    this digest (grants_digest), and if it owns so many resources (None: in any case).
 
-    Of feature level 2. Answers SessionEnded, or NotFound (none is alive), InvalidRequest, PlanChanged.
+    From feature level 2 on. Answers SessionEnded, or NotFound (no such session lives), InvalidRequest, PlanChanged.
     """
 
     handle: str
@@ -92,24 +92,24 @@ class Session(msgspec.Struct):
     principal: str = ""
 
     def state(self) -> SessionState:
-        """As answered."""
+        """The session, as answers have it."""
         return SessionState(self.session, self.client_id, self.ttl_ms, self.deadline_ms)
 
 
 def ttl_in_range(ttl_ms: int) -> int:
-    """The ttl that a session gets that asks for this one."""
+    """A requested ttl, clamped to the range from TTL_MS_MIN to TTL_MS_MAX."""
     return min(max(ttl_ms, TTL_MS_MIN), TTL_MS_MAX)
 
 
 class SavedSessions(msgspec.Struct, frozen=True):
-    """``expired``: the oldest first."""
+    """The saved state of Sessions; ``expired``: ids, with the lease clock of their end, the oldest first."""
 
     live: list[Session]
     expired: list[tuple[str, int]]
 
 
 class Sessions:
-    """All sessions, and the ids of those that expired."""
+    """All live sessions, and for EXPIRED_MEMORY_MS the ids of those that expired or that an operator ended."""
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}
@@ -121,8 +121,8 @@ class Sessions:
         self._deadlines: list[tuple[int, str]] = []
 
     def open(self, session: str, client_id: str, ttl_ms: int, clock_ms: int, by: By = NO_PRINCIPAL) -> Session:
-        """A new session; the one that is there when the id is known, since only a repeated command can repeat
-        it.
+        """A new session; or the live one of this id, which only a repeated command can bring again. Raises
+        SessionExpired, ThrottlingQuotaExceeded.
         """
         if session in self._live:
             return self._live[session]
@@ -140,7 +140,7 @@ class Sessions:
         return opened
 
     def find(self, session: str) -> Session:
-        """The live session, or SessionExpired, or UnknownSession when it was closed or is not remembered."""
+        """The live session. Raises SessionExpired, or UnknownSession when it was closed or is not remembered."""
         found = self._live.get(session)
         if found is not None:
             return found
@@ -159,12 +159,12 @@ class Sessions:
         return found
 
     def principal(self, session: str) -> str:
-        """Of a session; "" when it is not alive."""
+        """The principal of a session; "" when the session is not alive."""
         found = self._live.get(session)
         return found.principal if found is not None else ""
 
     def renew(self, session: str, clock_ms: int, principal: str = "") -> Session:
-        """Full ttl from ``clock_ms``."""
+        """Give a session its full ttl from ``clock_ms``. Raises as ``of`` does."""
         found = self.of(session, principal)
         before, found.deadline_ms = found.deadline_ms, clock_ms + found.ttl_ms
         if found.deadline_ms < before:
@@ -179,13 +179,13 @@ class Sessions:
                 found.deadline_ms = max(found.deadline_ms, deadline_ms)
 
     def deadline_ms(self, session: str) -> int | None:
-        """When a session ends unless it is renewed; None: it is not alive."""
+        """The lease clock at which a session ends unless it is renewed; None: it is not alive."""
         found = self._live.get(session)
         return found.deadline_ms if found is not None else None
 
     @property
     def count(self) -> int:
-        """How many are alive."""
+        """The number of live sessions."""
         return len(self._live)
 
     def live(self) -> Iterable[Session]:
@@ -193,7 +193,7 @@ class Sessions:
         return self._live.values()
 
     def close(self, session: str, principal: str = "") -> None:
-        """Idempotent. Raises PermissionDenied."""
+        """Remove a session, if it is alive. Raises PermissionDenied."""
         if session in self._live:
             self._forget(self.of(session, principal))
 
@@ -203,13 +203,13 @@ class Sessions:
         self._remember(session, clock_ms)
 
     def rearm(self, clock_ms: int) -> None:
-        """Full ttl for every session: a new leader cannot know which renewals the last one had heard (SEMANTICS 8)."""
+        """Give every session its full ttl: a new leader cannot know which renewals the last one heard (SEMANTICS 8)."""
         for session in self._live.values():
             session.deadline_ms = clock_ms + session.ttl_ms
         self._order_deadlines()
 
     def expire_next(self, clock_ms: int) -> str | None:
-        """Remove the due session that is first by (deadline, id) and give its id; None when none is due."""
+        """Remove the due session that is first by (deadline, id). Returns its id; None when none is due."""
         while self._deadlines and self._deadlines[0][0] <= clock_ms:
             entry = heappop(self._deadlines)
             found = self._live.get(entry[1])
@@ -223,15 +223,15 @@ class Sessions:
         return None
 
     def next_deadline_ms(self) -> int | None:
-        """No session expires before this lease clock; None: there is none to expire."""
+        """The lease clock before which no session expires; None: there is no session."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def save(self) -> SavedSessions:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return SavedSessions(list(self._live.values()), list(self._expired.items()))
 
     def load(self, saved: SavedSessions) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         self._live = {session.session: session for session in saved.live}
         self._by_handle = {session_handle(session.session): session.session for session in saved.live}
         self._counts = Counter(session.principal for session in saved.live)
@@ -261,27 +261,27 @@ class Sessions:
 class Leases:
     """Renewals that one leader heard, in the term in which ``begin`` was called last. Times are the lease clock, in ms.
 
-    A session costs one line of a command a ttl, however often it is renewed: what was heard is written down only before
-    the deadline in the log is reached. Two bounds keep that safe. Commands are stamped below the *horizon*; no session
-    with a deadline below it has a renewal that only the leader knows. And a session whose deadline is near is renewed
-    by a command of its own, with the true deadline directly behind it when the stamp ``lags``. A leader that stalls
-    therefore slows the lease clock, and ends no session that it has heard of. What a lost leader had heard is made good
-    by the next one, whose first command gives every session a full ttl.
+    A session costs one line of a command a ttl, however often it is renewed: the leader writes renewals to the log only
+    shortly before the deadline there is reached. Two rules keep that safe. Every command has ``stamp < horizon``, and
+    no session whose deadline in the log is below the horizon has a renewal that only the leader knows. And a session
+    whose deadline is near is renewed by a command of its own, which one with the true deadline follows directly when
+    the stamp ``lags``. So a leader that stalls slows the lease clock, and ends no session that it has heard of. For the
+    renewals that a lost leader had heard, the first command of the next leader gives every session a full ttl.
     """
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
-        """``sessions``: those of the replicated state."""
+        """``sessions`` gives the sessions of the replicated state."""
         self._sessions = sessions
         self._term = -1
         self._heard: dict[str, int] = {}
-        # Each session of ``_heard`` once, in the one or the other, with a deadline that the log gave it.
+        # Each session of ``_heard`` is once in ``_logged`` or ``_due``, with a deadline that the log gave it.
         self._logged: list[tuple[int, str]] = []
         self._due: dict[str, int] = {}
         self._horizon_ms = 0
         self._closing_ms = 0
 
     def begin(self, term: int, clock_ms: int) -> None:
-        """The first command of this term was applied, which gave every session a full ttl from ``clock_ms`` on."""
+        """Begin a term: its first command was applied, and gave every session a full ttl from ``clock_ms`` on."""
         self._term = term
         self._heard.clear()
         self._logged.clear()
@@ -289,11 +289,11 @@ class Leases:
         self._horizon_ms = self._closing_ms = clock_ms + AHEAD_MS
 
     def has_begun(self, term: int) -> bool:
-        """Whether anything is heard in this term."""
+        """Whether the leader hears renewals in this term yet."""
         return term == self._term
 
     def stamp(self, term: int, now_ms: int) -> int:
-        """The lease clock that a command may carry."""
+        """The lease clock that a command may carry in this term: ``min(now_ms, horizon - 1)``."""
         return min(now_ms, self._horizon_ms - 1) if term == self._term else now_ms
 
     def lags(self, term: int, now_ms: int) -> bool:
@@ -301,7 +301,9 @@ class Leases:
         return self.stamp(term, now_ms) < now_ms
 
     def renew(self, term: int, session: str, now_ms: int, principal: str = "") -> SessionState | None:
-        """Full ttl from now; None: only the log can tell. Raises UnknownSession, SessionExpired, PermissionDenied."""
+        """Hear a renewal: full ttl from now. None: it has to go through the log. Raises UnknownSession, SessionExpired,
+        PermissionDenied.
+        """
         found = self._sessions().of(session, principal)
         if term != self._term or found.deadline_ms < self._closing_ms:
             return None
@@ -311,13 +313,13 @@ class Leases:
         return SessionState(found.session, found.client_id, found.ttl_ms, deadline_ms)
 
     def deadline_ms(self, session: Session) -> int:
-        """When a live session ends unless it is renewed, as far as this leader heard."""
+        """The lease clock at which a live session ends unless it is renewed, by all that this leader heard."""
         return max(session.deadline_ms, self._heard.get(session.session, 0))
 
     def look_ahead(self, now_ms: int) -> tuple[int, list[tuple[str, int]]]:
-        """The next horizon, and the renewals that have to be in the log before ``advance`` to it."""
+        """The next horizon, and the renewals that have to be in the log before ``advance`` moves the horizon there."""
         self._closing_ms = now_ms + AHEAD_MS
-        for session, logged_ms in self._due.items():  # was not written, or renewed meanwhile
+        for session, logged_ms in self._due.items():  # not written, or renewed again meanwhile
             heappush(self._logged, (logged_ms, session))
         self._due.clear()
         while self._logged and self._logged[0][0] < self._closing_ms:
@@ -332,11 +334,11 @@ class Leases:
         return self._closing_ms, [(session, self._heard[session]) for session in self._due]
 
     def written(self, renewals: list[tuple[str, int]]) -> None:
-        """These are in the log."""
+        """Note that these renewals are in the log."""
         for session, deadline_ms in renewals:
             if self._heard.get(session) == deadline_ms and self._due.pop(session, None) is not None:
                 del self._heard[session]
 
     def advance(self, horizon_ms: int) -> None:
-        """All renewals that ``look_ahead`` returned are in the log."""
+        """Move the horizon: all renewals that ``look_ahead`` returned with it are in the log."""
         self._horizon_ms = horizon_ms

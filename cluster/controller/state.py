@@ -1,7 +1,7 @@
 """The controller's replicated state as bytes, for checkpoints: equal on replicas that applied the same commands.
 
 The bytes have a magic word, the version of their layout and a CRC; everything else is MessagePack. Maps are sorted;
-what must keep its order is a list. Version 2 has enrolments as one flat list (producers.py).
+state whose order counts is a list. Version 2 has enrolments as one flat list (producers.py).
 """
 
 import gc
@@ -25,7 +25,7 @@ from .topology.replica_assignment import SavedReplicaAssignment
 
 
 class SavedState(msgspec.Struct, frozen=True):
-    """Everything that decides future answers, part by part."""
+    """All state on which future answers depend, part by part."""
 
     applied_index: int
     term: int
@@ -54,7 +54,9 @@ decode: Callable[[bytes], SavedState] = _sealed.decode
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """A million names are millions of objects, none of them garbage: looking for it takes longer than making them."""
+    """Disable garbage collection in the block. A million names are millions of objects, none of them garbage: to search
+    them for garbage takes longer than to make them.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""What every command to the controller carries, and the plainest answer. See commands.py."""
+"""The fields that every command to the controller carries, and the answer without content. See commands.py."""
 
 import msgspec
 
@@ -6,8 +6,8 @@ from ..model import NO_PRINCIPAL, By
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
-    """``now_ms``: the leader's lease clock, in milliseconds. ``wall_ms``: its wall clock, in milliseconds since 1970;
-    0: not stamped. Nothing is decided by the wall clock: people are told since when a grant holds.
+    """A command. ``now_ms``: the leader's lease clock, in milliseconds. ``wall_ms``: its wall clock, in milliseconds
+    since 1970; 0: not stamped. The wall clock decides nothing: it dates grants and the ledger's entries for people.
     """
 
     now_ms: int
@@ -15,12 +15,12 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Asked(Timed, frozen=True, kw_only=True):
-    """A command of a client. ``by``: who asks. The answer is PermissionDenied to a command that would use what another
-    principal has, or take it over without the right.
+    """A command of the client ``by``. The answer is PermissionDenied when the command would use what belongs to another
+    principal, or take it over without the right to evict.
     """
 
     by: By = NO_PRINCIPAL
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """Noted."""
+    """The command was applied; there is nothing to tell."""

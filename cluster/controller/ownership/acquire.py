@@ -33,7 +33,7 @@ RETRY_AFTER_MS = 1000
 
 
 def check_shape(command: Acquire) -> None:
-    """Raises InvalidRequest. An unknown mode is an error, never another mode."""
+    """Check the fields that need no state. An unknown mode is an error, never another mode. Raises InvalidRequest."""
     if command.mode not in get_args(Mode):
         raise InvalidRequest(f"mode: not one of {', '.join(get_args(Mode))}")
     if not 1 <= len(command.producer_name) <= PRODUCER_NAME_CHARACTERS_MAX:
@@ -44,7 +44,7 @@ def check_shape(command: Acquire) -> None:
 
 
 def check_set(partitions: list[int] | None) -> None:
-    """Raises InvalidRequest."""
+    """Check that a set of partitions is not empty and has distinct numbers from 0 up. Raises InvalidRequest."""
     if partitions is not None:
         if not partitions:
             raise InvalidRequest("partitions: empty")
@@ -55,7 +55,7 @@ def check_set(partitions: list[int] | None) -> None:
 
 
 def resolve(topic: Topic, partitions: list[int] | None) -> list[int]:
-    """The set, ascending; None is all. Raises UnknownTopicOrPartition."""
+    """The partitions of the set, ascending; None: all of the topic. Raises UnknownTopicOrPartition."""
     if partitions is None:
         return list(range(topic.partitions))
     for partition in sorted(partitions):
@@ -65,11 +65,12 @@ def resolve(topic: Topic, partitions: list[int] | None) -> list[int]:
 
 
 def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None, *, ignore_unused: bool = False) -> None:
-    """A lower epoch than the one of any partition was superseded; a higher one was never issued. It says nothing of who
-    else had the partitions in this epoch: a Shared grant and one that resumes raise none.
+    """Check that an epoch can be resumed: ``resume_epoch == epoch`` on every partition of the set. A lower one was
+    superseded (ProducerFenced), a higher one was never issued (InvalidFencingToken). Equality does not say that no
+    other grant was there in this epoch: a Shared grant and one that resumes raise none.
 
-    ``ignore_unused``: partitions that never had an epoch refuse none that another one of the set had, as when the topic
-    grew after the grant had ended. Raises ProducerFenced, InvalidFencingToken.
+    ``ignore_unused``: partitions that never had an epoch do not count, unless none had one: the topic may have grown
+    after the grant had ended.
     """
     if resume_epoch is None:
         return
@@ -83,9 +84,10 @@ def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None, 
 
 
 class _Scene(msgspec.Struct):
-    """What an acquire meets: grants of others on its set, the first one for each partition, and tickets that touch it.
+    """The state that an acquire meets: other sessions' grants on its set, each with a partition (once for every one
+    that it has), and the tickets whose sets touch it.
 
-    ``own_shared``: the session's own Shared grants on the set, which count as free.
+    ``own_shared``: the session's own Shared grants on the set, which block no acquire of its own.
     """
 
     topic: Topic
@@ -96,7 +98,7 @@ class _Scene(msgspec.Struct):
 
 
 class AcquireRules:
-    """Decides acquires over the state of the slots."""
+    """Decides acquires by the state of the catalog and the slots, and changes the slots."""
 
     def __init__(self, catalog: Catalog, slots: Slots) -> None:
         self._catalog = catalog
@@ -105,7 +107,7 @@ class AcquireRules:
     def acquire(self, index: int, command: Acquire, session: Session, level: int) -> Grant | Ticket:
         """The grant of the whole set, or a queued ticket, for a live session. ``level``: the cluster's feature level.
 
-        The caller has called check_shape, and promotes afterwards.
+        The caller has called ``check_shape`` before, and calls ``Slots.promote`` afterwards.
         """
         topic = self._catalog.find(command.topic, None)
         partitions = resolve(topic, command.partitions)
@@ -128,7 +130,9 @@ class AcquireRules:
         return self._decide(request, command, scene)
 
     def _held_already(self, topic: Topic, partitions: list[int], command: Acquire) -> Grant | None:
-        """The grant that this command asked for before, or that its session has of the same set and name."""
+        """The grant that answers a repeated acquire: the session's own, of the same set and producer name. A Shared one
+        answers only an acquire in mode Shared.
+        """
         for grant in self._slots.grants.on(group_id(topic.topic_id, partitions[0])):
             mine = (grant.session, grant.producer_name) == (command.session, command.producer_name)
             if mine and grant.partitions == partitions and (not grant.is_shared or command.mode == "Shared"):
@@ -136,7 +140,7 @@ class AcquireRules:
         return None
 
     def _look(self, topic: Topic, partitions: list[int], session: str) -> _Scene:
-        """Raises InvalidRequest for a set that overlaps an exclusive grant of the session."""
+        """Collect the state that the acquire meets. Raises InvalidRequest for the session's own exclusive grant."""
         scene = _Scene(topic, [], [], [], self._slots.queue.touching(topic.topic_id, partitions))
         own: dict[str, Grant] = {}
         for partition in partitions:
@@ -193,7 +197,7 @@ class AcquireRules:
         return request
 
     def _upgrade(self, scene: _Scene) -> None:
-        """The session's own Shared grants make room for its exclusive one. They end whole, as every grant does."""
+        """End the session's own Shared grants, whole as every grant ends, to make room for its exclusive one."""
         for grant in scene.own_shared:
             self._slots.end(grant, "superseded", "upgraded")
 
@@ -204,7 +208,7 @@ class AcquireRules:
 
 
 def _check_may_evict(command: Acquire, scene: _Scene) -> None:
-    """A grant or a ticket of another principal ends only by one that has the right to evict."""
+    """Raises PermissionDenied where another principal's grant or ticket would end by a caller that may not evict."""
     if command.by.evicts:
         return
     there = {grant.principal for _, grant in (*scene.holders, *scene.sharers)}
@@ -240,7 +244,7 @@ def _is_for(ticket: Ticket, topic: Topic, partitions: list[int]) -> bool:
 
 
 def _busy(request: Ticket, scene: _Scene, sharers_matter: bool = True) -> ProducerBusy:
-    """Names what stands in the way, the worst first."""
+    """The refusal, which names what blocks the request: an exclusive grant, or else a Shared one, or else tickets."""
     in_the_way = scene.holders or (scene.sharers if sharers_matter else [])
     partition, holder = in_the_way[0] if in_the_way else (request.partitions[0], None)
     reason = "waiters_present"
@@ -256,7 +260,9 @@ def _busy(request: Ticket, scene: _Scene, sharers_matter: bool = True) -> Produc
 
 
 def _slot_holder(grant: Grant) -> SlotHolder:
-    """As told to others. The leader knows more exactly when the session ends than its ttl from now."""
+    """A grant as refusals describe it to others. Its session's ttl is only an upper bound of ``expires_in_ms``; the
+    leader, which hears renewals, knows the end of the session more exactly.
+    """
     return SlotHolder(
         grant.grant_id,
         cast(Mode, grant.mode),

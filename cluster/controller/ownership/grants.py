@@ -22,12 +22,12 @@ TICKETS_PER_TOPIC_MAX = 1_000
 """Tickets that wait for partitions of one topic."""
 RETRY_AFTER_MS = 1000
 DEADLINES_SPARE = 64
-"""Deadlines of tickets that left the queue, on top of as many as there are tickets, that are kept until all go."""
+"""The heap of deadlines is rebuilt, without tickets that left, beyond ``2 * tickets + DEADLINES_SPARE`` entries."""
 
 
 class EndedGrant(msgspec.Struct, frozen=True):
-    """Why a grant or ticket ended, and one of its partitions. ``reason``: of PRODUCER_FENCED, or ``cancelled``.
-    ``granted``: it was a grant, which may have evicted others and been in force; False: a ticket that never got one.
+    """Why a grant or ticket ended, and one of its partitions. ``reason``: one of PRODUCER_FENCED's, or ``cancelled``.
+    ``granted``: a grant ended, which may have evicted others and been in force; False: a ticket that never got one.
     """
 
     reason: str
@@ -36,17 +36,17 @@ class EndedGrant(msgspec.Struct, frozen=True):
 
 
 SavedEndings = list[tuple[str, list[tuple[str, EndedGrant]]]]
-"""By session, then by ticket, the oldest first."""
+"""The saved state of EndedGrants: by session, then by ticket, the oldest first."""
 
 
 class EndedGrants:
-    """By session and ticket."""
+    """Why grants and tickets of live sessions ended, by session and ticket; ENDED_PER_SESSION_MAX a session."""
 
     def __init__(self) -> None:
         self._ended: dict[str, dict[str, EndedGrant]] = {}
 
     def remember(self, session: str, ticket_id: str, ending: EndedGrant) -> None:
-        """A grant or ticket has ended."""
+        """Note why a grant or ticket has ended."""
         ended = self._ended.setdefault(session, {})
         ended.pop(ticket_id, None)
         ended[ticket_id] = ending
@@ -54,26 +54,26 @@ class EndedGrants:
             del ended[next(iter(ended))]
 
     def find(self, session: str, ticket_id: str) -> EndedGrant | None:
-        """None: it has not ended, is forgotten, or was never there."""
+        """Why the grant of a ticket, or the ticket, ended; None: it has not, is forgotten, or was never there."""
         return self._ended.get(session, {}).get(ticket_id)
 
     def topics(self, session: str) -> set[int] | None:
-        """The topics of all grants of a live session that have ended; None: some may be forgotten."""
+        """The ids of the topics of all ended grants of a live session; None: some of the grants may be forgotten."""
         ended = self._ended.get(session, {})
         if len(ended) >= ENDED_PER_SESSION_MAX:
             return None
         return {topic_partition(ending.group_id)[0] for ending in ended.values() if ending.granted}
 
     def forget(self, session: str) -> None:
-        """A session has ended."""
+        """Forget what is known of a session that has ended."""
         self._ended.pop(session, None)
 
     def save(self) -> SavedEndings:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return [(session, list(ended.items())) for session, ended in sorted(self._ended.items())]
 
     def load(self, saved: SavedEndings) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         self._ended = {session: dict(ended) for session, ended in saved}
 
 
@@ -81,13 +81,13 @@ _Key = TypeVar("_Key", int, str)
 
 
 class Grant(msgspec.Struct):
-    """A grant, which lives and dies as one.
+    """The right of a session to a set of partitions, which begins and ends as a whole.
 
     ``grant_index`` is its place in the order of all decisions about slots. ``epoch`` is None for Shared, whose epochs
     are those of the partitions. ``resume_epoch`` is what its acquire asked for. ``operation`` says how it was made
     (acquire, resume, promotion, eviction), at ``at_ms`` of the lease clock and ``wall_ms`` of the leader's wall clock
-    (0: not known). ``ttl_ms`` and ``principal`` are its session's. ``pending`` has the partitions that are not known to
-    have committed its install.
+    (0: not known). ``ttl_ms`` and ``principal`` are those of its session. ``pending`` has the partitions that are not
+    known to have committed its install.
     """
 
     grant_id: str
@@ -112,7 +112,7 @@ class Grant(msgspec.Struct):
 
     @property
     def is_shared(self) -> bool:
-        """Holds its partitions beside other Shared grants."""
+        """Whether it holds its partitions beside other Shared grants."""
         return self.mode == "Shared"
 
     def groups(self) -> list[GroupId]:
@@ -131,7 +131,7 @@ class Grants:
         self._whole: dict[int, dict[str, Grant]] = {}
 
     def add(self, grant: Grant) -> None:
-        """A new grant."""
+        """Add a new grant to the indexes."""
         self.by_id[grant.grant_id] = grant
         self._by_session.setdefault(grant.session, {})[grant.grant_id] = grant
         if grant.all_partitions:
@@ -140,7 +140,7 @@ class Grants:
             self._take(grant, group)
 
     def remove(self, grant: Grant) -> None:
-        """The grant has ended."""
+        """Take a grant that has ended out of the indexes."""
         del self.by_id[grant.grant_id]
         _drop(self._by_session, grant.session, grant.grant_id)
         if grant.all_partitions:
@@ -152,17 +152,17 @@ class Grants:
                 del self.holders[group]
 
     def grow(self, grant: Grant, partitions: Iterable[int]) -> None:
-        """The topic has more partitions, and the grant was asked for all of them."""
+        """Extend a grant of the whole topic by partitions that are new in the topic."""
         for partition in partitions:
             grant.partitions.append(partition)
             self._take(grant, group_id(grant.topic_id, partition))
 
     def of_session(self, session: str) -> list[Grant]:
-        """The oldest first."""
+        """The grants of a session, the oldest first."""
         return list(self._by_session.get(session, {}).values())
 
     def of_whole_topic(self, topic_id: int) -> list[Grant]:
-        """Those that were asked for all partitions."""
+        """The grants of a topic that were asked for all of its partitions."""
         return list(self._whole.get(topic_id, {}).values())
 
     def on(self, group: GroupId) -> list[Grant]:
@@ -171,7 +171,7 @@ class Grants:
         return [holder] if holder is not None else list(self.sharers.get(group, {}).values())
 
     def on_any(self, groups: Collection[GroupId]) -> list[Grant]:
-        """Each grant once, in the order of its first partition here."""
+        """The grants on any of these partitions: each once, in the order of the first of ``groups`` that it holds."""
         found = {grant.grant_id: grant for group in groups for grant in self.on(group)}
         return list(found.values())
 
@@ -189,8 +189,8 @@ def _drop(index: dict[_Key, dict[str, Grant]], key: _Key, grant_id: str) -> None
 
 
 class Ticket(msgspec.Struct):
-    """A place in the queue. ``deadline_ms``: when it leaves the queue by itself, on the lease clock. ``ttl_ms`` and
-    ``principal`` are its session's. ``request`` and ``client``: of its acquire, for the ledger.
+    """A place in the queue. ``deadline_ms``: the lease clock at which it leaves the queue without a grant (None: never
+    by time). ``ttl_ms`` and ``principal`` are its session's; ``request`` and ``client`` its acquire's, for the ledger.
     """
 
     ticket_id: str
@@ -210,12 +210,12 @@ class Ticket(msgspec.Struct):
 
 
 class WaitQueue:
-    """All tickets: by topic in the order in which they were queued, by session and by id; only ``add`` and ``remove``
-    change these.
+    """All queued tickets: by topic in the order in which they were queued, by session and by id; only ``add`` and
+    ``remove`` change these indexes.
 
     A waiting session reserves nothing and holds nothing, and has one ticket at most.
     ``departures`` counts the tickets that left the queue on this replica: the machine notifies waiters when it changes.
-    It is no replicated state.
+    The count is no replicated state.
     """
 
     def __init__(self) -> None:
@@ -223,10 +223,10 @@ class WaitQueue:
         self._by_topic: dict[int, dict[str, Ticket]] = {}
         self.by_session: dict[str, Ticket] = {}
         self.by_id: dict[str, Ticket] = {}
-        self._deadlines: list[tuple[int, str]] = []  # of (deadline, session); tickets that left may be in it still
+        self._deadlines: list[tuple[int, str]] = []  # a heap of (deadline, session), with some of tickets that left
 
     def add(self, ticket: Ticket) -> None:
-        """To the end of the queue. Raises WaitQueueFull."""
+        """Put a ticket at the end of its topic's queue. Raises WaitQueueFull."""
         if len(self._by_topic.get(ticket.topic_id, ())) >= TICKETS_PER_TOPIC_MAX:
             text = f"{TICKETS_PER_TOPIC_MAX} wait for partitions of {ticket.topic}"
             raise WaitQueueFull(text, retry_after_ms=RETRY_AFTER_MS)
@@ -237,7 +237,7 @@ class WaitQueue:
             heappush(self._deadlines, (ticket.deadline_ms, ticket.session))
 
     def remove(self, ticket: Ticket) -> None:
-        """The ticket leaves the queue."""
+        """Take a ticket out of the queue."""
         self.departures += 1
         del self.by_session[ticket.session], self.by_id[ticket.ticket_id]
         del self._by_topic[ticket.topic_id][ticket.ticket_id]
@@ -249,11 +249,11 @@ class WaitQueue:
             heapify(self._deadlines)
 
     def of_topic(self, topic_id: int) -> list[Ticket]:
-        """In the order of the queue."""
+        """The tickets of a topic, in the order of the queue."""
         return list(self._by_topic.get(topic_id, {}).values())
 
     def touching(self, topic_id: int, partitions: Collection[int]) -> list[Ticket]:
-        """The tickets whose set shares a partition with this one."""
+        """The tickets of a topic whose sets have any of these partitions, in the order of the queue."""
         waiting = self._by_topic.get(topic_id)
         if waiting is None:
             return []
@@ -261,7 +261,7 @@ class WaitQueue:
         return [ticket for ticket in waiting.values() if not wanted.isdisjoint(ticket.partitions)]
 
     def position(self, ticket: Ticket) -> int:
-        """How many tickets before this one touch its set; 0: it is next."""
+        """The number of earlier tickets that touch its set; 0: it is next."""
         before = self.touching(ticket.topic_id, ticket.partitions)
         return before.index(ticket)
 
@@ -273,7 +273,7 @@ class WaitQueue:
                 ticket.partitions.extend(more)
 
     def due(self, clock_ms: int) -> Ticket | None:
-        """The ticket whose time is over, the first by (deadline, session); it stays queued until it is removed."""
+        """The ticket past its deadline that is first by (deadline, session); it stays queued until it is removed."""
         while self._deadlines and self._deadlines[0][0] <= clock_ms:
             deadline_ms, session = self._deadlines[0]
             ticket = self.by_session.get(session)
@@ -283,15 +283,15 @@ class WaitQueue:
         return None
 
     def next_deadline_ms(self) -> int | None:
-        """No ticket leaves by itself before this lease clock; None: there is none to leave."""
+        """The lease clock before which no ticket leaves by time; None: no ticket will."""
         return self._deadlines[0][0] if self._deadlines else None
 
     def save(self) -> list[Ticket]:
-        """Everything that decides future answers: each topic's queue, in the order in which these began."""
+        """All tickets: the topics' queues, in the order in which these queues began, each in its own order."""
         return [ticket for line in self._by_topic.values() for ticket in line.values()]
 
     def load(self, tickets: list[Ticket]) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         for ticket in tickets:
             self.add(ticket)
         heapify(self._deadlines)

@@ -1,4 +1,4 @@
-"""Pending installs: what the answer to a command has to wait for, remembered so that a retry waits for it too.
+"""Pending installs: those that the answer to a command has to wait for, remembered so that a retry waits for them too.
 
 A retry is a no-op: it ends no grant and fences no reader, so nothing in its own outcome says which partitions may still
 accept the session that was evicted. Pure state of the controller's machine.
@@ -12,11 +12,11 @@ REFS_MAX = 100_000
 """Pending installs of all sessions together; beyond it those of the oldest session are forgotten."""
 
 SavedPendingInstalls = list[tuple[str, list[FenceRef], list[ReaderRef]]]
-"""By session, the oldest first."""
+"""The saved state of PendingInstalls: by session, the oldest first."""
 
 
 class PendingInstalls:
-    """By session. Those that were committed meanwhile are forgotten when others are added."""
+    """Pending installs by session. Those that were committed meanwhile are forgotten when others are added."""
 
     def __init__(self, is_over: Callable[[FenceRef], bool], is_installed: Callable[[ReaderRef], bool]) -> None:
         """``is_over`` and ``is_installed`` say whether a partition has committed a ref, from the replicated state
@@ -28,7 +28,9 @@ class PendingInstalls:
         self._count = 0
 
     def add(self, session: str, fences: Iterable[FenceRef], readers: Iterable[ReaderRef]) -> None:
-        """A command of this session has to wait for these."""
+        """Note that commands of this session have to wait for these; forget sessions without pending installs, and the
+        oldest ones while there are more than REFS_MAX refs.
+        """
         fences, readers = list(fences), list(readers)
         if fences or readers:
             before, seen = self.outstanding(session)
@@ -41,7 +43,7 @@ class PendingInstalls:
             self.forget(oldest)
 
     def outstanding(self, session: str) -> tuple[list[FenceRef], list[ReaderRef]]:
-        """Those of a session that its partitions have not committed."""
+        """The noted installs of a session that their partitions have not committed."""
         fences, readers = self._refs.get(session, ([], []))
         return (
             [ref for ref in fences if not self._is_over(ref)],
@@ -49,20 +51,20 @@ class PendingInstalls:
         )
 
     def sessions(self) -> list[str]:
-        """Those with pending installs, the oldest first; of some all may have been committed meanwhile."""
+        """The sessions with noted installs, the oldest first; all installs of one may have been committed meanwhile."""
         return list(self._refs)
 
     def forget(self, session: str) -> None:
-        """The session has ended: no command of it is retried."""
+        """Drop the installs of a session, as when it has ended: none of its commands is retried then."""
         fences, readers = self._refs.pop(session, ((), ()))
         self._count -= len(fences) + len(readers)
 
     def save(self) -> SavedPendingInstalls:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return [(session, *refs) for session, refs in self._refs.items()]
 
     def load(self, saved: SavedPendingInstalls) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         for session, fences, readers in saved:
             self._store(session, (fences, readers))
 

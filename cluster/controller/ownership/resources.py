@@ -1,8 +1,8 @@
-"""What sessions own in groups: resources with any name, a generation to claim them by, and a fence_epoch that only
-grows (SEMANTICS 6.4). Pure state of the controller's machine.
+"""The resources that sessions own in groups: each has any name, a generation to claim it by, and a fence_epoch that
+only grows (SEMANTICS 6.4). Pure state of the controller's machine.
 
-A resource without an owner is remembered for RESOURCE_TTL_MS, one that a partition knows of for as long as there is
-that partition. Fence epochs are remembered for ever, as one floor for all forgotten resources: a later owner gets
+A resource without an owner is remembered for RESOURCE_TTL_MS, one that names a partition for as long as that partition
+exists. Fence epochs are remembered for ever, as one floor for all forgotten resources: a later owner gets
 ``fence_epoch > floor``.
 """
 
@@ -19,14 +19,15 @@ from ...model import Claim
 from ..commands import Disown, Own, Verdict
 
 RESOURCES_MAX = 1_000_000
-"""Of all groups together, whether owned or not."""
+"""Resources of all groups together, whether owned or not."""
 RESOURCE_BYTES_MAX = 1_024
 RESOURCE_TTL_MS = 2 * 86_400_000
-"""On the lease clock, since a resource lost its last owner."""
+"""How long a resource is remembered after it lost its last owner, on the lease clock."""
 CLAIMS_MAX = 10_000
 RETRY_AFTER_MS = 1000
 GENERATION_MAX = (1 << 64) - 1
-"""Its owner keeps it until a claim with generation 0 resets it: no generation is higher. The fence_epoch still grows.
+"""The owner at this generation keeps the resource until a claim with generation 0 resets it, as no generation is
+higher. The fence_epoch still grows.
 """
 
 Key = tuple[str, str]
@@ -34,7 +35,7 @@ Key = tuple[str, str]
 
 
 class Resource(msgspec.Struct):
-    """``owner`` is a session; None: no session owns it, since ``freed_ms`` of the lease clock."""
+    """A resource. ``owner`` is a session; None: no session owns it, since ``freed_ms`` of the lease clock."""
 
     owner: str | None
     generation: int
@@ -46,7 +47,9 @@ _NEVER_SEEN = Resource(None, 0, 0)
 
 
 class Owning(msgspec.Struct):
-    """What a command about resources did: verdicts, the keys that changed, and the sessions that lost everything."""
+    """The effect of a command on resources: verdicts, the keys that changed, and the sessions that lose all they have
+    because one of their resources was taken.
+    """
 
     verdicts: list[Verdict] = []
     changed: list[Key] = []
@@ -54,24 +57,24 @@ class Owning(msgspec.Struct):
 
 
 class Resources:
-    """By group and name, and by owner."""
+    """All resources, by group and name, and by owner."""
 
     def __init__(self, is_partition: Callable[[str], bool]) -> None:
         """``is_partition``: whether a partition may know who owns the resource of this name."""
         self._is_partition = is_partition
         self.rows: dict[str, dict[str, Resource]] = {}
         self.now_ms: int = 0  # the lease clock
-        self.floor: int = 0  # the highest fence_epoch of those that were forgotten
-        self.owned_in: Counter[str] = Counter()  # how many have an owner, by group
+        self.floor: int = 0  # the highest fence_epoch of all forgotten resources
+        self.owned_in: Counter[str] = Counter()  # the number of resources with an owner, by group
         self._owned: dict[str, dict[Key, None]] = {}
         self._by_topic: dict[str, dict[Key, None]] = {}
         self._count = 0
-        self._founders: dict[str, str] = {}  # group -> principal of its first owner, where it had one
-        self._groups: Counter[str] = Counter()  # of which principal is the founder
+        self._founders: dict[str, str] = {}  # group -> principal of its first owner, if that had one
+        self._groups: Counter[str] = Counter()  # the number of groups that a principal founded
 
     def check_may_take(self, command: Own, principal_of: Callable[[str], str]) -> None:
-        """A generation that would take a resource from another principal's session needs the right to evict. Raises
-        PermissionDenied.
+        """Raises PermissionDenied where a claim would take a resource from another principal's session and the caller
+        may not evict.
         """
         if command.by.evicts:
             return
@@ -85,7 +88,7 @@ class Resources:
     def free_partitions(
         self, topic: str, group: str, principal: str, principal_of: Callable[[str], str]
     ) -> list[tuple[str, Key]]:
-        """Sessions of other principals lose the partitions of a topic that they own in a group; which those were."""
+        """Free the partitions of a topic that sessions of other principals own in a group; returns (session, key)s."""
         owned = ((self.find(*key).owner, key) for key in self.of_topic(topic) if key[0] == group)
         others = ((session, key) for session, key in owned if session is not None)
         freed = [each for each in others if belongs_to_another(principal_of(each[0]), principal)]
@@ -94,7 +97,8 @@ class Resources:
         return freed
 
     def own(self, command: Own) -> Owning:
-        """Claim by claim; ``atomic``: all or none. The caller knows that the session is alive.
+        """Decide a command's claims, one by one or, with ``atomic``, all or none. The caller knows that the session is
+        alive.
 
         Raises InvalidRequest, GenerationFenced, ThrottlingQuotaExceeded.
         """
@@ -117,7 +121,7 @@ class Resources:
         return done
 
     def disown(self, command: Disown) -> Owning:
-        """Give up; a resource without an owner is fine. Raises InvalidRequest, NotOwner."""
+        """Free resources of a session; those without an owner are skipped. Raises InvalidRequest, NotOwner."""
         check_names(command.resources)
         for resource in command.resources:
             row = self.find(command.group, resource)
@@ -133,14 +137,14 @@ class Resources:
         return done
 
     def end_session(self, session: str) -> list[Key]:
-        """A session loses all it owns; what that was, ascending: a restored replica knows no other order."""
+        """Free all resources of a session; returns their keys ascending, as a restored replica knows no other order."""
         freed = sorted(self._owned.get(session, ()))
         for key in freed:
             self._free(key)
         return freed
 
     def is_idle(self, group: str, resource: str, now_ms: int) -> bool:
-        """Whether a resource had no owner for RESOURCE_TTL_MS, and is no partition, which remembers its fence_epoch."""
+        """Whether a resource had no owner for RESOURCE_TTL_MS, and no partition may remember its fence_epoch."""
         row = self.find(group, resource)
         return (
             row.owner is None
@@ -150,7 +154,7 @@ class Resources:
         )
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Those of these that are idle."""
+        """Forget those of these resources that are idle."""
         for group, resource in keys:
             if self.is_idle(group, resource, self.now_ms):
                 self.floor = max(self.floor, self.rows[group].pop(resource).fence_epoch)
@@ -165,7 +169,7 @@ class Resources:
                         self._groups[founder] -= 1
 
     def find(self, group: str, resource: str) -> Resource:
-        """A resource; generation and fence_epoch are 0 for one that was never owned."""
+        """A resource; generation and fence_epoch are 0 for one that was never owned, or is forgotten."""
         return self.rows.get(group, {}).get(resource, _NEVER_SEEN)
 
     def of_topic(self, topic: str) -> list[Key]:
@@ -173,11 +177,11 @@ class Resources:
         return sorted(self._by_topic.get(topic, ()))
 
     def owned_by(self, session: str) -> list[Key]:
-        """The earliest owned first."""
+        """The resources of a session, in no order that counts."""
         return list(self._owned.get(session, ()))
 
     def save(self) -> list[tuple[str, list[tuple[str, Resource]]]]:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return [(group, list(rows.items())) for group, rows in self.rows.items()]
 
     def founders(self) -> list[tuple[str, str]]:
@@ -190,7 +194,7 @@ class Resources:
         floor: int,
         founders: Iterable[tuple[str, str]] = (),
     ) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         self.floor = floor
         for group, principal in founders:
             self._found(group, principal)
@@ -269,9 +273,10 @@ class Resources:
 
 
 def judge(row: Resource | None, session: str, requested: int | None, floor: int = 0) -> Resource | None:
-    """The table: the resource after a claim by ``session`` with this generation; None: the claim is refused.
+    """The table of SEMANTICS 6.4: the resource after a claim by ``session`` with the generation ``requested``; None:
+    the claim is refused.
 
-    One that is not remembered may have been forgotten, and then had a fence_epoch up to ``floor``.
+    ``row`` None: never owned, or forgotten, and then its fence_epoch was at most ``floor``.
     """
     if row is None:
         return Resource(session, 1, floor + 1)
@@ -292,7 +297,7 @@ def judge(row: Resource | None, session: str, requested: int | None, floor: int 
 
 
 def check_names(resources: Sequence[str]) -> None:
-    """Raises InvalidRequest."""
+    """Check the number of resources, and that their names differ and are not too long. Raises InvalidRequest."""
     if not 1 <= len(resources) <= CLAIMS_MAX:
         raise InvalidRequest(f"claims: not 1 to {CLAIMS_MAX}")
     if len(set(resources)) != len(resources):
@@ -303,7 +308,7 @@ def check_names(resources: Sequence[str]) -> None:
 
 
 def partition_named(resource: str) -> tuple[str, int] | None:
-    """Topic and partition, if the text is ``<topic>/<partition>``."""
+    """Topic and partition of a resource that is named ``<topic>/<partition>``; None for another name."""
     topic, slash, number = resource.rpartition("/")
     if not slash or not topic or not number.isdecimal() or str(int(number)) != number:
         return None

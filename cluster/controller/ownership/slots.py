@@ -1,11 +1,11 @@
 """Who owns which partitions: grants made and ended, all partitions of a set in one command or none; and who waits.
 
-Pure state of the controller's machine. It decides; partitions enforce. This is the argument why they agree.
+Pure state of the controller's machine. The controller decides, partitions enforce. The argument why they agree:
 
 *What a partition does.* It keeps one place in the order of decisions, (topic_epoch, order), and a slot: an exclusive
-grant, shared holders, or no holder. Every install has a place. A later place than its own moves it there and makes the
-slot what the install says; the same place again changes nothing; an earlier one is refused. Hence the place never goes
-down, the slot is what was decided at that place, and nothing older comes back.
+grant, shared holders, or no holder. Every install has a place. An install with a later place moves the partition there
+and sets its slot; one with the same place changes nothing; one with an earlier place is refused. Hence the place never
+goes down, the slot is the one decided at that place, and no older one comes back.
 
 *What the controller does.* Every change of who has a partition (a grant made, a grant ended, a fence without a new
 owner) is a decision with the next number in one order, at an epoch of that partition that never falls. So on one
@@ -19,8 +19,8 @@ ends the work only if it names that decision.
    the place is at this grant or above, so every older token is refused there. Before it, an older owner may still write
    on that partition, at an epoch that is not higher: epochs along a log never fall.
 2. Nothing old comes back. A late install of an ended grant does nothing once a later decision was committed. If it
-   comes before, the slot is taken wrongly for a while; but then the last decision is still due, for only its commit
-   takes it off. Meanwhile the slot refuses every session but the departed owner.
+   comes before, the slot is taken wrongly for a while; but then the last decision is still due, for only its own commit
+   ends that work. Meanwhile the slot refuses every session but the departed owner.
 3. Nothing new is undone. A late clear leaves later grants alone, in the slot or on their way.
 4. A grant may end before any partition had it, having evicted an older one. Its end is a decision after both, so its
    install ends the older one as well, and refuses both from then on.
@@ -50,17 +50,17 @@ from .grants import EndedGrant, EndedGrants, Grant, Grants, SavedEndings, Ticket
 
 DEPARTED_MAX = 16
 """Ended grants remembered of a partition that has not committed their end yet; a retried release or close waits for
-these. Of more, the first is kept, which the partition may know, and the latest. The partition may know one between
-these, too, if the report of its install was lost: so an end that may be one of them waits for every full partition."""
+these. Of more, the first, which the partition may have, and the latest are kept. If the report of an install was lost,
+the partition may have one that was dropped: a retry about a grant that may be such waits for every full partition."""
 TAKEN = frozenset({"evicted", "severed", "fenced"})
-"""Ends of a tenure that its holder did not want; what follows a colon there is for people."""
+"""Ends of a tenure that its holder did not ask for; ``fenced`` may be followed by a colon and a reason for people."""
 
 
 class SlotDecision(msgspec.Struct, frozen=True):
     """The last decision about a partition's slot: its place (``epoch``, ``order``), and when it was made.
 
-    ``ends`` says why the holder before it ended (None: there was none), ``departed`` has the grants, with their
-    sessions, that have ended since the partition was known to be as decided.
+    ``ends`` says why the tenure before it ended (None: there was none), ``departed`` has (grant, session) of the
+    grants that have ended since the partition was last known to have the decided slot.
     """
 
     epoch: int
@@ -71,7 +71,7 @@ class SlotDecision(msgspec.Struct, frozen=True):
 
 
 class SavedFenceInstalls(msgspec.Struct, frozen=True):
-    """``due``: in the order in which it came to be due."""
+    """The saved state of FenceInstalls; ``due`` is in the order in which partitions became due."""
 
     order: int
     due: list[tuple[GroupId, SlotDecision]]
@@ -79,15 +79,15 @@ class SavedFenceInstalls(msgspec.Struct, frozen=True):
 
 
 class SlotInstall(msgspec.Struct, frozen=True):
-    """Bring the slot of a partition to the last decision about it, whose place in their order is ``order``."""
+    """The install that gives a partition the slot of the last decision about it, whose place is ``order``."""
 
     group_id: GroupId
     order: int
     command: InstallFence | InstallSeats | ClearFence
-    """To propose to the partition's group."""
+    """The command to propose to the partition's group."""
 
     def report(self, answer: SlotState, now_ms: int) -> FenceInstalled | None:
-        """To propose to the controller's group; None when the partition refused: this work is out of date."""
+        """The command to propose to the controller's group; None when the partition refused: a later place is there."""
         if not answer.done:
             return None
         return FenceInstalled(
@@ -99,7 +99,7 @@ class SlotInstall(msgspec.Struct, frozen=True):
         )
 
     def told(self, partition: str) -> str:
-        """What a takeover means for ``partition``, for people. Names no session: its id is a secret."""
+        """Describe for the log who writes to ``partition`` after a takeover. Names no session: its id is a secret."""
         command = self.command
         if not isinstance(command, InstallFence):
             return f"{partition} refuses its writers before epoch {command.epoch} ({command.ends})"
@@ -112,34 +112,34 @@ class SlotInstall(msgspec.Struct, frozen=True):
 class FenceInstalls:
     """The fence protocol's bookkeeping: the last decision about each slot, until the partition has committed it.
 
-    ``due`` has the partitions that are not known to be as decided: it covers ``Grant.pending`` of every live grant.
+    ``due`` has the partitions that are not known to have the decided slot; it covers ``pending`` of every live grant.
     """
 
     def __init__(self, grants: Grants) -> None:
-        """Reads the live grants."""
+        """``grants``: the live ones, which are read, and of which ``confirmed`` updates ``pending``."""
         self._grants = grants
         self._order = 0
         self.due: dict[GroupId, SlotDecision] = {}
-        # Ended grants, and their sessions, of ``due``: where to look for them. Follows from it.
+        # By the id of a grant or session that ``due`` has in ``departed``: its partitions. Derived from ``due``.
         self._departed: defaultdict[str, set[GroupId]] = defaultdict(set)
-        # Partitions of ``due`` that may have had more than these. Follows from it.
+        # Partitions of ``due`` with DEPARTED_MAX departed grants, so that one may be forgotten. Derived from ``due``.
         self._full: set[GroupId] = set()
-        # Partitions are known to be at this place or a later one, so they refuse every older place for ever.
+        # The place that each partition is known to have reached: it refuses every earlier place for ever.
         self._reached: dict[GroupId, int] = {}
 
     def next_order(self) -> int:
-        """The place of a new decision."""
+        """The place of a new decision: one above the last."""
         self._order += 1
         return self._order
 
     def record_grant(self, group: GroupId, epoch: int, order: int, at_ms: int) -> None:
-        """A grant was made on a partition."""
+        """Note that a grant was made on a partition, which has to install it."""
         before = self.due.get(group)
         ends, departed = (before.ends, before.departed) if before is not None else (None, [])
         self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
 
     def record_end(self, grant: Grant, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
-        """A grant on a partition has ended; the partition may never have had it."""
+        """Note that a grant on a partition has ended, which the partition may never have installed."""
         before = self.due.get(group)
         departed = [*(before.departed if before is not None else []), (grant.grant_id, grant.session)]
         if before is not None and before.ends is not None:
@@ -153,14 +153,14 @@ class FenceInstalls:
         self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
 
     def record_fence(self, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
-        """No grant holds the partition, and it shall refuse older epochs."""
+        """Note that a partition, which no grant holds, has to refuse all epochs below ``epoch``."""
         before = self.due.get(group)
         if before is not None and before.ends is not None:
             ends = before.ends
         self.due[group] = SlotDecision(epoch, order, at_ms, ends, before.departed if before is not None else [])
 
     def confirmed(self, group: GroupId, order: int) -> bool:
-        """The partition is at this place, or at a later one; whether that is news."""
+        """Note that the partition has reached this place. Returns whether that is news."""
         place = self.due.get(group)
         if place is None or place.order < order:
             return False
@@ -176,7 +176,7 @@ class FenceInstalls:
         return is_news
 
     def forget(self, groups: Iterable[GroupId]) -> None:
-        """The partitions are no more."""
+        """Drop the state of partitions that were deleted."""
         for group in groups:
             settled = self.due.pop(group, None)
             self._full.discard(group)
@@ -187,18 +187,18 @@ class FenceInstalls:
     def _forget_departed(
         self, group: GroupId, gone: Iterable[tuple[str, str]], others: Iterable[tuple[str, str]] = ()
     ) -> None:
-        """A partition does not remember these grants; ``others`` are those that it remembers."""
+        """Take grants (``gone``: id and session) of a partition out of the index; ``others`` stay there."""
         for name in set(chain(*gone)).difference(chain(*others)):
             self._departed[name].discard(group)
             if not self._departed[name]:
                 del self._departed[name]
 
     def is_over(self, fence: FenceRef) -> bool:
-        """Whether the partition is known to have come to that place."""
+        """Whether the partition is known to have reached the place of that decision."""
         return self._reached.get(fence.group_id, 0) >= fence.order
 
     def uncleared(self, *, grants: Collection[str] = (), sessions: Collection[str] = ()) -> list[FenceRef]:
-        """Where ended grants, these or those of these sessions, may be in the slot still."""
+        """The partitions whose slot may still have one of these ended grants, or one that such a session had."""
         here = {group for name in (*grants, *sessions) for group in self._departed.get(name, ())}
         return [
             FenceRef(group, self.due[group].order)
@@ -207,7 +207,7 @@ class FenceInstalls:
         ]
 
     def full(self, concerns: Callable[[int], bool]) -> list[FenceRef]:
-        """The partitions, of topics that ``concerns`` (by id), on which more grants have ended than are remembered."""
+        """The partitions with DEPARTED_MAX departed grants or more, of topics for whose id ``concerns`` holds."""
         return [
             FenceRef(group, self.due[group].order)
             for group in sorted(self._full)
@@ -215,11 +215,11 @@ class FenceInstalls:
         ]
 
     def departed_names(self) -> set[str]:
-        """Ended grants, and their sessions, that partitions may know."""
+        """The ids of ended grants that partitions may still have, and of the sessions that had them."""
         return set(self._departed)
 
     def work_on(self, group: GroupId) -> SlotInstall:
-        """What to do on a partition that is due."""
+        """The install that a due partition needs."""
         decision = self.due[group]
         return SlotInstall(group, decision.order, self._wanted(group, decision))
 
@@ -251,11 +251,11 @@ class FenceInstalls:
         return ClearFence(last, place.epoch, place.order, place.at_ms, ends)
 
     def save(self) -> SavedFenceInstalls:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return SavedFenceInstalls(self._order, list(self.due.items()), sorted(self._reached.items()))
 
     def load(self, saved: SavedFenceInstalls) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         self._order = saved.order
         self.due = dict(saved.due)
         for group, decision in saved.due:
@@ -279,7 +279,7 @@ def _shared_holder(grant: Grant) -> SharedHolder:
 
 
 class SavedSlots(msgspec.Struct, frozen=True):
-    """Grants, the oldest first; queued tickets; what is remembered of both after their end."""
+    """The saved state of Slots: grants, the oldest first; queued tickets; why grants and tickets ended; installs."""
 
     grants: list[Grant]
     tickets: list[Ticket]
@@ -288,12 +288,12 @@ class SavedSlots(msgspec.Struct, frozen=True):
 
 
 class Slots:
-    """Grants and tickets; acquire.py decides who gets one. ``now_ms`` is the lease clock and ``wall_ms`` the leader's
-    wall clock (0: not known), set by the machine for each command.
+    """All grants and tickets, and how they begin and end; acquire.py decides which acquire gets one. The machine sets
+    ``now_ms``, the lease clock, and ``wall_ms``, the leader's wall clock (0: not known), for each command.
     """
 
     def __init__(self, catalog: Catalog, ledger: Ledger) -> None:
-        """Writes the epochs of the catalog's topics, nothing else of it, and each of its decisions into the ledger."""
+        """Of ``catalog`` it changes the epochs of topics alone; in ``ledger`` it records grants."""
         self._catalog = catalog
         self._ledger = ledger
         self.grants: Grants = Grants()
@@ -305,10 +305,11 @@ class Slots:
         self._freed: dict[int, None] = {}  # ids of topics where a grant or ticket ended since the last promotion
 
     def give(self, ticket: Ticket, mode: str, operation: str, *, slot_was_free: bool) -> Grant:
-        """Make the grant of a ticket that is not, or no longer, queued. No other grant is on its partitions.
+        """Make the grant of a ticket that is not in the queue. No exclusive grant is on its partitions, and for an
+        exclusive one no other grant at all.
 
-        A resumed epoch is kept unless this grant evicts another one (``slot_was_free``). The caller has checked that no
-        epoch has grown since.
+        A resumed epoch is kept if ``slot_was_free``: a grant that evicts gets a new epoch. The caller has checked that
+        no partition has a later epoch than the resumed one.
         """
         topic = self._catalog.by_id[ticket.topic_id]
         epoch = None if mode == "Shared" else 1 + max(topic.epochs[partition] for partition in ticket.partitions)
@@ -344,7 +345,7 @@ class Slots:
         return grant
 
     def tell_held(self) -> None:
-        """The ledger begins: put the live grants into it."""
+        """Record the live grants, as the ledger begins."""
         for grant in self.grants.by_id.values():
             self._record("grant.held", grant)
 
@@ -358,7 +359,7 @@ class Slots:
         by: By | None = None,
         **details: Any,
     ) -> None:
-        """``tells``: where the entry has the grant; ``details``: what it has there besides, and on the other side."""
+        """Record an act. ``tells``: the side of the entry that has the grant; ``details``: more of both sides."""
         if self._ledger.is_recording:
             details[tells] = _told(grant) | details.get(tells, {})
             about: dict[str, Any] = {"topic": grant.topic, "topic_id": grant.topic_id}
@@ -366,7 +367,7 @@ class Slots:
             self._ledger.record(act, by=by, partitions=numbers, **about, **details)
 
     def end(self, grant: Grant, reason: str, ends: str) -> None:
-        """A grant ends. ``reason`` is for its session, ``ends`` for the history of its partitions."""
+        """End a grant. ``reason`` is for its session, ``ends`` for the history of its partitions."""
         self.grants.remove(grant)
         epochs, order = self._catalog.by_id[grant.topic_id].epochs, self.fences.next_order()
         for partition, group in zip(grant.partitions, grant.groups(), strict=True):
@@ -376,7 +377,7 @@ class Slots:
         self._freed[grant.topic_id] = None
 
     def leave(self, ticket: Ticket, reason: str) -> None:
-        """A ticket leaves the queue without a grant."""
+        """Take a ticket out of the queue without a grant; ``reason`` is for its session."""
         self.queue.remove(ticket)
         group = group_id(ticket.topic_id, ticket.partitions[0])
         self.endings.remember(ticket.session, ticket.ticket_id, EndedGrant(reason, group, granted=False))
@@ -394,14 +395,14 @@ class Slots:
         return list(dict.fromkeys(fences))
 
     def unremembered(self, session: str, level: int) -> list[FenceRef]:
-        """The partitions whose slot may still have an ended grant of a live session that is not remembered there."""
+        """The partitions whose slot may still have an ended grant of this live session that is not in ``departed``."""
         topics = self.endings.topics(session)
         if level < AWAITED_DEPARTURES:
             return []
         return self.fences.full(lambda topic_id: topics is None or topic_id in topics)
 
     def cancel(self, session: str, ticket_id: str) -> Grant | None:
-        """Take a ticket out of the queue, unless the grant came first, which is answered then."""
+        """Take a ticket out of the queue. Returns its grant instead if it has one already."""
         found = self.grants.by_id.get(_grant_id(ticket_id)) or self.queue.by_id.get(ticket_id)
         if found is not None:
             self._check_is_of(found, session)
@@ -418,21 +419,21 @@ class Slots:
             self.leave(ticket, reason)
 
     def withdraw(self, principal: str, rights: Rights) -> None:
-        """A principal has these rights from now on: its tickets that they do not allow to acquire leave the queue."""
+        """Take out of the queue those tickets of a principal whose topics its new ``rights`` do not let it acquire."""
         waiting = [ticket for ticket in self.queue.by_id.values() if ticket.principal == principal]
         for ticket in sorted(waiting, key=lambda each: each.ticket_id):
             if not rights.allow("acquire", "topic", ticket.topic):
                 self.leave(ticket, "cancelled")
 
     def end_session(self, session: str, ends: str, level: int) -> list[FenceRef]:
-        """A session has ended. Returns its ``unremembered``, which are not known from here on."""
+        """End the grants and the ticket of an ended session. Returns its ``unremembered``, for the last time."""
         self.empty(session, "slot_free", ends)
         unremembered = self.unremembered(session, level)
         self.endings.forget(session)
         return unremembered
 
     def end_topic(self, topic: Topic) -> None:
-        """A topic is about to be deleted: its grants end, its tickets leave the queue, and no slot is left to clear."""
+        """End the grants and tickets of a topic that is about to be deleted; none of its slots has to be cleared."""
         for grant in self.grants.on_any(topic.groups()):
             self.end(grant, "evicted", "deleted")
         for ticket in self.queue.of_topic(topic.topic_id):
@@ -441,7 +442,7 @@ class Slots:
         self.fences.forget(topic.groups())
 
     def grow(self, topic: Topic, partitions: list[int]) -> None:
-        """A topic got these partitions: grants and tickets of the whole topic grow by them (SEMANTICS 7.4)."""
+        """Extend the grants and tickets of the whole topic by its new ``partitions`` (SEMANTICS 7.4)."""
         for grant in self.grants.of_whole_topic(topic.topic_id):
             order = self.fences.next_order()
             self.grants.grow(grant, partitions)
@@ -451,8 +452,8 @@ class Slots:
         self.queue.grow(topic.topic_id, partitions)
 
     def fence(self, topic: Topic, partitions: list[int], ends: str, level: int) -> list[FencedPartition]:
-        """End every grant that has one of these partitions, and raise their epochs, so that they refuse older ones.
-        Tickets that would resume an older one leave the queue with the next promotion.
+        """End every grant on any of these partitions and raise their epochs by one, so that they refuse older epochs.
+        Tickets that would resume an older epoch leave the queue at the next promotion.
         """
         groups = [group_id(topic.topic_id, partition) for partition in partitions]
         there = [[grant.grant_id for grant in self.grants.on(group)] for group in groups]
@@ -470,8 +471,8 @@ class Slots:
         ]
 
     def promote(self) -> None:
-        """Tickets whose time is over leave the queue; then free slots go to the tickets that wait for them, first come
-        first served (SEMANTICS 6.3).
+        """Take tickets past their deadline out of the queue; then give free slots to the tickets that wait for them,
+        first come first served (SEMANTICS 6.3).
         """
         while (overdue := self.queue.due(self.now_ms)) is not None:
             self.leave(overdue, "cancelled")
@@ -511,7 +512,7 @@ class Slots:
         raise fenced.had_effects() if ended.granted else fenced
 
     def state(self, found: Grant | Ticket) -> GrantState | TicketState:
-        """As answered."""
+        """A grant or ticket, as answers have it."""
         if isinstance(found, Ticket):
             position = self.queue.position(found)
             return TicketState(found.ticket_id, found.session, found.topic, list(found.partitions), position)
@@ -538,12 +539,12 @@ class Slots:
         return not grant.pending if grant is not None else None
 
     def save(self) -> SavedSlots:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         grants = list(self.grants.by_id.values())
         return SavedSlots(grants, self.queue.save(), self.endings.save(), self.fences.save())
 
     def load(self, saved: SavedSlots) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         for grant in saved.grants:
             self.grants.add(grant)
         self.queue.load(saved.tickets)
@@ -572,7 +573,7 @@ class Slots:
 
 
 def _told(grant: Grant) -> dict[str, Any]:
-    """A grant as the ledger tells it. ``order``: the place of the decision."""
+    """The fields of a grant in a ledger entry; ``order`` is the place of the decision that made it."""
     return {
         "grant": grant.grant_id,
         "mode": grant.mode,
@@ -587,5 +588,5 @@ def _told(grant: Grant) -> dict[str, Any]:
 
 
 def _grant_id(ticket_id: str) -> str:
-    """Of the grant that a ticket gets: both carry the topic's incarnation and the log index of the acquire."""
+    """The id of a ticket's grant: both ids have the topic's id and the log index of the acquire. "": no ticket's id."""
     return "g" + ticket_id[1:] if ticket_id.startswith("t") else ""

@@ -1,7 +1,6 @@
-"""Topics, where their replicas are, and the ids of their Raft groups. Pure state of the controller's machine.
+"""Topics, the placement of their replicas, and the ids of their Raft groups. Pure state of the controller's machine.
 
-Refusals are raised here and in the machine's other parts, always before anything is changed; the machine's apply
-returns them.
+This part, like the machine's other parts, raises refusals before anything is changed; the machine's apply returns them.
 """
 
 import re
@@ -31,21 +30,21 @@ CONTROLLER_GROUP: GroupId = 0
 TOPICS_MAX = 10_000
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_MAX = 100_000
-"""Of all topics together.
+"""Partitions of all topics together.
 
-An exclusive grant holds at least one partition alone, so there are never more of these than this. Shared grants:
-SHARERS_PER_PARTITION_MAX (ownership/acquire.py).
+An exclusive grant holds at least one partition alone, so this bounds exclusive grants, too. Shared grants are bounded
+by SHARERS_PER_PARTITION_MAX (ownership/acquire.py).
 """
 REPLICATION_FACTOR_MAX = 7
 RETRY_AFTER_MS = 1000
-"""After so long a request that met a bound of the controller may be retried."""
+"""Time after which a request that met a bound of the controller may be retried."""
 
 _PARTITION_BITS = 16
 _NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 
 
 def group_id(topic_id: int, partition: int) -> GroupId:
-    """The Raft group of a partition. Never 0: a topic id is an index of a log, whose first one is 1."""
+    """The Raft group of a partition. Never 0: a topic id is a log index, and the first log index is 1."""
     assert topic_id > 0
     assert 0 <= partition < 1 << _PARTITION_BITS
     return topic_id << _PARTITION_BITS | partition
@@ -57,7 +56,9 @@ def topic_partition(group: GroupId) -> tuple[int, int]:
 
 
 class Definition(msgspec.Struct, frozen=True):
-    """What a topic was created with: creating it with the same again is a retry, also after the topic was changed."""
+    """The values with which a topic was created. To create it with the same values again is a retry, also after the
+    topic was changed.
+    """
 
     partitions: int
     replication_factor: int
@@ -65,10 +66,9 @@ class Definition(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct):
-    """A topic. Entry k of ``placements`` has the node ids of partition k; of ``epochs``, its last fencing
-    epoch issued; of ``founders``, the first configuration of its group (node id -> incarnation of its disk), empty
-    once its replicas have moved. ``config_order`` is the log index of the command that last changed ``config`` or
-    ``sealed``.
+    """A topic. Entry k is about partition k: in ``placements`` its node ids; in ``epochs`` its last fencing epoch
+    issued; in ``founders`` the first configuration of its group (node id -> incarnation of its disk), empty once its
+    replicas have moved. ``config_order`` is the log index of the command that last changed ``config`` or ``sealed``.
     """
 
     name: str
@@ -81,18 +81,18 @@ class Topic(msgspec.Struct):
     epochs: list[int]
     founders: list[dict[str, int]]
     created: Definition | None = None
-    """None: it was created before this was kept."""
+    """None: the topic was created by software that did not keep this yet."""
     principal: str = ""
-    """That created it; "": none."""
+    """The principal that created the topic; "": none."""
 
     @property
     def definition(self) -> Definition:
-        """What it was created with, or is now, if that was not kept."""
+        """The values with which it was created, or else, if those were not kept, its present ones."""
         return self.created or Definition(self.partitions, self.replication_factor, self.config)
 
     @property
     def partitions(self) -> int:
-        """How many there are."""
+        """The number of partitions."""
         return len(self.placements)
 
     def groups(self) -> list[GroupId]:
@@ -101,10 +101,10 @@ class Topic(msgspec.Struct):
 
 
 class Holdings:
-    """By node: the groups of which it has, or is to have, a replica; and how many it has the first replica of.
+    """By node: the groups of which it has, or is to have, a replica; and the number of those of which it is the first.
 
-    Kept up to date as placements change, so that a decision about one node, or about one partition, looks at no other.
-    Follows from the catalog: no checkpoint has it.
+    This index follows each change of a placement, so that a decision about one node, or about one partition, looks at
+    no other. It is derived from the catalog: no checkpoint has it.
     """
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Holdings:
         self._firsts: Counter[str] = Counter()
 
     def replace(self, group: GroupId, before: Sequence[str], after: Sequence[str]) -> None:
-        """A group's replicas were on ``before``, and are on ``after`` now, the first replica first."""
+        """Note that a group's replicas went from ``before`` to ``after`` (node ids, the first replica first)."""
         for node_id in before:
             self._groups[node_id].discard(group)
             if not self._groups[node_id]:
@@ -123,34 +123,34 @@ class Holdings:
         self._firsts.update(after[:1])
 
     def groups(self, node_id: str) -> Set[GroupId]:
-        """Of one node, in no order that counts. Do not change them."""
+        """The groups of one node, in no order that counts. Callers must not change the set."""
         return self._groups.get(node_id, frozenset())
 
     def loads(self) -> dict[str, placement.Load]:
-        """Of the nodes that hold something."""
+        """The load of each node that holds a replica, by node id."""
         return {node_id: placement.Load(len(groups), self._firsts[node_id]) for node_id, groups in self._groups.items()}
 
 
 class Catalog:
-    """All topics."""
+    """All topics, by name and by id, and the load of the nodes by their placements."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Topic] = {}
         self.by_id: dict[int, Topic] = {}
-        """Do not change it. Grants and tickets end before their topic: its id is here as long as they are."""
+        """Topics by id; others must not change it. Grants and tickets end before their topic, so they find it here."""
         self.holdings: Holdings = Holdings()
         self._partitions = 0
 
     def topics(self) -> list[Topic]:
-        """Ascending by name."""
+        """All topics, ascending by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def topic(self, name: str) -> Topic | None:
-        """The present incarnation of a name."""
+        """The topic that has this name now; None: there is none."""
         return self._by_name.get(name)
 
     def locate(self, group: GroupId) -> tuple[Topic, int] | None:
-        """Topic and partition of a Raft group; None: deleted, or never there."""
+        """Topic and partition of a Raft group; None: it was deleted, or never existed."""
         topic_id, partition = topic_partition(group)
         topic = self.by_id.get(topic_id)
         if topic is None or partition >= topic.partitions:
@@ -158,9 +158,10 @@ class Catalog:
         return topic, partition
 
     def create(self, index: int, command: CreateTopic, nodes: Nodes) -> TopicCreated:
-        """The topic, which is new unless one of this definition is there already.
+        """Create a topic, unless one of this name and definition exists. ``nodes`` has the incarnations of the nodes'
+        disks, and tells which nodes drain and so get no replica.
 
-        ``nodes`` tells the disks of the nodes that it is placed on, and which nodes are to hold nothing new.
+        Raises InvalidRequest, TopicAlreadyExists, NotEnoughReplicas, ThrottlingQuotaExceeded.
         """
         command = structs.replace(command, nodes=[node for node in command.nodes if not nodes.is_draining(node[0])])
         existing = self._by_name.get(command.name)
@@ -199,7 +200,7 @@ class Catalog:
         return TopicCreated(index, created=True)
 
     def change(self, index: int, command: ChangeTopic, nodes: Nodes) -> list[int]:
-        """Change the topic as the command says; returns the numbers of the partitions that it added."""
+        """Change a topic. Returns the numbers of the added partitions."""
         topic = self.find(command.name, command.topic_id)
         wanted = topic.partitions if command.partitions is None else command.partitions
         if not topic.partitions <= wanted <= PARTITIONS_PER_TOPIC_MAX:
@@ -214,7 +215,7 @@ class Catalog:
         return list(range(wanted - more, wanted))
 
     def delete(self, topic: Topic) -> None:
-        """The topic is gone."""
+        """Remove a topic."""
         del self._by_name[topic.name]
         del self.by_id[topic.topic_id]
         self._partitions -= topic.partitions
@@ -222,13 +223,13 @@ class Catalog:
             self.holdings.replace(group, replicas, ())
 
     def move(self, topic: Topic, partition: int, replicas: list[str]) -> None:
-        """The replicas of a partition are on these nodes now."""
+        """Note that the replicas of a partition are on these nodes now."""
         self.holdings.replace(group_id(topic.topic_id, partition), topic.placements[partition], replicas)
         topic.placements[partition] = replicas
 
     def find(self, name: str, topic_id: int | None) -> Topic:
-        """The topic, or UnknownTopicOrPartition, or InconsistentTopicId when the caller means another
-        incarnation.
+        """The topic of this name. Raises UnknownTopicOrPartition, or InconsistentTopicId when ``topic_id`` (None: any)
+        is that of another incarnation.
         """
         topic = self._by_name.get(name)
         if topic is None:
@@ -238,11 +239,11 @@ class Catalog:
         return topic
 
     def save(self) -> list[Topic]:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return self.topics()
 
     def load(self, topics: list[Topic]) -> None:
-        """Inverse of save, into an empty catalog."""
+        """Inverse of ``save``, on an empty catalog."""
         for topic in topics:
             self._add(topic)
 
@@ -261,7 +262,7 @@ class Catalog:
         self._hold(topic, topic.partitions - more)
 
     def _hold(self, topic: Topic, start: int) -> None:
-        """Partitions came, from this one on."""
+        """Count the partitions from ``start`` on, which are new, and add them to the holdings."""
         self._partitions += topic.partitions - start
         for partition in range(start, topic.partitions):
             self.holdings.replace(group_id(topic.topic_id, partition), (), topic.placements[partition])
@@ -278,11 +279,11 @@ def _founders(placements: list[list[str]], nodes: Nodes) -> list[dict[str, int]]
 
 
 RETIRED_FIELDS = frozenset({"durability"})
-"""Fields that TopicConfig had once: logs and checkpoints may have them still, and they change nothing."""
+"""Former fields of TopicConfig: old logs and checkpoints may still have them, and they change nothing."""
 
 
 def _merged(config: TopicConfig, changes: Mapping[str, Any]) -> TopicConfig:
-    """Raises InvalidRequest for what is no configuration."""
+    """The configuration with these fields changed. Raises InvalidRequest for an unknown field or a wrong value."""
     fields = structs.asdict(config)
     unknown = changes.keys() - fields.keys() - RETIRED_FIELDS
     if unknown:

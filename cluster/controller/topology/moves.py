@@ -1,8 +1,8 @@
-"""Moving a group's replicas from node to node: what is wanted, and the next step towards it. Pure.
+"""Moving a group's replicas from node to node: the target of a move, and the next step towards it. Pure.
 
-The controller says what is wanted; each group's leader takes the steps (mover.py). A step changes the membership by
-one node. There are never fewer voters than there were at first or are wanted at last, whichever is less: a node is
-taken in, and has everything, before another goes.
+The controller decides the target; each group's leader takes the steps (mover.py). A step changes the membership by one
+node. Always ``voters >= min(voters at first, voters of the target)``: a node joins, and has the whole log, before
+another leaves.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +13,9 @@ from ....raft.log.configuration import Configuration
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A group shall consist of ``target``. ``version`` is the log index of the command that asked for it."""
+    """A wanted move: the group's replicas are to be on the nodes ``target``. ``version`` is the log index of the
+    command that asked for it.
+    """
 
     group_id: int
     version: int
@@ -21,19 +23,19 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Add(msgspec.Struct, frozen=True):
-    """Take in a node; once it has caught up, the leader makes it a voter by itself."""
+    """Add a node as a learner; once it has caught up, the leader makes it a voter by itself."""
 
     node_id: str
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Let a member go that is not the leader."""
+    """Remove a member, which is not the leader."""
 
     node_id: str
 
 
 class TransferLeadership(msgspec.Struct, frozen=True):
-    """The leader is the last one to leave: a voter that stays must lead first."""
+    """Transfer leadership to the voter ``node_id``, which stays: the leader leaves last, and must not lead then."""
 
     node_id: str
 
@@ -45,14 +47,14 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """The group is what it shall be."""
+    """The move is over: the voters are the target."""
 
 
 Step = Add | Remove | TransferLeadership | Wait | Arrived
 
 
 def next_step(now: Configuration, leader: str, target: Sequence[str], reached: Collection[str]) -> Step:
-    """What the leader does next. ``reached``: the nodes that it is connected to."""
+    """The next step of the leader towards ``target``. ``reached``: the nodes to which the leader is connected."""
     strays = [node_id for node_id in now.learners if node_id not in target]
     if strays:
         return Remove(strays[0])
@@ -62,7 +64,7 @@ def next_step(now: Configuration, leader: str, target: Sequence[str], reached: C
     if missing and len(now.voters) <= len(target):
         here = [node_id for node_id in missing if node_id in reached]
         if len(now.voters) == 1 and len(target) > 1 and len(here) == 1:
-            # Two voters stop when either is lost: worse than one, so the third has to be there, too.
+            # Two voters stop when either is lost, which is worse than one: wait until the third is reached, too.
             return Wait(tuple(node_id for node_id in missing if node_id not in reached))
         return Add(here[0]) if here else Wait(tuple(missing))
     return _leave(now, leader, target, reached)
@@ -74,11 +76,11 @@ def _leave(now: Configuration, leader: str, target: Sequence[str], reached: Coll
         return Arrived()
     away = [node_id for node_id in surplus if node_id not in reached]
     if away:
-        return Remove(away[0])  # it serves no quorum
+        return Remove(away[0])  # a voter that is not reached serves no quorum
     others = [node_id for node_id in surplus if node_id != leader]
     unwell = [node_id for node_id in now.voters if node_id not in reached]
     if others:
-        # While a voter that stays is away, none that is reached leaves.
+        # While a voter of the target is not reached, no voter that is reached leaves.
         return Wait(tuple(unwell)) if unwell else Remove(others[0])
     heirs = [node_id for node_id in target if node_id in now.voters]
     here = [node_id for node_id in heirs if node_id in reached]

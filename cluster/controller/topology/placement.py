@@ -1,10 +1,11 @@
 """Where the replicas of a new topic go, and which nodes found the controller group: pure functions of the nodes, their
-zones and what they hold already.
+zones and their present replicas.
 
 The first replica of each partition, which is likely to lead its group first, goes to the node with the fewest
 first replicas. Each further one goes to the node with the fewest replicas, in a zone where the partition has
 none yet; when every zone has one, in a zone that has one only, and so on. Ties go to the node that comes
-first in an order that alternates between zones; ``scattered``, further replicas go in another order each time round.
+first in an order that alternates between zones; with ``scattered``, further replicas go instead in the order of a hash
+of the node and its number of replicas.
 
 That order matters when a node is lost. In one order, the partitions of a node have their other replicas on the next
 two nodes alone, which then lead all of them and copy all of them. Scattered, nearly every node leads and copies a few.
@@ -26,16 +27,14 @@ _Zone = tuple[str, str]
 
 
 class Load(msgspec.Struct):
-    """What a node holds: replicas, and how many of them are the first of their partition."""
+    """The load of a node: the number of its replicas, and of those that are the first of their partition."""
 
     replicas: int = 0
     firsts: int = 0
 
 
 def measure(placements: Iterable[Sequence[str]]) -> dict[str, Load]:
-    """The load of each node in ``placements``, which has the node ids of each partition, the first replica
-    first.
-    """
+    """The load of each node, by id. ``placements``: the node ids of each partition, the first replica first."""
     loads: defaultdict[str, Load] = defaultdict(Load)
     for replicas in placements:
         loads[replicas[0]].firsts += 1
@@ -45,8 +44,8 @@ def measure(placements: Iterable[Sequence[str]]) -> dict[str, Load]:
 
 
 def within_reach(nodes: Sequence[Node], is_present: Callable[[str], bool], replication_factor: int) -> list[Node]:
-    """The nodes that new partitions are placed on: those that are present. Where a partition needs more, as many of the
-    others as it lacks: they get its entries when they come back.
+    """The nodes on which new partitions are placed: those that are present and, if these are fewer than the replication
+    factor, as many of the others as are lacking: these get the entries when they come back.
 
     Raises NotEnoughReplicas when a partition would have no majority of its replicas present.
     """
@@ -61,7 +60,7 @@ def within_reach(nodes: Sequence[Node], is_present: Callable[[str], bool], repli
 
 
 def default_factor(nodes: Sequence[Node]) -> int:
-    """The replicas of a partition whose topic leaves their number to the cluster."""
+    """The replication factor of a topic that leaves it to the cluster."""
     return REPLICATION_FACTOR_DEFAULT if len(nodes) >= REPLICATION_FACTOR_DEFAULT else 1
 
 
@@ -83,9 +82,10 @@ def place(
 
 
 class Candidates:
-    """The nodes that replicas may come to; counts those that it gives. Work per replica: the factor and logarithms.
+    """The nodes to which replicas may move, with their loads: each ``take`` adds to the load of the node that it gives.
+    A ``take`` costs the replication factor times a logarithm of the number of nodes.
 
-    None comes to a node that is ``away``, but its zone counts for a replica that is there already.
+    ``away``: no replica goes to these nodes, but the zones of replicas that they have count.
     """
 
     def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load], away: Collection[str] = ()) -> None:
@@ -96,13 +96,13 @@ class Candidates:
                 self._by_zone[zone].append((loads.get(node_id, Load()).replicas, node_id))
         for nodes_there in self._by_zone.values():
             heapify(nodes_there)
-        # The emptiest node of each zone, and entries that are that no more.
+        # A heap with the emptiest node of each zone, and with outdated entries.
         self._emptiest = [nodes_there[0] for nodes_there in self._by_zone.values()]
         heapify(self._emptiest)
 
     def take(self, replicas: Sequence[str]) -> str | None:
-        """The node to add to ``replicas``: of those in the zones that have the fewest of them, the one that holds
-        least. None: every node is among them.
+        """The node to add to ``replicas``: the one with the fewest replicas in the zones that have the fewest of
+        ``replicas``. None: no candidate is left.
         """
         zones = (self._zones[node_id] for node_id in replicas if node_id in self._zones)
         used = Counter(zone for zone in zones if zone in self._by_zone)
@@ -142,10 +142,10 @@ class Candidates:
 
 
 def controllers(nodes: Sequence[Node], most: int) -> list[str]:
-    """Who founds the controller group: an odd number of nodes, ``most`` at most, spread over zones; ascending by id.
+    """The nodes that found the controller group: an odd number, ``most`` at most, spread over zones; ascending by id.
 
-    The largest number of which the loss of any one zone leaves a majority. No number is such with fewer than three
-    zones; then the largest of all.
+    The largest number of nodes whose majority survives the loss of any one zone. With fewer than three zones there is
+    no such number: then the largest odd one.
     """
     assert nodes
     ordered = _alternate(nodes)
@@ -160,10 +160,7 @@ def outlives_a_zone(nodes: Sequence[Node]) -> bool:
 
 
 class _Board:
-    """What each node holds, and heaps to find the emptiest.
-
-    A node is its position in the alternating order.
-    """
+    """The load of each node, and heaps to find the emptiest one. A node is its position in the alternating order."""
 
     def __init__(self, nodes: Sequence[Node], loads: Mapping[str, Load], *, scattered: bool) -> None:
         ordered = _alternate(nodes)
@@ -179,7 +176,7 @@ class _Board:
         heapify(self.by_replicas)
 
     def place_one(self, replication_factor: int) -> list[str]:
-        """Node ids of one partition."""
+        """Place one partition. Returns its node ids, the first replica first."""
         firsts, first = heappop(self.by_firsts)
         heappush(self.by_firsts, (firsts + 1, first))
         self.replicas[first] += 1
@@ -189,7 +186,7 @@ class _Board:
         return [self.node_ids[node] for node in chosen]
 
     def _entry(self, node: int) -> tuple[int, int, int]:
-        """Replicas, rank among the nodes with as many, node."""
+        """A heap entry: the node's number of replicas, its rank among nodes with the same number, and the node."""
         count = self.replicas[node]
         rank = crc32(f"{self.node_ids[node]}/{count}".encode()) if self.scattered else 0
         return count, rank, node
@@ -213,7 +210,7 @@ class _Board:
         return node
 
     def _level(self, used: Counter[_Zone]) -> int:
-        """How many replicas a zone may have and still take another: the least that any zone with room has."""
+        """The replicas of the partition in the zone that takes the next one: the fewest of all zones with room."""
         if len(used) < len(self.zone_sizes):
             return 0
         return min(used[zone] for zone, size in self.zone_sizes.items() if used[zone] < size)
@@ -225,7 +222,9 @@ def _zone(node: Node) -> _Zone:
 
 
 def _alternate(nodes: Sequence[Node]) -> list[Node]:
-    """The first node of each zone, the second of each, and so on; zones, and nodes of a zone, by name."""
+    """The nodes in alternating order: the first node of each zone, the second of each, and so on; zones, and the nodes
+    of a zone, by name.
+    """
     seen: Counter[_Zone] = Counter()
     ranked = []
     for node in sorted(nodes, key=lambda node: node[0]):

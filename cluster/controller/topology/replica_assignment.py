@@ -1,7 +1,7 @@
-"""Which nodes there are, and where each group's replicas are and shall be. Pure state of the controller's machine.
+"""The nodes of the cluster, and where each group's replicas are and are to be. Pure state of the controller's machine.
 
-A group that is being moved is placed on all nodes of both ends until its leader reports that it has arrived; only then
-may the nodes at the old end forget it. A move has the version (log index) of the command that asked for it, so a
+While a group moves, its placement has its old nodes and its target, until its leader reports that it has arrived; only
+then may the old nodes erase their replicas. A move has the version (log index) of the command that asked for it, so a
 report about another move is recognised.
 """
 
@@ -47,12 +47,12 @@ CONTROLLERS_MAX = 5
 CONTROLLERS_GROWN = 3
 """A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
 DIGEST_BYTES = 8
-"""Of a plan's digest: enough to detect an unnoticed change, not a plan that was forged to have the same digest."""
+"""Length of a plan's digest: enough to detect a changed plan, but not one that was forged to have the same digest."""
 
 
 class SavedReplicaAssignment(msgspec.Struct, frozen=True):
-    """The nodes, who holds the controller group, the moves in the order in which they were asked for; how balance is
-    kept, and whether an operator chose the controllers.
+    """The saved state of ReplicaAssignment: nodes, controllers, moves in the order in which they were asked for,
+    feature level, settings of balance, and whether an operator chose the controllers.
     """
 
     nodes: SavedNodes
@@ -64,9 +64,9 @@ class SavedReplicaAssignment(msgspec.Struct, frozen=True):
 
 
 class ReplicaAssignment:
-    """The nodes, and the moves under way by group. ``controllers``: where the controller group is, or is to be;
-    ``are_chosen``: by an operator, and so it stays there. ``feature_level``: what every node supports (features.py).
-    ``balance``: how the cluster keeps itself in balance.
+    """The nodes, and the moves under way by group. ``controllers``: the nodes where the controller group is, or is to
+    be; ``are_chosen``: an operator chose them, so the group stays there. ``feature_level``: the level that every node
+    supports (features.py). ``balance``: the settings by which the cluster balances itself.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -110,25 +110,25 @@ class ReplicaAssignment:
         return Arranged()
 
     def replicas(self, group: GroupId) -> list[str] | None:
-        """Node ids of a group, those that leave or come included; None: there is no such group."""
+        """The node ids of a group, with those that a move adds or is to remove; None: there is no such group."""
         if group == CONTROLLER_GROUP:
             return self.controllers
         located = self._catalog.locate(group)
         return located[0].placements[located[1]] if located is not None else None
 
     def grown(self, replicas: Sequence[str], count: int, away: Collection[str]) -> list[str]:
-        """These replicas and more, up to ``count``, as new ones are placed; none comes to a node that is ``away``."""
+        """These replicas, filled up to ``count`` as replicas are placed, but with none on a node that is ``away``."""
         return _filled(replicas, count, self._candidates(away=away))
 
     def leaving(self, command: RemoveNode | RemoveZone) -> list[str]:
-        """The nodes that a removal is about. Raises NotFound."""
+        """The ids of the nodes that a command removes. Raises NotFound."""
         if isinstance(command, RemoveNode):
             return [self.nodes.find(command.node_id).node_id]
         return self.nodes.in_zone(command.zone)
 
     def removal(self, node_ids: Sequence[str], away: Collection[str] = ()) -> RemovalPlan:
-        """What their removal would move, and the digest of it; nothing moves from those that are being removed already,
-        and to those that are ``away`` only what has no other place. Raises NotEnoughReplicas.
+        """The moves by which these nodes would be removed, with their digest. Nothing moves from nodes that are being
+        removed already; nodes that are ``away`` get only what no other node can take. Raises NotEnoughReplicas.
         """
         plan = self._plan_without([node_id for node_id in node_ids if not self.nodes.is_draining(node_id)], away)
         moves = [self._relocation(group, target) for group, target in plan.items()]
@@ -136,13 +136,13 @@ class ReplicaAssignment:
         return RemovalPlan(digest, list(node_ids), moves)
 
     def forget(self, topic: Topic) -> None:
-        """A topic was deleted: nothing of it moves any more."""
+        """Forget the moves of a topic that was deleted, and the nodes that are free to leave because of that."""
         for group in topic.groups():
             self.moves.pop(group, None)
         self._drop_idle()
 
     def save(self) -> SavedReplicaAssignment:
-        """Everything that decides future answers."""
+        """The state on which future answers depend."""
         return SavedReplicaAssignment(
             self.nodes.save(),
             self.controllers,
@@ -153,7 +153,7 @@ class ReplicaAssignment:
         )
 
     def load(self, saved: SavedReplicaAssignment) -> None:
-        """Inverse of save, into an empty one."""
+        """Inverse of ``save``, on an empty instance."""
         self.nodes.load(saved.nodes)
         self.controllers = saved.controllers
         self.moves = {move.group_id: move for move in saved.moves}
@@ -168,8 +168,8 @@ class ReplicaAssignment:
         self.feature_level = max(self.feature_level, command.level)
 
     def choice(self, node_ids: Sequence[str] | None) -> ControllersPlan:
-        """The change that would place the controller group on these nodes, whose order has no weight; None: the cluster
-        spreads it by itself. Raises NotFound, InvalidRequest.
+        """The plan that would place the controller group on these nodes, whose order does not matter; None: on nodes
+        over which the cluster spreads it by itself. Raises NotFound, InvalidRequest.
         """
         target = self._spread_controllers() if node_ids is None else self._chosen(node_ids)
         now = self._goal(CONTROLLER_GROUP)
@@ -179,8 +179,8 @@ class ReplicaAssignment:
         return ControllersPlan(digest, now, target, outlives, node_ids is not None)
 
     def _arrange_controllers(self, index: int) -> None:
-        """As soon as the nodes for it are there, let a controller group of one grow, and take from a zone what it has
-        beyond a minority.
+        """When a node has registered, move the controller group if the nodes for it are there: a group of one grows,
+        and a zone keeps only a minority. Not if an operator chose the controllers, nor while the group moves.
         """
         if self.are_chosen or CONTROLLER_GROUP in self.moves:
             return
@@ -189,14 +189,14 @@ class ReplicaAssignment:
             self._move(CONTROLLER_GROUP, index, target)
 
     def _spread_controllers(self) -> list[str]:
-        """Where the controller group should be; where it is, or will be when nothing moves any more, unless it can grow
-        to its size or outlive a zone.
+        """The nodes where the controller group should be. It stays where it is, or where its move goes,
+        unless other nodes would let a group of one member grow, or a majority survive the loss of any one zone.
         """
         move = self.moves.get(CONTROLLER_GROUP)
         goal = self.controllers if move is None else move.target
         here = [entry for node_id in goal if (entry := self.nodes.rows.get(node_id)) is not None]
         if not here or len(here) < len(goal):
-            return goal  # the nodes that found the group register one by one
+            return goal  # not all members have registered yet: the founders do so one by one
         count = max(len(here), CONTROLLERS_GROWN)
         used, kept = Counter[str | NodeEntry](), []
         for entry in here:
@@ -232,7 +232,7 @@ class ReplicaAssignment:
             raise InvalidRequest(f"{where}: {node_id} {why}")
 
     def _rebalance(self, index: int, command: Rebalance) -> None:
-        """All moves, or none. The number of replicas stays: a plan never takes one away."""
+        """Begin all moves, or none. No move changes the number of replicas."""
         if command.is_ordered and command.plan != command.if_plan:
             raise PlanChanged("the plan is another one now", plan=command.plan)
         moves = command.moves
@@ -273,7 +273,7 @@ class ReplicaAssignment:
         self._drop_idle()
 
     def _plan_without(self, leaving: Collection[str], away: Collection[str]) -> dict[GroupId, list[str]]:
-        """New targets for every group that is, or shall be, on one of these nodes. Raises NotEnoughReplicas."""
+        """New targets for every group that is, or is to be, on one of these nodes. Raises NotEnoughReplicas."""
         present, others = self._candidates(leaving, away), self._candidates(leaving)
         plan: dict[GroupId, list[str]] = {}
         for group in self._groups_on(leaving):
@@ -294,7 +294,9 @@ class ReplicaAssignment:
         return placement.Candidates(nodes, self._catalog.holdings.loads(), away)
 
     def _groups_on(self, node_ids: Collection[str]) -> list[GroupId]:
-        """By the names of their topics, the controller's first: replicas that were restored know no other order."""
+        """The groups on these nodes: the controller's first, the others by topic name and partition, since a restored
+        replica knows no other order.
+        """
         found = [] if set(node_ids).isdisjoint(self.controllers) else [CONTROLLER_GROUP]
         by_id = self._catalog.by_id
 
@@ -310,7 +312,7 @@ class ReplicaAssignment:
         return Relocation(name, None if located is None else located[1], self.replicas(group) or [], target)
 
     def _goal(self, group: GroupId) -> list[str]:
-        """Where a group will be when nothing moves any more."""
+        """The nodes where a group will be when its move is over."""
         move = self.moves.get(group)
         return move.target if move is not None else self.replicas(group) or []
 
@@ -336,7 +338,7 @@ class ReplicaAssignment:
         if move.group_id != CONTROLLER_GROUP:
             located = self._catalog.locate(move.group_id)
             assert located is not None, "moves of a deleted topic are forgotten"
-            # A replica that is placed from now on joins the group as it is.
+            # A replica that is placed from now on is no founder: it joins the group with its present members.
             located[0].founders[located[1]] = {}
         self._drop_idle()
 
@@ -349,20 +351,20 @@ class ReplicaAssignment:
         self._catalog.move(*located, nodes)
 
     def _drop_idle(self) -> None:
-        """Forget the nodes that were being removed and hold nothing any more."""
+        """Drop the nodes that are being removed and have no replica any more."""
         for node_id in [entry.node_id for entry in self.nodes.rows.values() if entry.draining]:
             if node_id not in self.controllers and not self._catalog.holdings.groups(node_id):
                 self.nodes.drop(node_id)
 
 
 def _check_odd(where: str, node_ids: Sequence[str], most: int) -> None:
-    """Raises InvalidRequest."""
+    """Check that these are different nodes, odd in number and ``most`` at most. Raises InvalidRequest."""
     if not 1 <= len(node_ids) <= most or len(node_ids) % 2 == 0 or len(set(node_ids)) != len(node_ids):
         raise InvalidRequest(f"{where}: not an odd number of different nodes, {most} at most")
 
 
 def _merged(settings: BalanceSettings, changes: Mapping[str, Any]) -> BalanceSettings:
-    """Raises InvalidRequest for what are no settings."""
+    """The settings with these fields changed. Raises InvalidRequest for an unknown field or a wrong value."""
     fields = structs.asdict(settings)
     if unknown := changes.keys() - fields.keys():
         raise InvalidRequest(f"settings: there is no {', '.join(sorted(unknown))}")
@@ -373,7 +375,7 @@ def _merged(settings: BalanceSettings, changes: Mapping[str, Any]) -> BalanceSet
 
 
 def _filled(replicas: Iterable[str], count: int, candidates: placement.Candidates) -> list[str]:
-    """``replicas`` and more nodes up to ``count``, or as many as there are."""
+    """``replicas``, filled with candidates up to ``count`` nodes, or to as many as there are."""
     filled = list(replicas)
     while len(filled) < count and (found := candidates.take(filled)) is not None:
         filled.append(found)

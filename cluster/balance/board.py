@@ -1,8 +1,8 @@
-"""The placement that a plan works on: who holds what, and what may go where.
+"""The placement on which a plan is made: which node has which replicas, and which replica may go to which node.
 
-A disk has a floor: the part of it that ``disk_used_percent_max`` leaves free or, if that is more, five quarters of what
-the node needs free to take appends. Below its floor a node is relieved until an eighth more is free; a node that is
-given replicas keeps a quarter more. So what one step brings about is never undone by another.
+A disk has a floor of free bytes: ``max(what disk_used_percent_max leaves free, 5/4 of what the node needs free to take
+appends)``. A node with less free gives replicas until ``free >= 9/8 floor``; a node gets a replica only if it keeps
+``free >= 5/4 floor``. So no step undoes another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,18 +11,19 @@ from heapq import heapify, heappop, heappush
 from .facts import Bar, Disk, Facts, Move, NodeFacts, PartitionFacts, Why
 
 MOVES_MAX = 1_000
-"""Partitions whose replicas one plan changes."""
+"""Partitions whose replicas one plan may change."""
 
 
 def floor_bytes(disk: Disk, used_percent_max: int) -> int:
-    """With less free, a disk is full enough for replicas to go."""
+    """The floor of a disk: with fewer bytes free, replicas leave it."""
     by_percent = disk.total_bytes * (100 - used_percent_max) // 100
     return max(by_percent, disk.soft_free_bytes + disk.soft_free_bytes // 4)
 
 
 class Board:
-    """Nodes and partitions by number; ``placed`` has the nodes of each partition, ``counts`` and ``firsts`` what each
-    node holds. Only ``move`` and ``put_first`` change it.
+    """The placement, as the plan changes it. Nodes and partitions are numbers: ``placed`` has the nodes of each
+    partition; of each node, ``held`` has the partitions, ``counts`` their number, and ``firsts`` the number of those
+    that have it as the home of their leader. Only ``move`` and ``put_first`` change the placement.
     """
 
     def __init__(self, facts: Facts) -> None:
@@ -65,11 +66,11 @@ class Board:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a plan can hold no more."""
+        """Whether the plan has reached MOVES_MAX, so that it takes no further partition."""
         return len(self.why) >= MOVES_MAX
 
     def bar(self, node: int) -> Bar | None:
-        """Why a node is given nothing at all."""
+        """Why a node gets no replica; None: it may get some."""
         facts = self.nodes[node]
         if facts.bar is not None:
             return facts.bar
@@ -79,25 +80,25 @@ class Board:
         return None if disk.is_ok and self.free[node] >= _with_more(self.floors[node], 4) else "full"
 
     def is_here(self, node: int) -> bool:
-        """Whether replicas of a node may go elsewhere: those of one that is away or leaves are not this plan's."""
+        """Whether this plan may take replicas from a node: not if it is away, was only announced, or is leaving."""
         return self.nodes[node].bar not in ("away", "announced", "leaving")
 
     def may_lead(self, node: int) -> bool:
-        """Whether leaders may go to a node. Its disk has room for appends; that it is fuller than others is no bar."""
+        """Whether leaders may go to a node: its disk takes appends. A disk that is too full for replicas is no bar."""
         facts = self.nodes[node]
         return facts.bar is None and facts.disk is not None and facts.disk.is_ok
 
     def is_full(self, node: int) -> bool:
-        """Whether the disk is below its floor."""
+        """Whether a node has fewer bytes free than its floor."""
         return self.nodes[node].disk is not None and self.free[node] < self.floors[node]
 
     def is_relieved(self, node: int) -> bool:
-        """Whether enough of the disk is free, once it was full."""
+        """Whether enough bytes are free that a node which was full gives no more replicas."""
         return self.free[node] >= _with_more(self.floors[node], 8)
 
     def may_leave(self, partition: int, node: int, *, may_lag: bool = False) -> bool:
-        """Whether a replica may go from a node now: all replicas of the partition could take over. ``may_lag``: the one
-        that goes need not. A full disk is given no records (disk_watch.py), so its replicas are behind until they go.
+        """Whether a replica may leave a node now: it has a leader, and no replica is behind. ``may_lag``: the replica
+        that leaves may be behind: a full disk gets no records (disk_watch.py), so its replicas lag until they go.
         """
         part = self.partitions[partition]
         if part.is_moving or part.leader is None or part.stored_bytes is None:
@@ -105,8 +106,8 @@ class Board:
         return not self.behind[partition] or (may_lag and self.behind[partition] == {node})
 
     def may_go(self, partition: int, source: int, target: int) -> bool:
-        """Whether a replica may go from one node to another: zones and room. A zone gets no more of the partition than
-        the source's would have.
+        """Whether zones and room let a replica go from one node to another. The target's zone must not have more of the
+        partition's other replicas than the source's zone.
         """
         placed, zones = self.placed[partition], self.zones
         if target in placed:
@@ -117,7 +118,7 @@ class Board:
         return there <= here and self.free[target] - size >= _with_more(self.floors[target], 4)
 
     def move(self, partition: int, source: int, target: int, why: Why) -> None:
-        """A replica goes from one node to another."""
+        """Move a replica from one node to another."""
         placed, size = self.placed[partition], self.partitions[partition].stored_bytes or 0
         position = placed.index(source)
         placed[position] = target
@@ -131,7 +132,7 @@ class Board:
             self.why[partition] = why
 
     def put_first(self, partition: int, node: int) -> None:
-        """A replica becomes the home of the leader."""
+        """Make the replica on a node the first one, which is the home of the leader."""
         placed = self.placed[partition]
         position = placed.index(node)
         self.firsts[placed[0]] -= 1
@@ -140,7 +141,7 @@ class Board:
         self.why.setdefault(partition, "home")
 
     def moves(self) -> Iterator[Move]:
-        """From what was to what is."""
+        """The moves from the placement of the facts to the present one."""
         for partition, why in self.why.items():
             part, target = self.partitions[partition], [self.nodes[each].node_id for each in self.placed[partition]]
             if target != list(part.replicas):
@@ -150,16 +151,18 @@ class Board:
 
 
 class Emptiest:
-    """The nodes of which one is chosen, those that hold least first."""
+    """Nodes that may be chosen, those with the least count first."""
 
     def __init__(self, counts: Sequence[int], nodes: Sequence[int]) -> None:
-        """``counts`` is looked at again for each choice; a count that has fallen since is noticed late."""
+        """``counts`` may change between choices: each choice reads the counts of the nodes that come up, so a count
+        that has fallen is noticed late.
+        """
         self._counts = counts
         self._heap = [(counts[node], node) for node in nodes]
         heapify(self._heap)
 
     def find(self, fits: Callable[[int], bool], below: int) -> int | None:
-        """The emptiest node that fits, of those that hold less than ``below``."""
+        """The node with the least count, below ``below``, for which ``fits`` holds; None: there is none."""
         passed, found = [], None
         while self._heap and self._heap[0][0] < below:
             count, node = heappop(self._heap)
@@ -176,16 +179,18 @@ class Emptiest:
 
 
 class Fullest:
-    """The nodes that give, those that hold most first. A node that has nothing to give is left out."""
+    """Nodes that give, those with the highest count first. A node that has nothing to give is dropped."""
 
     def __init__(self, counts: Sequence[int], nodes: Sequence[int]) -> None:
-        """``counts`` is looked at again for each choice; a count that has grown since is noticed late."""
+        """``counts`` may change between choices: each choice reads the counts of the nodes that come up, so a count
+        that has grown is noticed late.
+        """
         self._counts = counts
         self._heap = [(-counts[node], node) for node in nodes]
         heapify(self._heap)
 
     def drain(self, gives: Callable[[int], bool]) -> bool:
-        """Ask the fullest node, and again the fullest, until none has anything to give; whether any gave."""
+        """Let the fullest node give, and then again the fullest one, until none gives. Returns whether any gave."""
         gave = False
         while self._heap:
             count, node = heappop(self._heap)
@@ -205,7 +210,7 @@ def _with_more(size: int, part: int) -> int:
 
 
 def _sorted_nodes(facts: Facts) -> list[NodeFacts]:
-    """Ascending by id; a node that only a placement names is one that is away."""
+    """The nodes, ascending by id. A node that only a partition names counts as one that is away."""
     known = {node.node_id: node for node in facts.nodes}
     named = {name for part in facts.partitions for names in (part.replicas, part.coming, part.going) for name in names}
     for node_id in named - known.keys():

@@ -1,5 +1,5 @@
-"""What a plan rests on. Safety never rests on it: figures may be old, and what a plan wants is checked where it is
-decided and where it is carried out.
+"""The facts from which a plan is made, and the plan. Safety never rests on them: figures may be old, and each move is
+checked where it is decided and where it is carried out.
 """
 
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from typing import Literal
 import msgspec
 
 Bar = Literal["leaving", "announced", "away", "unstable", "slow", "full"]
-"""Why a node is given nothing: it is being removed; it has never come; it does not answer; it has answered, or has run,
-for too short a time; its disk takes long to sync; its disk has too little room.
+"""Why a node gets no replicas: it is being removed; it has never come; it does not answer; it has answered, or has run,
+for too short a time; its disk syncs slowly; its disk has too little room. All but the last bar leaders, too.
 """
 
 
 Hold = Literal["away", "unstable", "version"]
-"""Why replicas move nowhere by themselves, as long as a node is like that: it does not answer, it has answered or has
-run for too short a time, it runs other software than the rest. So a restart, an upgrade and an outage move nothing.
+"""Why a node holds up all moves that no operator orders: it does not answer, it has answered or has run for too short a
+time, or it runs other software than most nodes. So a restart, an upgrade and an outage move nothing.
 """
 
 
@@ -29,9 +29,9 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """A node. ``zone`` None: a zone of its own. ``bar`` None: there is nothing against it but perhaps its disk, which
-    is None while it is not known. ``is_given_up``: it has been away for so long that the others do not wait for it.
-    ``version`` of its software; None: not known.
+    """A node. ``zone`` None: a zone of its own. ``bar`` None: no bar is known but, perhaps, a full disk. ``disk`` None:
+    not known. ``is_given_up``: it has been away for so long that the others do not wait for it. ``version`` of its
+    software; None: not known.
     """
 
     node_id: str
@@ -43,10 +43,10 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class PartitionFacts(msgspec.Struct, frozen=True):
-    """A partition. ``replicas``: where they are or, while it moves, will be, the home of the leader first.
+    """A partition. ``replicas``: its nodes (while it moves: those of the target), the home of the leader first.
 
     ``leader`` and ``stored_bytes`` None: not known. ``behind``: the replicas that could not take over now. ``coming``
-    and ``going``: the nodes that a move under way fills and empties.
+    and ``going``: the nodes to which, and from which, a move under way brings replicas.
     """
 
     group: int
@@ -60,7 +60,7 @@ class PartitionFacts(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """Facts of the whole cluster. ``disk_used_percent_max``: a disk that is fuller than this is relieved."""
+    """Facts of the whole cluster. ``disk_used_percent_max``: replicas leave a disk that is fuller than this."""
 
     nodes: Sequence[NodeFacts]
     partitions: Sequence[PartitionFacts]
@@ -68,13 +68,13 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 Why = Literal["disk", "zone", "spread", "home"]
-"""Reason of a move: its node's disk is full; two replicas are in one zone and need not be; its node holds more than
-others; nothing but the order of the replicas changes, so that homes of leaders are spread.
+"""Reason of a move: its node's disk is full; two replicas are in one zone and need not be; its node has more replicas
+than others; only the order of the replicas changes, so that homes of leaders are spread.
 """
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A group's replicas go from ``replicas`` to ``target``. ``copied_bytes``: what that copies, as of now."""
+    """A group's replicas go from ``replicas`` to ``target``. ``copied_bytes``: the bytes to copy, as of now."""
 
     group: int
     replicas: Sequence[str]
@@ -84,7 +84,7 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Transfer(msgspec.Struct, frozen=True):
-    """The leader of a group goes home."""
+    """The leader of a group goes from the node ``leader`` to the node ``home``."""
 
     group: int
     leader: str
@@ -92,9 +92,9 @@ class Transfer(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """``moves`` in the order in which they are to be begun. ``barred``: nodes that are given nothing. ``held``: nodes
-    for whose sake none of the moves begins by itself; an operator may begin them. ``is_cut``: there is more to do than
-    a plan holds.
+    """The plan: ``moves`` in the order in which they are to begin, and ``transfers`` of leaders. ``barred``: the nodes
+    that get no replicas, with the reason. ``held``: the nodes that hold up the moves, with the reason; an operator may
+    begin the moves all the same. ``is_cut``: a plan cannot hold all that is to be done.
     """
 
     moves: Sequence[Move]

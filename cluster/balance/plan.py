@@ -1,10 +1,10 @@
-"""From facts to a plan, in four steps that are repeated until none of them finds anything: full disks are relieved,
-replicas of one zone are taken apart, nodes that hold more than others give, and homes of leaders are spread. Then the
-leaders go home.
+"""From facts to a plan, in four steps that are repeated until none of them changes anything: full disks are relieved,
+replicas that share a zone are taken apart, nodes with more replicas than others give some, and homes of leaders are
+spread. Then the leaders go home.
 
-Each step lowers what it is about and raises nothing that an earlier one lowers: bytes on full disks, replicas that
-share a zone, squares of what nodes hold, squares of what homes they are. So the steps end, and a plan for the planned
-cluster is empty.
+Each step lowers its own measure and raises none that an earlier step lowers. The measures are: bytes on full disks,
+replicas that share a zone, the sum of the squares of the nodes' replica counts, and that of their home counts. So the
+steps end, and a plan for the planned cluster is empty.
 """
 
 from collections import Counter
@@ -18,18 +18,20 @@ TRANSFERS_MAX = 1_000
 
 
 HOMES_SLACK_MIN = 3
-"""A transfer that an operator orders takes the partition's home along, so that two nodes differ by two: balance does
-not undo it.
+"""A transfer that an operator orders moves the home of the partition, too, so that two nodes may differ by two homes:
+with this slack, balance does not undo it.
 """
 
 
 def slack(mean: int, least: int = 2) -> int:
-    """Two nodes whose counts differ by less are in balance: moving replicas for less than a tenth is not worth it."""
+    """The difference of two nodes' counts from which on they are out of balance: to move replicas for less than a tenth
+    is not worth it.
+    """
     return max(least, mean // 10 + 1)
 
 
 def make_plan(facts: Facts) -> Plan:
-    """What is to be done. The same facts make the same plan, on any node."""
+    """The plan that follows from the facts. The same facts make the same plan, on any node."""
     board = Board(facts)
     while not board.is_cut and any([relieve(board), part_zones(board), spread(board), spread_homes(board)]):
         pass
@@ -40,9 +42,9 @@ def make_plan(facts: Facts) -> Plan:
 
 
 def find_holds(nodes: Sequence[NodeFacts]) -> dict[str, Hold]:
-    """The nodes that keep the cluster from moving anything by itself: those that are away, but not given up, or are
-    back for too short a time; and, while software of several versions runs, those that do not run what most run. A node
-    that is being removed, or has never come, holds back nothing.
+    """The nodes that keep the cluster from moving replicas by itself: those that are away, but not given up, or are
+    back for too short a time; and, while software of several versions runs, those that do not run the most frequent
+    one. A node that is being removed, or has never come, holds up nothing.
     """
     found: dict[str, Hold] = {}
     here = [node for node in nodes if node.bar not in ("leaving", "announced")]
@@ -57,12 +59,12 @@ def find_holds(nodes: Sequence[NodeFacts]) -> dict[str, Hold]:
 
 
 def relieve(board: Board) -> bool:
-    """Nodes with full disks give replicas, those of many bytes first, until enough is free. Whether any did."""
+    """Move replicas from nodes with full disks, large ones first, until enough is free. Returns whether any moved."""
     emptiest = Emptiest(board.counts, _receivers(board))
     full = [node for node in range(len(board.nodes)) if board.is_full(node) and board.is_here(node)]
     gave = False
     for node in sorted(full, key=lambda each: (board.free[each], each)):
-        # Sizes count by their power of two: a plan does not change with each append.
+        # Sizes are compared by their power of two, so that a plan does not change with each append.
         for partition in sorted(board.held[node], key=lambda each: (-_magnitude(board, each), _rank(board, each))):
             if board.is_cut or board.is_relieved(node):
                 break
@@ -75,7 +77,9 @@ def relieve(board: Board) -> bool:
 
 
 def part_zones(board: Board) -> bool:
-    """Where two replicas of a partition are in one zone, and another zone has none, one goes there."""
+    """Where two replicas of a partition share a zone, and another zone has none, move one there. Returns whether any
+    moved.
+    """
     receivers = _receivers(board)
     open_zones = {board.zones[node] for node in receivers}
     gave = False
@@ -96,7 +100,9 @@ def part_zones(board: Board) -> bool:
 
 
 def spread(board: Board) -> bool:
-    """While nodes hold much more than others, they give replicas to those that hold least."""
+    """While some nodes have many more replicas than others, move replicas from the former to the nodes with the fewest.
+    Returns whether any moved.
+    """
     receivers = _receivers(board)
     here = [node for node in range(len(board.nodes)) if board.is_here(node)]
     if not _is_uneven(board.counts, here, receivers):
@@ -119,7 +125,9 @@ def spread(board: Board) -> bool:
 
 
 def spread_homes(board: Board) -> bool:
-    """While nodes are the home of many more leaders than others, others that have a replica become it."""
+    """While some nodes are the home of many more leaders than others, make another replica of a partition the home of
+    its leader. Returns whether any home changed.
+    """
     receivers = [node for node in range(len(board.nodes)) if board.may_lead(node)]
     here = [node for node in range(len(board.nodes)) if board.is_here(node)]
     if not _is_uneven(board.firsts, here, receivers, HOMES_SLACK_MIN):
@@ -160,7 +168,7 @@ def _target(board: Board, emptiest: Emptiest, partition: int, source: int, below
 
 
 def _rank(board: Board, partition: int) -> tuple[int, int]:
-    """An order that mixes partitions of all topics, and is the same on every node."""
+    """The rank of a partition in an order that mixes partitions of all topics, and is the same on every node."""
     group = board.partitions[partition].group
     return (group * 2654435761) & 0xFFFFFFFF, group
 
@@ -170,7 +178,7 @@ def _magnitude(board: Board, partition: int) -> int:
 
 
 def _going_home(board: Board) -> Iterator[Transfer]:
-    """Leaders of partitions that do not move, whose home has all that they have and may lead."""
+    """The transfers of leaders whose partition does not move, and whose home may lead and is not behind."""
     able = {node for node in range(len(board.nodes)) if board.may_lead(node)}
     for partition, part in enumerate(board.partitions):
         home = board.placed[partition][0]

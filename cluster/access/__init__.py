@@ -1,6 +1,6 @@
-"""Who makes a request, and what it may do: principals, their credentials, their rights on names. Pure decisions.
+"""The caller of a request, and its rights: principals, their credentials, their rights on names. Pure decisions.
 
 In: the principals of a cluster; a request's Authorization header and client certificate.
-Out: a caller, whose rights a request is decided by, or a refusal that names the right that is missing.
+Out: a caller, by whose rights requests are decided, or a refusal that names the missing right.
 May import: cluster, partition, partition.api, partition.log, raft.net, raft.wal.
 """

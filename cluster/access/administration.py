@@ -1,4 +1,4 @@
-"""What a front (HTTP today) may ask the controller of principals."""
+"""The interface through which a front (HTTP today) lists and changes the controller's principals."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,16 +11,18 @@ from .quotas import NO_QUOTA, Quota
 
 
 class Principals(Protocol):
-    """Who may do what, as the controller has it. A change is answered when every node that can be reached acts by it.
-    ``by``: who asks. Every change raises InvalidRequest when it would lock its caller out.
+    """The replicated principals. A change returns when every node that can be reached acts by it. ``by``: the caller.
+    Every change raises InvalidRequest when it would lock its caller out.
     """
 
     async def list_principals(self, prefix: str, most: int, configured: Iterable[Principal]) -> PrincipalList:
-        """The first ``most`` whose names begin so, ascending; ``configured`` are those of this node's configuration."""
+        """The first ``most`` principals whose names have this prefix, ascending, with those of this node's
+        configuration (``configured``).
+        """
         ...
 
     async def get_principal(self, name: str) -> PrincipalInfo:
-        """Raises NotFound."""
+        """The principal of this name. Raises NotFound."""
         ...
 
     async def put_principal(
@@ -35,19 +37,21 @@ class Principals(Protocol):
         opens: bool,
         by: By,
     ) -> tuple[PrincipalInfo, bool]:
-        """The principal, and whether it is new. ``tokens`` None: those that it has. ``opens``: the cluster is open to
-        every caller, which this ends. Raises InvalidRequest, ThrottlingQuotaExceeded.
+        """Create or replace a principal; returns it, and whether it is new. ``tokens`` None: it keeps its tokens.
+        ``opens``: the cluster is open to every caller, which this ends. Raises InvalidRequest, ThrottlingQuotaExceeded.
         """
         ...
 
     async def delete_principal(self, name: str, by: By) -> None:
-        """What it made stays its own. Raises NotFound."""
+        """Delete a principal; the objects that it made still belong to its name. Raises NotFound."""
         ...
 
     async def add_token(self, name: str, digest: str | None, expires: datetime | None, by: By) -> IssuedToken:
-        """``digest``: the hash of a token that the caller made; None: make one. Raises NotFound, InvalidRequest."""
+        """Add a token. ``digest``: the hash of one that the caller made; None: make one. Raises NotFound,
+        InvalidRequest.
+        """
         ...
 
     async def delete_token(self, name: str, token: str, by: By) -> None:
-        """By the token's id. Raises NotFound, InvalidRequest."""
+        """Delete the token with the id ``token``. Raises NotFound, InvalidRequest."""
         ...

@@ -1,7 +1,8 @@
-"""Issuers of JSON Web Tokens (RFC 7519), such as OpenID Connect providers: whose subject a token names. PyJWT judges.
+"""Issuers of JSON Web Tokens (RFC 7519), such as OpenID Connect providers, and the subject that a token proves. PyJWT
+verifies signatures and claims.
 
-A token is judged by keys that this node has already: no request waits for an issuer. The times in a token are compared
-with this node's clock. No safety rests on it: which of two writers may write is decided by the log.
+A token is verified with keys that this node has already: no request waits for an issuer. The times in a token are
+compared with this node's clock. No safety rests on it: which of two writers may write is decided by the log.
 """
 
 import hashlib
@@ -19,17 +20,17 @@ from ...partition.errors import Unauthenticated
 from ...raft.net.tls import Stamp, stamp
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
-"""Signatures by private keys alone: who can check a token must not be able to make one."""
+"""Only signatures with private keys: a node that can verify a token must not be able to make one."""
 
 ISSUERS_MAX = 16
 KEYS_MAX = 100
-"""Of one issuer."""
+"""Keys of one issuer."""
 KEYS_BYTES_MAX = 1024 * 1024
-"""Of one issuer's set of keys, as JSON."""
+"""Size of one issuer's set of keys, as JSON."""
 JUDGED_MAX = 10_000
-"""Tokens whose verdict is remembered until they expire: a signature takes some 100 us to check."""
+"""Tokens whose verdicts are remembered: to verify a signature takes some 100 us. Beyond it the oldest is forgotten."""
 LEEWAY_S = 30
-"""By which the clocks of an issuer and of a node may differ."""
+"""Difference that the clocks of an issuer and of a node may have."""
 
 _RSA: tuple[Algorithm, ...] = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
@@ -38,8 +39,8 @@ _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
 
 
 class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[issuers]]: tokens of ``issuer`` (the claim iss) for ``audience`` (the claim aud) are taken; their subject is
-    called NAME:SUBJECT, SUBJECT being the claim ``subject_claim``. The keys (a JWK set, RFC 7517) are in the file
+    """[[issuers]]: tokens of ``issuer`` (the claim iss) for ``audience`` (the claim aud) are accepted; their subject is
+    called NAME:SUBJECT, where SUBJECT is the claim ``subject_claim``. The keys (a JWK set, RFC 7517) are in the file
     ``keys``, which is read again when it changes, or at ``keys_url``, which is asked every ``refresh_s`` seconds.
     """
 
@@ -58,7 +59,7 @@ class KeysFault(Exception):
 
 
 def issuer_faults(issuers: Sequence[Issuer]) -> Iterator[str]:
-    """What is wrong with [[issuers]], a sentence each."""
+    """The faults of [[issuers]], a sentence each."""
     if len(issuers) > ISSUERS_MAX:
         yield f"issuers: at most {ISSUERS_MAX}"
     for number, each in enumerate(issuers):
@@ -84,11 +85,11 @@ def is_subject(name: str) -> bool:
 
 
 Key = Mapping[str, jwt.PyJWK]
-"""A public key by the algorithms that it checks signatures of."""
+"""A public key, by each algorithm whose signatures it verifies."""
 
 
 def read_keys(text: bytes) -> dict[str | None, Key]:
-    """The signature keys of a JWK set by their ids, None for the first without. Raises KeysFault."""
+    """The signature keys of a JWK set, by id; by None the first key without an id. Raises KeysFault."""
     if len(text) > KEYS_BYTES_MAX:
         raise KeysFault(f"over {KEYS_BYTES_MAX} bytes")
     try:
@@ -103,8 +104,8 @@ def read_keys(text: bytes) -> dict[str | None, Key]:
 
 
 def _key(jwk: dict[str, Any]) -> Key:
-    """Empty for a key of another purpose, or of a type that is not known. ``alg`` is optional: an RSA key without it
-    checks all that RSA keys can, and a key of another type has one algorithm.
+    """The key of a JWK; empty for a key of another purpose, or of an unknown type. ``alg`` is optional: an RSA key
+    without it verifies all RSA algorithms, and a key of another type has one algorithm.
     """
     try:
         made = jwt.PyJWK(jwk)
@@ -123,10 +124,10 @@ class _Verdict(NamedTuple):
 
 
 class Issuers:
-    """Judges tokens by the keys that ``take`` gave it."""
+    """Verifies tokens with the keys that ``take`` was given, and remembers the verdicts."""
 
     def __init__(self, issuers: Sequence[Issuer] = (), now_s: Callable[[], float] = time.time) -> None:
-        """Without faults. ``now_s``: seconds since 1970."""
+        """``issuers`` are without faults. ``now_s``: seconds since 1970."""
         self.all: tuple[Issuer, ...] = tuple(issuers)
         self._by_issuer = {each.issuer: each for each in issuers}
         self._keys: dict[str, Mapping[str | None, Key]] = {}
@@ -134,8 +135,8 @@ class Issuers:
         self._now_s = now_s
 
     def take(self, name: str, text: bytes) -> None:
-        """Judge tokens of the issuer of this name by this JWK set from now on. Raises KeysFault, and changes nothing
-        then.
+        """Verify the tokens of the issuer ``name`` with this JWK set from now on. Raises KeysFault before anything is
+        changed.
         """
         self._keys[name] = read_keys(text)
         self._judged.clear()
@@ -145,7 +146,7 @@ class Issuers:
         return bool(self._by_issuer) and _FORM.match(text) is not None
 
     def subject(self, token: str) -> str:
-        """ISSUER:SUBJECT. Raises Unauthenticated, which says what is wrong with the token."""
+        """The subject that a token proves, as ISSUER:SUBJECT. Raises Unauthenticated, which says what is wrong."""
         digest = hashlib.sha256(token.encode()).digest()
         verdict = self._judged.get(digest)
         if verdict is None:
@@ -181,7 +182,7 @@ class Issuers:
         algorithm = str(header.get("alg"))
         return jwt.decode(
             token,
-            key.get(algorithm) or next(iter(key.values())),  # of another algorithm, which PyJWT refuses
+            key.get(algorithm) or next(iter(key.values())),  # a key of another algorithm, which PyJWT refuses
             algorithms=list(issuer.algorithms),
             audience=issuer.audience,
             issuer=issuer.issuer,
@@ -191,20 +192,20 @@ class Issuers:
 
 
 class KeyFile:
-    """The file of an issuer's keys, read again when it changes."""
+    """The file of an issuer's keys, which callers read again when it has changed."""
 
     def __init__(self, issuers: Issuers, name: str, path: str) -> None:
-        """Reads it. Raises KeysFault."""
+        """Read the file. Raises KeysFault."""
         self._issuers, self._name, self._path = issuers, name, path
         self._stamp: Stamp | None = None
         self.reload()
 
     def has_changed(self) -> bool:
-        """Whether it is another than at the last ``reload``."""
+        """Whether the file has changed since the last ``reload``."""
         return stamp(self._path) != self._stamp
 
     def reload(self) -> None:
-        """Read it again. Raises KeysFault, and the keys before it stay then."""
+        """Read the file again. Raises KeysFault; then the keys that were read before stay in use."""
         self._stamp = stamp(self._path)
         try:
             self._issuers.take(self._name, Path(self._path).read_bytes())

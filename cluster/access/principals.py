@@ -1,8 +1,8 @@
-"""Principals, and by which credentials a request is one's: a bearer token, or a verified client certificate. A bearer
-token is one of the cluster's own, or a JSON Web Token of an issuer (issuers.py).
+"""Principals, and the credentials by which a request is recognised as theirs: a bearer token, or a verified client
+certificate. A bearer token is one of the cluster's own, or a JSON Web Token of an issuer (issuers.py).
 
-Of an own token only a salted hash is kept, so what leaks lets no client in. A token has its id in it: stk.ID.SECRET, of
-which the id finds the hash, and the secret has 256 bits drawn at random. A slow hash would add nothing to that.
+Of an own token only a salted hash is kept, so a leaked hash lets no client in. A token is stk.ID.SECRET: the id finds
+the hash, and the secret has 256 bits drawn at random, to which a slow hash would add nothing.
 
 The time in which a token expires is read from this node's clock. No safety rests on it: which of two writers may write
 is decided by the log.
@@ -29,18 +29,18 @@ from .rights import ALL, Caller, parse
 
 PRINCIPALS_MAX = 10_000
 RIGHTS_MAX = 1_000
-"""Of one principal."""
+"""Rights of one principal."""
 TOKENS_MAX = 2
-"""Of one principal: a new one, and the one that it replaces."""
+"""Tokens of one principal: a new one, and the one that it replaces."""
 CERTIFICATES_MAX = 16
-"""Of one principal."""
+"""Names of certificates of one principal."""
 SUBJECTS_MAX = 16
-"""Of one principal."""
+"""Subjects of one principal."""
 RECOGNIZED_MAX = 10_000
-"""Tokens that a node has recognized since principals changed last, and need not hash again."""
+"""Tokens that a node has recognized since the principals last changed, and so need not hash again."""
 
 Level = Literal["read", "write", "admin"]
-"""What a token of [[tokens]] may. Each includes those before it."""
+"""The level of a token of [[tokens]]. Each level includes those before it."""
 
 _READ = ("read topic:*", "read group:*", "read producer:*", "read cluster", "own group:*")
 _WRITE = ("produce topic:*", "produce producer:*", "acquire topic:*", "evict group:*", "trim topic:*")
@@ -75,9 +75,10 @@ class PrincipalToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Principal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[principals]]: who may do what. ``certificates`` are names in verified client certificates, as CN:NAME,
-    DNS:NAME, URI:NAME, email:NAME, IP Address:NAME, or SHA256: and the fingerprint of one; any of them will do.
-    ``subjects`` are those of JSON Web Tokens, as ISSUER:SUBJECT with the name of one of [[issuers]].
+    """[[principals]]: a principal with its rights and its credentials, any of which is enough. ``certificates`` are
+    names in verified client certificates, as CN:NAME, DNS:NAME, URI:NAME, email:NAME, IP Address:NAME, or SHA256: and
+    the fingerprint of one. ``subjects`` are those of JSON Web Tokens, as ISSUER:SUBJECT with the name of one of
+    [[issuers]].
     """
 
     name: str
@@ -89,14 +90,14 @@ class Principal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewToken(NamedTuple):
-    """``token`` is for the client alone; ``hash`` is for the configuration."""
+    """A token that was just made: ``token`` is for the client alone, ``hash`` is for the configuration."""
 
     token: str
     hash: str
 
 
 def new_token() -> NewToken:
-    """A token drawn at random."""
+    """Make a token, drawn at random, and its hash."""
     token_id, secret, salt = secrets.token_hex(8), secrets.token_urlsafe(32), secrets.token_hex(16)
     token = f"stk.{token_id}.{secret}"
     return NewToken(token, f"{token_id}.{salt}.{_digest(salt, token)}")
@@ -107,7 +108,7 @@ def _digest(salt: str, token: str) -> str:
 
 
 def token_faults(tokens: Sequence[Token]) -> Iterator[str]:
-    """What is wrong with [[tokens]], a sentence each."""
+    """The faults of [[tokens]], a sentence each."""
     for number, token in enumerate(tokens):
         if not _SHA256.match(token.sha256):
             yield f"tokens[{number}].sha256: not 64 hexadecimal digits in lower case"
@@ -116,7 +117,7 @@ def token_faults(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def principal_faults(principals: Sequence[Principal]) -> Iterator[str]:
-    """What is wrong with [[principals]], a sentence each."""
+    """The faults of [[principals]], a sentence each."""
     if len(principals) > PRINCIPALS_MAX:
         yield f"principals: at most {PRINCIPALS_MAX}"
     for number, principal in enumerate(principals):
@@ -130,7 +131,7 @@ def principal_faults(principals: Sequence[Principal]) -> Iterator[str]:
 
 
 def faults_of(principal: Principal) -> Iterator[str]:
-    """What is wrong with one principal, a sentence each."""
+    """The faults of one principal, a sentence each."""
     if not _NAME.match(principal.name):
         yield f"name: {principal.name!r} is not 1 to 249 of letters, digits, '.', '_', '-', '@', ':', '/'"
     for what, count, most in (
@@ -161,7 +162,7 @@ def faults_of(principal: Principal) -> Iterator[str]:
 
 
 def token_id(token: PrincipalToken) -> str:
-    """The part of a token that is no secret: stk.ID.SECRET."""
+    """The id of a token, which is no secret: ID in stk.ID.SECRET."""
     return token.hash.partition(".")[0]
 
 
@@ -187,8 +188,8 @@ def _digests(tokens: Sequence[Token]) -> dict[str, Caller]:
 
 
 class Access:
-    """The principals of a cluster: those of this node's configuration, and those that the controller told. Where there
-    never were any, the cluster is open: every caller has every right.
+    """The principals by which this node acts: those of its configuration, and those that the controller replicates. A
+    cluster that never had any is open: every caller has every right.
     """
 
     def __init__(
@@ -198,13 +199,13 @@ class Access:
         now_s: Callable[[], float] = time.time,
         issuers: Issuers | None = None,
     ) -> None:
-        """All are the configuration's, without faults. ``now_s``: seconds since 1970."""
+        """Tokens, principals and issuers are the configuration's, without faults. ``now_s``: seconds since 1970."""
         self._issuers = Issuers() if issuers is None else issuers
         self.configured: dict[str, Principal] = {principal.name: principal for principal in principals}
         """Principals of this node's configuration, by name."""
         self._everyone = Caller("", [ALL], "")
         self._now_s = now_s
-        # What a token of [[tokens]] makes belongs to no principal: all of them share it, as they always did.
+        # Objects made with a token of [[tokens]] belong to no principal: all callers share them, as they always did.
         self._digests = _digests(tokens)
         self._tokens: dict[str, _Hashed] = {}
         self._recognized: dict[str, _Hashed] = {}
@@ -212,21 +213,21 @@ class Access:
         self._subjects: dict[str, Caller] = {}
         self._replicated: dict[str, Principal] = {}
         self._told: tuple[Principal, ...] = ()
-        self._spendings: dict[str, Spending] = {}  # by name: what a principal uses does not end when it changes
+        self._spendings: dict[str, Spending] = {}  # by name, so that a principal that changes keeps its spending
         self._index = 0
         for principal in principals:
             self._admit(principal)
 
     @property
     def is_open(self) -> bool:
-        """Whether every caller has every right. Not where the last principals were deleted: two that delete each other
-        at a time are both obeyed, and a principal of the configuration is the way back in.
+        """Whether every caller has every right. A cluster whose last principals were deleted (two may delete each other
+        at the same time) is not open: a principal of the configuration is the way back in.
         """
         return not (self._digests or self.configured or self._replicated or self._index)
 
     def replicate(self, index: int, principals: Iterable[Principal]) -> None:
-        """Take over what the controller told as of an index of its log, unless it is older. A principal of the
-        configuration counts before one of the same name, token or certificate that was told.
+        """Take over the controller's principals as of an index of its log, unless newer ones are here. A principal of
+        the configuration has precedence over a replicated one with the same name, token, certificate or subject.
         """
         if index < self._index:
             return
@@ -235,8 +236,8 @@ class Access:
         self._take_told()
 
     def configure(self, tokens: Sequence[Token], principals: Sequence[Principal]) -> None:
-        """Take over what the configuration says now, without faults. Raises ValueError, and changes nothing, where that
-        would open a closed cluster to every caller.
+        """Take over the configuration as it is now, without faults. Raises ValueError, and changes nothing, when the
+        last token and principal are gone from it: that might open the cluster to every caller.
         """
         if not (tokens or principals) and (self._digests or self.configured):
             raise ValueError("none is left, and so the cluster might be open to all: restart the node if you mean that")
@@ -262,9 +263,8 @@ class Access:
         self._spendings = {name: self._spendings[name] for name in (*self.configured, *self._replicated)}
 
     def caller(self, authorization: str | None, certificate: ClientCertificate | None) -> Caller:
-        """The principal of a request with this header and this certificate; the header counts before the certificate.
-
-        Raises Unauthenticated.
+        """The caller that makes a request with this Authorization header and client certificate. A certificate counts
+        only if there is no header. Raises Unauthenticated.
         """
         if self.is_open:
             return self._everyone
@@ -310,7 +310,9 @@ class Access:
         return caller
 
     def _admit(self, principal: Principal) -> None:
-        """The rights are read when they are first asked for: ten thousand principals come at once."""
+        """Make a principal known by its credentials. Its rights are parsed only when they are first asked for, since
+        ten thousand principals may come at once.
+        """
         caller = Caller(f"principal {principal.name}", principal.rights, principal.name, principal.quota)
         caller.spending = self._spendings.setdefault(principal.name, caller.spending)
         caller.spending.allow(principal.quota)

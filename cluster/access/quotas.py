@@ -1,7 +1,7 @@
 """Quotas: how much of a cluster one principal may use, so that the others have the rest.
 
-Rates are each node's own, for the requests that clients send to it (as Kafka's quotas are a broker's); numbers of
-sessions, topics, groups and names of producers are the cluster's, and counted by the controller.
+Each node counts its own rates, of the requests that clients send to it (as Kafka's brokers do); the controller counts
+sessions, topics, groups and names of producers, for the whole cluster.
 """
 
 import time
@@ -13,15 +13,16 @@ from ...partition.errors import ThrottlingQuotaExceeded
 from ..model import By
 
 RETRY_AFTER_MS = 1000
-"""After so long a principal at its quota may try again: some of what it has may be gone."""
+"""Time after which a principal at its quota may try again: it may have fewer sessions, topics, groups or names then."""
 RETRY_AFTER_MS_MAX = 60_000
 PER_S_MAX = 1 << 40
 COUNT_MAX = 1_000_000
 
 
 class Quota(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Of one principal; None: only the cluster's own bounds. ``requests_per_s`` and ``bytes_per_s`` (bodies and records
-    read) are for each node; ``sessions``, ``topics``, ``groups`` and ``producers`` (names) are how many may be its own.
+    """The quota of one principal; None: only the cluster's own bounds. ``requests_per_s`` and ``bytes_per_s`` (bodies
+    and records read) are for each node; ``sessions``, ``topics``, ``groups`` and ``producers`` (names) are the numbers
+    that it may have in the cluster.
     """
 
     requests_per_s: int | None = None
@@ -36,7 +37,7 @@ NO_QUOTA = Quota()
 
 
 def quota_faults(quota: Quota) -> Iterator[str]:
-    """What is wrong with a quota, a sentence each."""
+    """The faults of a quota, a sentence each."""
     for field in msgspec.structs.fields(Quota):
         value, is_rate = getattr(quota, field.name), field.name.endswith("_per_s")
         least, most = (1, PER_S_MAX) if is_rate else (0, COUNT_MAX)
@@ -53,8 +54,8 @@ def check_most(by: By, count: int, what: str) -> None:
 
 
 class _Bucket:
-    """A token bucket that holds what comes in one second. A request is admitted while there is one token. What it costs
-    is known only when it was read, so the balance may fall below zero, by that request; none comes until it has risen.
+    """A token bucket that holds the tokens of one second. A request is admitted while there is a token. Its cost is
+    known only when it has been read, so the balance may fall below zero; none is admitted until it has risen again.
     """
 
     __slots__ = ("_at_s", "_balance", "per_s")
@@ -65,7 +66,7 @@ class _Bucket:
         self._at_s = now_s
 
     def lacking_s(self, now_s: float) -> float:
-        """Time until there is a token; 0: there is one."""
+        """Seconds until there is a token; 0: there is one."""
         self._balance = min(float(self.per_s), self._balance + (now_s - self._at_s) * self.per_s)
         self._at_s = now_s
         return max(0.0, (1 - self._balance) / self.per_s)
@@ -75,14 +76,16 @@ class _Bucket:
 
 
 class Spending:
-    """What one principal uses of one node: its rates, and how many of its requests are in flight."""
+    """The use that one principal makes of this node: its rates, and the number of its requests in flight.
+    ``is_principals``: it is a principal's, not that of callers without one.
+    """
 
     __slots__ = ("_bytes", "_now_s", "_requests", "held_requests", "is_principals", "name", "quota")
 
     def __init__(
         self, name: str, quota: Quota, *, is_principals: bool = True, now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """``name`` is what refusals call the principal. ``now_s``: a clock that only rises."""
+        """``name``: how refusals call the principal. ``now_s``: a monotonic clock, in seconds."""
         self.name: str = name
         self.is_principals: bool = is_principals
         self.held_requests: int = 0
@@ -92,7 +95,7 @@ class Spending:
         self.allow(quota)
 
     def allow(self, quota: Quota) -> None:
-        """Count by this quota from now on. What was used of a rate stays used while the rate stays."""
+        """Count by this quota from now on. A rate that does not change keeps its balance."""
         self.quota: Quota = quota
         self._requests = self._bucket(self._requests, quota.requests_per_s)
         self._bytes = self._bucket(self._bytes, quota.bytes_per_s)
@@ -103,7 +106,7 @@ class Spending:
         return None if per_s is None else _Bucket(per_s, self._now_s())
 
     def admit(self) -> None:
-        """Count one request. Raises ThrottlingQuotaExceeded, with the time after which it may come again."""
+        """Count one request. Raises ThrottlingQuotaExceeded, with the time after which the request may come again."""
         if self._requests is None and self._bytes is None:
             return
         now_s = self._now_s()
@@ -117,7 +120,7 @@ class Spending:
             self._requests.spend(1)
 
     def take_back(self, bytes_count: int = 0) -> None:
-        """Uncount one request that was admitted, and these bytes of it: it is counted elsewhere, or was refused."""
+        """Give back one request that was admitted, and these bytes of it: it is counted elsewhere, or was refused."""
         if self._requests is not None:
             self._requests.spend(-1)
         self.spend_bytes(-bytes_count)
@@ -133,5 +136,5 @@ class Spending:
             self._bytes.spend(count)
 
     def lacking_s(self) -> float:
-        """Time until bytes may be sent again."""
+        """Seconds until bytes may be sent again."""
         return 0.0 if self._bytes is None else self._bytes.lacking_s(self._now_s())

@@ -1,8 +1,8 @@
-"""Rights: each is a verb on the names of one kind. What no right allows is denied.
+"""Rights: each is a verb on the names of one kind. An action that no right allows is denied.
 
-A right is written as it is configured and as a refusal names it: ``produce topic:orders``, ``read topic:orders-*`` (all
-names that begin so), ``admin cluster`` (of which there is one); ``all`` is every right there is. The verbs are those of
-Kafka's and Pulsar's access control where these have them; ``acquire`` and ``evict`` are what Stockade adds.
+The configuration and refusals write rights alike: ``produce topic:orders``, ``read topic:orders-*`` (all names with
+this prefix), ``admin cluster`` (which has no name); ``all`` stands for every right. The verbs are those of Kafka's and
+Pulsar's access control where these have them; Stockade adds ``acquire`` and ``evict``.
 """
 
 import re
@@ -35,10 +35,10 @@ KINDS: dict[Verb, tuple[Kind, ...]] = {
     "own": ("group", "resource"),
     "admin": ("topic", "cluster"),
 }
-"""On what each verb can be given."""
+"""The kinds on which each verb can be given."""
 ALL = "all"
 NAME_CHARACTERS_MAX = 512
-"""Of the name in a right."""
+"""Length of the name in a right."""
 
 _RIGHT = re.compile(r"(?P<verb>[a-z]+) (?P<kind>[a-z]+)(?::(?P<name>[^*\s]*)(?P<prefix>\*?))?\Z")
 
@@ -52,7 +52,7 @@ class Right(msgspec.Struct, frozen=True):
     is_prefix: bool = False
 
     def __str__(self) -> str:
-        """As it is configured."""
+        """The right in the form of the configuration: VERB KIND:NAME, VERB KIND:PREFIX*, or VERB cluster."""
         return f"{self.verb} {self.kind}" if self.kind == "cluster" else _written(self)
 
 
@@ -61,7 +61,7 @@ def _written(right: Right) -> str:
 
 
 def parse(text: str) -> list[Right]:
-    """The rights that a text gives: one, or with ``all`` every one. Raises ValueError with what is wrong."""
+    """The rights that a text gives: one, or all of them for ``all``. Raises ValueError, which says what is wrong."""
     if text == ALL:
         return [Right(verb, kind, "", is_prefix=True) for verb, kinds in KINDS.items() for kind in kinds]
     found = _RIGHT.match(text)
@@ -80,7 +80,7 @@ def parse(text: str) -> list[Right]:
 
 
 class Rights:
-    """Many rights, looked up in a time that depends on the number of prefixes, not of names."""
+    """A set of rights; the time of a lookup depends on the number of prefixes, not on that of names."""
 
     def __init__(self, rights: Iterable[Right]) -> None:
         self._names: dict[tuple[Verb, Kind], set[str]] = {}
@@ -93,8 +93,8 @@ class Rights:
                 self._names.setdefault(key, set()).add(right.name)
 
     def allow(self, verb: Verb, kind: Kind, name: str) -> bool:
-        """Whether one of them is that verb on that name; a resource's group counts, too. Who may read the ledger's
-        topic has ``admin cluster``, and no right allows anything else there.
+        """Whether a right gives that verb on that name; for a resource, a right on its group is enough. The ledger's
+        topic can only be read, and only with ``admin cluster``.
         """
         if name == LEDGER_TOPIC and kind == "topic":
             return verb == "read" and self.allow("admin", "cluster", "")
@@ -104,33 +104,33 @@ class Rights:
         return kind == "resource" and self.allow(verb, "group", name.partition("/")[0])
 
     def allow_any(self, kind: Kind, name: str) -> bool:
-        """Whether one of them is any verb on that name."""
+        """Whether a right gives any verb on that name."""
         return any(self.allow(verb, kind, name) for verb in KINDS)
 
     def allow_some(self, verb: Verb, kind: Kind) -> bool:
-        """Whether one of them is that verb on any name of that kind."""
+        """Whether a right gives that verb on any name of that kind."""
         key = (verb, kind)
         return key in self._names or key in self._prefixes
 
 
 def rights_of(texts: Iterable[str]) -> Rights:
-    """Raises ValueError with what is wrong."""
+    """The rights that these texts give. Raises ValueError, which says what is wrong."""
     return Rights(right for text in texts for right in parse(text))
 
 
 def lacks(by: By, right: str, why: str) -> PermissionDenied:
-    """The refusal of a request that takes over what another principal has, without the right to."""
+    """The refusal of a request for which ``by`` lacks ``right``; ``why`` says why the right is needed."""
     name = f"principal {by.principal}" if by.principal else "a caller without a principal"
     return PermissionDenied(f"{name} lacks the right: {right} ({why})")
 
 
 class Caller:
-    """The principal that makes a request. ``principal`` is its name, which what it makes belongs to; empty: what it
-    makes belongs to no principal, as all does in a cluster without principals.
+    """The maker of a request, with its rights and its spending. ``principal`` is the name to which the objects that it
+    makes belong; empty: they belong to no principal, as in a cluster without principals.
     """
 
     def __init__(self, name: str, rights: Sequence[str], principal: str, quota: Quota = NO_QUOTA) -> None:
-        """``name`` is what refusals call it. The rights are read when they are first asked for."""
+        """``name``: how refusals call the caller. ``rights`` are parsed when they are first asked for."""
         self.spending: Spending = Spending(name, quota, is_principals=bool(principal))
         self.name: str = name
         self.rights: Sequence[str] = rights
@@ -141,11 +141,11 @@ class Caller:
         return rights_of(self.rights)
 
     def may(self, verb: Verb, kind: Kind, name: str) -> bool:
-        """Whether it has the right."""
+        """Whether the caller has the right."""
         return self._rights.allow(verb, kind, name)
 
     def require(self, verb: Verb, kind: Kind, name: str) -> None:
-        """Raises PermissionDenied, which names the right, unless it has it."""
+        """Raises PermissionDenied, which names the right, unless the caller has it."""
         if not self._rights.allow(verb, kind, name):
             if name == LEDGER_TOPIC and kind == "topic" and verb != "read":
                 raise PermissionDenied(f"{LEDGER_TOPIC} keeps the ledger: no right allows to {verb} there")
@@ -153,22 +153,26 @@ class Caller:
             raise PermissionDenied(f"{self.name} lacks the right: {right}")
 
     def by(self, kind: Kind, *names: str, most: int | None = None) -> By:
-        """The caller, for a command that may take over the objects of these names, and whether it may ``evict`` all of
-        them. ``most`` is of the quota.
+        """The caller as commands carry it: its principal, whether it may ``evict`` on all of these names, and ``most``,
+        the bound of its quota.
         """
         return By(self.principal, all(self._rights.allow("evict", kind, name) for name in names), most)
 
     def may_see(self, kind: Kind, name: str) -> bool:
-        """Whether it has any right on a name: who may append to a topic may know how many partitions it has."""
+        """Whether the caller has any right on a name: one that may only append to a topic may also know the number of
+        its partitions.
+        """
         return self._rights.allow_any(kind, name)
 
     def require_sight(self, kind: Kind, name: str) -> None:
-        """Raises PermissionDenied unless it has any right on a name."""
+        """Raises PermissionDenied unless the caller has any right on a name."""
         if not self._rights.allow_any(kind, name):
             right = "admin cluster" if (name, kind) == (LEDGER_TOPIC, "topic") else Right("read", kind, name)
             raise PermissionDenied(f"{self.name} lacks the right: {right}")
 
     def require_some(self, verb: Verb, kind: Kind) -> None:
-        """For what names its object only later. Raises PermissionDenied unless it has the right on any name."""
+        """Raises PermissionDenied unless the caller has the right on any name of this kind. For requests whose object
+        is named only later.
+        """
         if not self._rights.allow_some(verb, kind):
             raise PermissionDenied(f"{self.name} lacks the right: {verb} on any {kind}")

@@ -1,5 +1,5 @@
-"""The principals that the controller told this node, on its disk: a node that starts again knows them before it meets a
-controller, so it is never open to every caller in between.
+"""The replicated principals on a node's disk: a node that restarts knows them before it meets a controller, so it is
+never open to every caller in between.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from ...raft.wal.errors import DiskRefused
 from .principals import Principal
 
 FILE = "principals.json"
-"""In a node's data folder. Of tokens it has salted hashes alone."""
+"""File in a node's data folder. Of tokens it has only the salted hashes."""
 
 
 class PrincipalTable(msgspec.Struct, frozen=True):
@@ -25,12 +25,12 @@ class PrincipalTable(msgspec.Struct, frozen=True):
 
 
 class PrincipalStore:
-    """``table`` is the newest that this node knows. No older one ever takes its place: a controller's replica that
-    starts again passes through tables of the past.
+    """The table of principals in memory and on disk. ``table`` is the newest that this node knows, and no older one
+    ever takes its place: a replica of the controller that restarts replays its log, and so passes through older tables.
     """
 
     def __init__(self, data: Path) -> None:
-        """Raises DiskRefused."""
+        """Read the file, if there is one. Raises DiskRefused when it is damaged."""
         self._path = data / FILE
         self.table: PrincipalTable = _read(self._path)
         self._written_index = self.table.index
@@ -38,7 +38,7 @@ class PrincipalStore:
 
     @property
     def written_index(self) -> int:
-        """Of the table on disk."""
+        """The index of the table on disk."""
         return self._written_index
 
     def tell(self, follower: Callable[[PrincipalTable], None]) -> None:
@@ -47,13 +47,13 @@ class PrincipalStore:
         follower(self.table)
 
     def take(self, table: PrincipalTable) -> None:
-        """Act by this table from now on, if it is newer."""
+        """Take a table over and tell the follower, if it is newer than the present one."""
         if table.index > self.table.index:
             self.table = table
             self._tell(table)
 
     async def write(self) -> None:
-        """Put the table on disk. One call at a time."""
+        """Write the table to disk durably, unless it is there already. One call at a time."""
         table = self.table
         if table.index > self._written_index:
             await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(table), SECRET_MODE)

@@ -1,9 +1,9 @@
-"""How a new cluster begins: which disks form the first controller group.
+"""The bootstrap of a new cluster: which disks form the first controller group.
 
-Two clusters must never come of one: a node with an empty disk may be new, or may have lost everything. So the first of
-the configured controllers founds the cluster only when it has heard from every other one that its disk is new, too; the
-rest take over what it decided. From then on the founders are on disk, and a node with another disk joins. A
-node that is taking over a decision no longer answers that it is new.
+One cluster must never become two: a node with an empty disk may be new, or may have lost everything. So the first of
+the configured controllers founds the cluster only when every other one has answered that its disk is new, too; the rest
+take over its decision. From then on the founders are on disk, and a node with another disk joins. A node that is
+writing a decision down no longer answers that it is new.
 """
 
 import asyncio
@@ -18,21 +18,21 @@ from ...raft.wal.errors import DiskRefused
 from ..rpc import Founders, Standing
 
 ASK_AGAIN_S = 0.05
-"""Between two rounds of questions."""
+"""Pause between two rounds of questions."""
 REMIND_S = 10.0
-"""Between two log lines about the same nodes that are missing."""
+"""Pause between two log lines about the same missing nodes."""
 
 _log = logging.getLogger(__name__)
 
 
 class BootstrapNow(msgspec.Struct, frozen=True):
-    """This node decides: these are the founders."""
+    """This node founds the cluster, with these founders."""
 
     founders: Founders
 
 
 class JoinBootstrapped(msgspec.Struct, frozen=True):
-    """The cluster is founded already."""
+    """Another node knows that the cluster is founded, by these founders."""
 
     founders: Founders
 
@@ -46,7 +46,7 @@ class AwaitMembers(msgspec.Struct, frozen=True):
 def decide(
     node_id: str, incarnation: int, controllers: Sequence[str], standings: Mapping[str, Standing]
 ) -> BootstrapNow | JoinBootstrapped | AwaitMembers:
-    """What a node with a new disk may do, given what the others answered, as far as they did."""
+    """The step of a node with a new disk, given the answers of those other nodes that have answered."""
     for standing in standings.values():
         if standing.state == "founded":
             return JoinBootstrapped(standing.founders)
@@ -61,7 +61,9 @@ def decide(
 
 
 class Bootstrap:
-    """One node's knowledge of the founders, kept in a file."""
+    """A node's knowledge of the founders, which it keeps in a file. ``waiting_for``: the controllers whose answers it
+    lacks.
+    """
 
     def __init__(
         self,
@@ -72,8 +74,8 @@ class Bootstrap:
         *,
         is_member: bool,
     ) -> None:
-        """Read the file. ``incarnation``: of this node's disk; ``is_member``: it was in a cluster before; ``ask``
-        another node for its standing, which is None when it is away. Raises DiskRefused.
+        """Read the file. ``incarnation``: of this node's disk; ``is_member``: the node was in a cluster before;
+        ``ask``: asks another node for its standing, None when that node is away. Raises DiskRefused.
         """
         self.incarnation: int = incarnation
         self.waiting_for: tuple[str, ...] = ()
@@ -93,22 +95,22 @@ class Bootstrap:
             self._founders = {}
 
     def standing(self) -> Standing:
-        """The answer to a node that asks."""
+        """This node's standing, which it answers to other nodes."""
         if self._founders is not None:
             return Standing("founded", self.incarnation, self._founders)
         return Standing("busy" if self._is_writing else "new", self.incarnation)
 
     def status(self) -> str | None:
-        """Why this node cannot begin; None when it can."""
+        """The reason why this node waits, for people; None when it does not wait."""
         if not self.waiting_for:
             return None
         return f"waiting for {', '.join(self.waiting_for)} to be sure that this is a new cluster"
 
     async def settle(self, controllers: Sequence[str], node_ids: Sequence[str]) -> Founders:
-        """The founders with which this node opens the controller group, empty if it joins. Waits until the
-        controllers that must be heard have answered.
+        """The founders with which this node opens the controller group, empty if it joins. Waits until the controllers
+        on which the decision depends have answered.
 
-        ``controllers`` are those configured, ``node_ids`` all nodes: any of them may know of the cluster.
+        ``controllers`` are the configured ones; ``node_ids`` are all nodes, of which any may know of the cluster.
         """
         reminded = -REMIND_S
         while self._founders is None:
@@ -128,12 +130,12 @@ class Bootstrap:
         return self.founders()
 
     def founders(self) -> Founders:
-        """Empty for a node that joins: it has another disk than the founder of its name, or was none."""
+        """The founders, if this node with this disk is one of them; empty for a node that joins."""
         founders = self._founders or {}
         return founders if founders.get(self._node_id) == self.incarnation else {}
 
     async def keep(self, founders: Founders) -> None:
-        """Write them down, durably."""
+        """Write the founders to disk, durably."""
         self._is_writing = True
         await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(founders))
         self._founders = founders

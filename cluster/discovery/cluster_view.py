@@ -1,8 +1,8 @@
-"""The members of the cluster as this node knows them: the last catalog of the controller, stored on disk, or else this
-node's configuration.
+"""The members of the cluster as this node knows them: by the last catalog of the controller, stored on disk, and by
+this node's configuration.
 
-So a restarted node finds the others although they were added after its configuration was written, and never acts on
-an older catalog than it did before: a replica that it erased must not come back.
+So a restarted node finds nodes that were added after its configuration was written, and never acts on an older catalog
+than it did before: a replica that it erased must not come back.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from ..controller.topology.nodes import NodeEntry
 from ..rpc import Catalog
 
 FILE = "members.json"
-"""In a node's data folder."""
+"""File in a node's data folder."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,19 +40,19 @@ def is_member(data: Path) -> bool:
 
 
 class ClusterView:
-    """The members. ``moves`` and ``balance`` are those of the last catalog since the start; ``changed`` is notified of
-    each catalog.
+    """The members of the cluster. ``moves`` and ``balance`` are those of the last catalog since the start; ``changed``
+    is notified of each catalog.
     """
 
     def __init__(self, config: NodeConfig) -> None:
-        """Raises DiskRefused."""
+        """Read the file, if there is one. Raises DiskRefused when it is damaged."""
         self._config = config
         self._path = Path(config.data_dir) / FILE
         self._configured = {m.node_id: NodeEntry(m.node_id, m.url, m.raft, m.zone) for m in config.members}
         self.urls: dict[str | None, str] = {}
-        """Base URLs by node id. Kept up to date in place: groups look up there who leads."""
+        """Base URLs by node id. The dict is changed in place, since groups keep it to look up their leader's URL."""
         self.controllers: list[str] = []
-        """The members of the controller group; while this node does not know them, the nodes that may be."""
+        """The members of the controller group; until a catalog names them, the configured ones, or else all others."""
         self._take(_read(self._path))
         self.moves: list[Move] = []
         self.balance: BalanceSettings = BalanceSettings()
@@ -60,7 +60,7 @@ class ClusterView:
 
     @property
     def index(self) -> int:
-        """Index of the newest catalog that this node acted on; 0: it never met a controller."""
+        """Index of the newest catalog on which this node acted; 0: it never met a controller."""
         return self._known.index
 
     @property
@@ -74,21 +74,23 @@ class ClusterView:
         return self._config.node_id in (self._known.controllers or self._config.controllers)
 
     def members(self) -> list[NodeEntry]:
-        """Ascending by id: those that the controller knows, and those that are configured and may come yet."""
+        """The nodes that the controller knows, and those that are configured and may still come; ascending by id."""
         return self._members
 
     def find(self, node_id: str) -> NodeEntry | None:
-        """The node's entry, as the controller has it."""
+        """The controller's entry of a node; None: the controller does not know the node."""
         return next((entry for entry in self._known.nodes if entry.node_id == node_id), None)
 
     def raft_peers(self) -> dict[str, Address]:
-        """Raft addresses of the other nodes. This node's configuration may name another way to a node (a proxy)."""
+        """Raft addresses of the other nodes, by id. An address in this node's configuration (perhaps of a proxy) has
+        precedence over the controller's.
+        """
         ways = {entry.node_id: entry.raft for entry in self.members() if entry.node_id != self._config.node_id}
         own = {member.node_id: member.raft for member in self._config.members if member.node_id in ways}
         return {node_id: parse_address(address) for node_id, address in (ways | own).items()}
 
     async def follow(self, catalog: Catalog) -> None:
-        """Take over what the controller tells, durably. An older catalog than the last one is passed over."""
+        """Take over a catalog of the controller, durably. One older than the last is ignored."""
         if catalog.index < self.index:
             return
         self.moves, self.balance = catalog.moves, catalog.balance
@@ -110,7 +112,7 @@ class ClusterView:
 
 
 def _changes(before: _Known, after: _Known) -> Iterator[tuple[str, dict[str, object]]]:
-    """What is new in a catalog: for people, and for programs that read the log."""
+    """The changes between two catalogs: for each a text for people, and fields for programs that read the log."""
     there = {entry.node_id: entry for entry in before.nodes}
     for entry in after.nodes:
         known = there.get(entry.node_id)

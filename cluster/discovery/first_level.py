@@ -1,8 +1,8 @@
-"""A new cluster has the newest feature level that its members support, so that only upgrades need an operator's word.
+"""Raises a new cluster to the newest feature level, so that only upgrades need an operator's word.
 
-The node that founds the cluster asks for it, in the run in which it has founded it, once all members that are
-configured have come and support the level. If they do not come in time, or one does not support it, the cluster begins
-with level 1.
+The node that has founded the cluster proposes the level, in the same run of its process, once all configured members
+have registered and support it. If they do not register in time, or one does not support it, the cluster begins with
+level 1.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from ..groups import Router
 from .cluster_view import ClusterView
 
 PATIENCE_S = 120.0
-"""Time after its founding in which a cluster can still begin with the newest level."""
+"""Time after the founding of a cluster in which it can still begin with the newest level."""
 ATTEMPT_S = 5.0
-"""How long the controller group may take to decide."""
+"""Time that the controller group has to decide."""
 LOOK_S = 0.5
-"""Between two looks, at the latest."""
+"""Longest time between two looks at the members: a node's software may become known without a new catalog."""
 
 _log = logging.getLogger(__name__)
 
 
 class FirstLevel:
-    """Asks for the level of a new cluster. ``members`` are the ids of those that are configured; ``software_of`` tells
-    what a node runs, None: this node is not connected to it.
+    """Proposes the level of a new cluster. ``members``: the ids of the configured members; ``software_of`` gives the
+    software of a node, None while this node is not connected to it.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FirstLevel:
         self._router = router
 
     async def run(self) -> None:
-        """To be run when the cluster is founded. Returns when there is nothing to ask for any more."""
+        """Propose the level until it is raised, or PATIENCE_S are over. To be run when the cluster is founded."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PATIENCE_S
         while loop.time() < deadline:
@@ -57,7 +57,7 @@ class FirstLevel:
                 return
 
     def _all_have_come(self) -> list[str] | None:
-        """The registered nodes, if all that are configured are among them and all support the level."""
+        """The registered nodes, if all configured members are among them and all of them support the level, or None."""
         registered = {entry.node_id for entry in self._view.members() if entry.incarnation is not None}
         software = [self._software_of(node_id) for node_id in registered]
         is_supported = all(each is not None and each.supports(NEWEST_LEVEL) for each in software)

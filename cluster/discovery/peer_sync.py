@@ -1,4 +1,4 @@
-"""Connects to the members of the cluster view, and sets the rate of copies from the cluster's settings."""
+"""Connects this node to the members of the cluster view, and sets the rate of copies by the cluster's settings."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from ..config import Address
 from .cluster_view import ClusterView
 
 FAREWELL_S = 3.0
-"""Time that a removed node stays connected, to hear of its removal and to erase what it held."""
+"""Time that a removed node stays connected, to hear of its removal and to erase its replicas."""
 
 
 class PeerSync:
-    """The Raft host's peers: those of the cluster view."""
+    """Keeps the Raft host's peers, and its rate of copies, equal to those of the cluster view."""
 
     def __init__(self, host: RaftHost, view: ClusterView) -> None:
         self._host = host
@@ -20,7 +20,7 @@ class PeerSync:
         self._known = view.raft_peers()
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """Apply each change of the view to the host. Runs until cancelled."""
         while True:
             peers = self._view.raft_peers()
             for node_id, address in peers.items():

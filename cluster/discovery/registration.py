@@ -1,4 +1,4 @@
-"""Tells the controller where this node is and with which disk it came, until the catalog says so."""
+"""Registers this node with the controller: its addresses and its disk's incarnation, until the catalog has them."""
 
 import asyncio
 import logging
@@ -14,20 +14,20 @@ from ..groups import Router
 from .cluster_view import ClusterView
 
 ATTEMPT_S = 5.0
-"""How long the controller group may take to decide."""
+"""Time that the controller group has to decide."""
 PAUSE_S = 0.1
-"""After an attempt that failed."""
+"""Pause after an attempt that failed."""
 PAUSE_REMOVED_S = 5.0
-"""The same when this node was removed: only an operator changes that."""
+"""Pause after an attempt that failed because this node was removed: only an operator changes that."""
 
 _log = logging.getLogger(__name__)
 
 
 class Registration:
-    """``entry`` is this node as it wants to be known."""
+    """Registers this node, and again when the catalog no longer has it as it is. ``entry``: this node as it is."""
 
     def __init__(self, entry: NodeEntry, configured: Sequence[str], view: ClusterView, router: Router) -> None:
-        """``configured``: the controllers by this node's configuration, empty where it does not say."""
+        """``configured``: the controllers by this node's configuration, empty if it names none."""
         self._entry = entry
         self._configured = list(configured)
         self._view = view
@@ -35,12 +35,14 @@ class Registration:
 
     @property
     def is_done(self) -> bool:
-        """Whether the controller knows this node as it is."""
+        """Whether the catalog has this node's addresses, zone and incarnation as they are."""
         known = self._view.find(self._entry.node_id)
         return known is not None and _place(known) == _place(self._entry)
 
     async def run(self) -> None:
-        """Runs until cancelled: a node that was removed and added again registers again."""
+        """Register whenever ``is_done`` is false: a node that was removed and added again does so again. Runs until
+        cancelled.
+        """
         entry = self._entry
         command = RegisterNode(
             now_ms=0,  # the lease clock is the leader's

@@ -33,8 +33,8 @@ class Backups:
         self.rows: dict[str, NotedBackup] = {}
 
     def note(self, command: NoteBackup) -> NotedBackup:
-        """Remember a backup, unless a newer one of its place is known. Returns it with its principal, in both cases.
-        Raises InvalidRequest.
+        """Remember a backup, unless a newer one of its place is known. Returns it with its principal, in both cases:
+        the ledger records the report, and the state the newest backup. Raises InvalidRequest.
         """
         noted = structs.replace(command.made, principal=command.by.principal or None)
         texts = (("place", noted.place, PLACE_CHARACTERS_MAX), ("name", noted.name, NAME_CHARACTERS_MAX))

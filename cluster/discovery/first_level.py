@@ -52,9 +52,12 @@ class FirstLevel:
         deadline = loop.time() + PATIENCE_S
         while loop.time() < deadline:
             come = await self._view.changed.until(self._all_have_come, LOOK_S)
-            if come is not None and await self._raised(come):
+            if come is None:
+                continue
+            if await self._raised(come):
                 _log.info("the new cluster begins with feature level %d", NEWEST_LEVEL)
                 return
+            await asyncio.sleep(LOOK_S)  # each attempt is a commit of the controller group, and the refusal may last
 
     def _all_have_come(self) -> list[str] | None:
         """The registered nodes, if all configured members are among them and all of them support the level, or None."""

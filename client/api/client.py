@@ -59,11 +59,12 @@ T = TypeVar("T")
 class Client(Administration):
     """A connection to one cluster. Use it in ``async with``, or call ``close``.
 
-    ``bootstrap``: the base URL of a node, several of them (also separated by commas), or a ClientConfig. None: what the
-    environment variable STOCKADE_URL says, or else the nodes of a local cluster with default ports.
+    ``bootstrap``: the base URL of a node, several base URLs (also separated by commas), or a ClientConfig. None: the
+    URLs in the environment variable STOCKADE_URL, or else the nodes of a local cluster with default ports.
 
-    One Client, and each Producer, Consumer and Session, serves any number of tasks of one event loop: the one in which
-    it is first used. In another one its methods raise OtherEventLoop, in a forked child UsedAfterFork.
+    A Client belongs to the event loop in which it is first used, and serves any number of tasks there; so does each
+    Producer, Consumer and Session. In another event loop its methods raise OtherEventLoop, in a forked child
+    UsedAfterFork.
 
     Names of arguments have their units: ``_ms`` milliseconds, ``_bytes`` bytes. ``patience_ms`` replaces
     ``delivery_timeout_ms`` as the time for which a call is repeated.
@@ -93,19 +94,19 @@ class Client(Administration):
         await self.metadata.close()
 
     async def connect(self, *, patience_ms: int = 0) -> Cluster:
-        """Ask the nodes of ``bootstrap`` in turn for the cluster's nodes, and remember those.
+        """Ask the nodes of ``bootstrap`` in turn for the cluster's nodes, and remember the nodes of the answer.
 
         The client passes over a node that accepts a connection and does not answer in ``connect_timeout_ms``. Raises
-        ClusterUnreachable when no node can be connected to for ``patience_ms``; 0: at once. No other method needs this
-        one: it tells early whether there is a cluster.
+        ClusterUnreachable when no node could be connected to for ``patience_ms``; 0: after one round. No other method
+        needs this call: it tells early whether there is a cluster.
         """
         return await self.calls.connect(patience_ms)
 
     # Topics
 
     async def topics(self, *, internal: bool = False) -> list[TopicSummary]:
-        """All topics, ascending by name. ``internal``: those too that Stockade made for itself: the ledger, and
-        decisions of Spark sinks.
+        """All topics, ascending by name. ``internal``: include the topics that Stockade made for itself (the ledger,
+        the decisions of Spark sinks).
         """
         params = {"internal": "true"} if internal else {}
         return (await self.calls.call(TopicList, "GET", "/v1/topics", params=params)).topics
@@ -122,11 +123,11 @@ class Client(Administration):
         replication_factor: int | None = None,
         config: TopicConfig | Mapping[str, Any] | None = None,
     ) -> Topic:
-        """Create a topic, or return the existing one of this definition; answers when each partition has a leader.
+        """Create a topic, or return the existing one of this definition, once each of its partitions has a leader.
 
         ``partitions``: 1 to 10,000. ``replication_factor``: odd, 1 to 7; None: 3, or 1 with fewer than three nodes.
-        ``config``: fields of TopicConfig; the others have their defaults. Raises TopicAlreadyExists for a topic of this
-        name with another definition, InvalidRequest.
+        ``config``: fields of TopicConfig; fields left out have their defaults. Raises TopicAlreadyExists when the topic
+        of this name has another definition, and InvalidRequest.
         """
         given = as_request(config) if isinstance(config, TopicConfig) else dict(config or {})
         body = {"name": name, "partitions": partitions, "config": given}
@@ -138,8 +139,8 @@ class Client(Administration):
     ) -> Topic:
         """Give a topic more partitions, other values for fields of its TopicConfig, or seal it.
 
-        Answers when every partition acts by it. ``seal``: the topic takes no records any more, which cannot be undone.
-        Raises UnknownTopicOrPartition, InvalidRequest (also for fewer partitions).
+        Returns once the change is in force on every partition. ``seal``: the topic takes no more records, which cannot
+        be undone. Raises UnknownTopicOrPartition, and InvalidRequest (also for fewer partitions than now).
         """
         body = present(partitions=partitions, config=dict(config) if config else None, sealed=True if seal else None)
         return await self.calls.call(Topic, "PATCH", _topic(name), body=body, quiet_s=SLOW_S)
@@ -147,10 +148,10 @@ class Client(Administration):
     async def delete_topic(
         self, name: str, *, topic_id: int | None = None, if_grants: Sequence[str] | None = None
     ) -> None:
-        """Delete a topic and its records; with ``topic_id``, only the topic with this id; with ``if_grants``, only if
-        these grants hold partitions of it, and no others.
+        """Delete a topic and its records.
 
-        Raises UnknownTopicOrPartition, InconsistentTopicId, PlanChanged.
+        ``topic_id``: only if the topic has this id (else InconsistentTopicId). ``if_grants``: only if exactly these
+        grants hold partitions of the topic (else PlanChanged). Raises UnknownTopicOrPartition.
         """
         self.metadata.forget(name)
         params = present(topic_id=topic_id, if_grants=None if if_grants is None else grants_digest(if_grants))
@@ -169,24 +170,25 @@ class Client(Administration):
         """Drop the records below the offset ``before`` (-1: all).
 
         ``token``: the fencing token, which a topic with require_fence demands (FencingTokenRequired). ``if_epoch``,
-        ``if_log_end``: only while the partition has this fencing epoch, and ends there. Raises ProducerFenced for an
-        old token, PlanChanged.
+        ``if_log_end``: only if the partition's fencing epoch and log end are these (else PlanChanged). Raises
+        ProducerFenced for an old token.
         """
         path = f"{_partition(topic, partition)}/trim"
         body = {"before": before} | present(if_epoch=if_epoch, if_log_end=if_log_end)
         return await self.calls.call(Trimmed, "POST", path, headers=_fence_headers(token), body=body)
 
     async def begin_at(self, topic: str, partition: int, offset: int, *, topic_id: int | None = None) -> Trimmed:
-        """Let a partition that has never had a record begin at ``offset``, as a restored log does.
+        """Let the log of a partition that has never had a record begin at ``offset``, as the log in a backup did.
 
-        Raises OffsetMismatch: it has had records; FeatureLevelTooLow: not every node is upgraded; InconsistentTopicId.
+        Raises OffsetMismatch when the partition has had records, FeatureLevelTooLow before every node is upgraded,
+        InconsistentTopicId.
         """
         path = f"{_partition(topic, partition)}/begin"
         params = present(topic_id=topic_id)
         return await self.calls.call(Trimmed, "POST", path, params=params, body={"offset": offset})
 
     async def contents(self, topic: str, partition: int, most: int = LISTED_MAX) -> PartitionContents:
-        """What a partition holds, and the ``most`` groups that are furthest behind on it."""
+        """A partition's offsets and stored bytes, and the positions of the ``most`` groups that are furthest behind."""
         path = f"{_partition(topic, partition)}/contents"
         return await self.calls.call(PartitionContents, "GET", path, params={"n": most})
 
@@ -204,12 +206,12 @@ class Client(Administration):
         conditions: Conditions = UNCONDITIONAL,
         on_written: Callable[[], None] | None = None,
     ) -> AppendAnswer:
-        """Append one batch, in a single attempt; answers when a majority of the replicas has it on disk.
+        """Append one batch, in a single attempt; returns once a majority of the replicas has the batch on disk.
 
         ``message``: an Arrow message as partition.records makes it. ``stamp``: producer id, epoch and first sequence
-        number, which make a repetition harmless (KIP-98). ``token``: the fencing token. ``conditions``: what must hold
-        besides (`Conditions`). ``on_written``: called when the request's last byte was handed to the connection. Raises
-        the refusal, or RequestTimedOut: the outcome is unknown.
+        number, which make a repetition harmless (KIP-98). ``token``: the fencing token. ``conditions``: what the
+        partition checks besides (`Conditions`). ``on_written``: called each time a connection has taken the whole
+        request. Raises the refusal, or RequestTimedOut when the outcome is unknown.
 
         To repeat an append with ``if_log_end`` after an unknown outcome, give it a ``stamp`` or a ``message_id`` and
         send the same again: the partition looks for a duplicate before it judges ``if_log_end``, so a batch that was
@@ -230,9 +232,9 @@ class Client(Administration):
     async def append_parts(self, node: str, parts: Sequence[Part], settle: SettlePart) -> StockadeError | None:
         """Append batches to partitions that ``node`` (base URL) leads, in a single attempt of a single request.
 
-        ``settle`` is called once for each part, as soon as it is decided: with its place in ``parts``, and the answer,
-        the refusal, or RequestTimedOut: the outcome is unknown. Returns a refusal of the request as a whole, which had
-        no effect: the parts without an answer are not settled then.
+        ``settle`` is called once for each part, as soon as its outcome is known: with the part's index in ``parts``,
+        and its answer, its refusal, or RequestTimedOut (outcome unknown). Returns None; or the refusal of the request
+        as a whole if that had no effect, and then the parts that have no answer are not settled.
         """
         answers = PartAnswers(node, parts, settle, self.metadata, self._watchdog.done)
         request = Request(
@@ -274,10 +276,10 @@ class Client(Administration):
     ) -> Fetched:
         """Read committed batches from ``offset`` (a number, "earliest" or "latest"), in a single attempt.
 
-        ``max_bytes``: size of the answer at most, except that its first batch always comes whole.
+        ``max_bytes``: the most bytes of the answer, except that its first batch always comes whole.
         ``max_wait_ms``: how long the node waits for a record at the log's end. ``local_node``: the base URL of a node
         that answers from its own replica, which may lag behind. ``guard``: a group, and the fence_epoch under which the
-        caller owns the partition in it. Raises OffsetOutOfRange, NotOwner.
+        caller owns the partition in this group (else NotOwner). Raises OffsetOutOfRange.
         """
         params: dict[str, Any] = {"offset": offset, "max_bytes": max_bytes, "max_wait_ms": max_wait_ms}
         if guard is not None:
@@ -298,27 +300,30 @@ class Client(Administration):
         return await self._to_leader(request, topic, partition, read)
 
     async def offsets(self, topic: str, partition: int, at: str | int = "latest") -> Offsets:
-        """Find an offset.
+        """The offset at ``at``, -1 if no record qualifies, with the partition's log start and log end.
 
-        ``at``: "earliest", "latest" (the next offset to be written), "max_timestamp", or Unix time in ms: the first
-        record at or after it.
+        ``at``: "earliest", "latest" (the next offset to be written), "max_timestamp" (the record with the greatest
+        timestamp), or Unix time in ms (the first record at or after that time).
         """
         return await self.calls.call(Offsets, "GET", f"{_partition(topic, partition)}/offsets", params={"at": at})
 
     async def tail(self, topic: str, partition: int, count: int = 1) -> Tail:
-        """The last ``count`` records (1 to 10,000) and their writers: what a writer reads after an error."""
+        """The last ``count`` records (1 to 10,000) and who wrote each: after an error a writer sees what is stored."""
         path = f"{_partition(topic, partition)}/tail"
         return tail_of(await self.calls.call(TailAnswer, "GET", path, params={"n": count}))
 
     # Sessions, grants and tickets
 
     async def open_session(self, client_id: str, ttl_ms: int) -> SessionInfo:
-        """Open a session. A ``ttl_ms`` outside of the range that the cluster allows becomes its nearest bound."""
+        """Open a session. A ``ttl_ms`` outside the range that the cluster allows becomes the nearest bound of it."""
         session, _ = await SessionRequest(client_id, ttl_ms).ask(self.calls)
         return session
 
     async def renew_session(self, session: str, timeout_ms: int) -> SessionInfo:
-        """Restart the session's ttl, in a single attempt. Raises UnknownSession, SessionExpired."""
+        """Restart the session's ttl, in a single attempt. ``timeout_ms``: how long a node may take to answer.
+
+        Raises UnknownSession, SessionExpired.
+        """
         end_s = time.monotonic() + timeout_ms / 1000
 
         async def attempt(path: str, headers: dict[str, str]) -> Answer:
@@ -328,7 +333,7 @@ class Client(Administration):
         return decode(await self._session_route.ask(session, attempt), SessionInfo)
 
     async def close_session(self, session: str, *, patience_ms: int | None = None) -> None:
-        """End a session; answers when every slot that it held is free. Does nothing for one that has ended."""
+        """End a session; returns once every slot that it held is free. Does nothing if the session has ended."""
 
         async def attempt(path: str, headers: dict[str, str]) -> Answer:
             return await self.calls.send("DELETE", path, headers=headers, patience_ms=patience_ms)
@@ -348,9 +353,9 @@ class Client(Administration):
     ) -> Grant | Ticket:
         """Acquire all of ``partitions`` (None: all of the topic) or none.
 
-        Answers a Grant that is in force on each of them, or a Ticket while it waits: ask `ticket` until that has a
-        grant. ``mode``: see `stockade.model.Mode`. ``resume_epoch``: the epoch of an earlier grant, to have it again;
-        refused (ProducerFenced) if the partitions are at a higher one. Raises ProducerBusy, ProducerFenced,
+        Returns a Grant that is in force on each of them, or a Ticket until there is one: call `ticket` until its
+        ``grant`` is set. ``mode``: see `stockade.model.Mode`. ``resume_epoch``: the epoch of an earlier grant, to be
+        granted again; ProducerFenced if the partitions are at a higher epoch. Raises ProducerBusy, ProducerFenced,
         HoldAndWait.
         """
         request = GrantRequest(topic, session, partitions, mode, producer_name, resume_epoch, topic_id)
@@ -365,12 +370,12 @@ class Client(Administration):
         return await self.calls.call(Ticket, "GET", path, headers=headers, params={"wait_ms": wait_ms}, wait_ms=wait_ms)
 
     async def cancel_ticket(self, ticket: str, session: str, *, patience_ms: int | None = None) -> CancelledTicket:
-        """Leave the wait queue. If the grant came first, the answer has it, and the caller releases it."""
+        """Leave the wait queue. If the grant came before that, the result has it, and the caller must release it."""
         path, headers = f"/v1/tickets/{quoted(ticket)}", session_header(session)
         return await self.calls.call(CancelledTicket, "DELETE", path, headers=headers, patience_ms=patience_ms)
 
     async def release(self, grant: str, session: str) -> None:
-        """End a grant; answers when its slots are free. Does nothing for one that has ended."""
+        """End a grant; returns once its slots are free. Does nothing if the grant has ended."""
         await self.calls.send("DELETE", f"/v1/grants/{quoted(grant)}", headers=session_header(session))
 
     async def fence_topic(
@@ -381,11 +386,11 @@ class Client(Administration):
         reason: str | None = None,
         if_grants: Sequence[str] | None = None,
     ) -> TopicFenced:
-        """Evict the holders of ``partitions`` (None: all) without a new holder; answers when it is in force.
+        """Evict the holders of ``partitions`` (None: all) without a new holder; returns once the fence is in force.
 
         The fencing epochs rise, so the evicted tokens are refused; the next ticket in each queue is promoted.
-        ``reason``: shown in the slots' history, 1 to 200 characters. ``if_grants``: only if these grants end by it, and
-        no others; otherwise PlanChanged.
+        ``reason``: shown in the slots' history, 1 to 200 characters. ``if_grants``: only if exactly these grants would
+        end (else PlanChanged).
         """
         wanted = "all" if partitions is None else partition_numbers(partitions)
         body = {"partitions": wanted} | present(reason=reason, if_grants=None if if_grants is None else list(if_grants))
@@ -396,7 +401,7 @@ class Client(Administration):
         return await self.calls.call(Fences, "GET", f"{_partition(topic, partition)}/fences")
 
     async def sessions(self, prefix: str = "", most: int = LISTED_MAX, *, handle: str | None = None) -> SessionList:
-        """Live sessions whose client_id begins with ``prefix``, the first ``most`` of them; or that with ``handle``."""
+        """The first ``most`` live sessions whose client_id begins with ``prefix``; or the one that has ``handle``."""
         params = listed(prefix, most) | present(handle=handle)
         return await self.calls.call(SessionList, "GET", "/v1/sessions", params=params)
 
@@ -408,11 +413,11 @@ class Client(Administration):
         if_grants: Sequence[str] | None = None,
         if_resources: int | None = None,
     ) -> SessionFenced:
-        """End the session that ``sessions`` lists with this handle, and all that it holds, as an operator.
+        """End, as an operator, the session that `sessions` lists with this handle, and all that it holds.
 
-        Answers when each of its partitions refuses its writes. ``reason``: shown in the slots' history, 1 to 200
-        characters. ``if_grants``, ``if_resources``: only if these grants end by it, and so many resources; otherwise
-        PlanChanged. Raises NotFound if it has ended.
+        Returns once each of its partitions refuses its writes. ``reason``: shown in the slots' history, 1 to 200
+        characters. ``if_grants``, ``if_resources``: only if exactly these grants, and this number of resources, would
+        end (else PlanChanged). Raises NotFound if the session has ended.
         """
         grants = None if if_grants is None else grants_digest(if_grants)
         body = {"handle": handle} | present(reason=reason, if_grants=grants, if_resources=if_resources)
@@ -430,21 +435,22 @@ class Client(Administration):
         atomic: bool = True,
         sever: Sever = "session",
     ) -> list[OwnResult]:
-        """Claim resources of a group; the verdicts come in the order of ``resources``.
+        """Claim resources of a group; returns the verdicts in the order of ``resources``.
 
-        A resource is any text of 1 to 1024 bytes in UTF-8; ``<topic>/<partition>`` of a partition guards that, too.
-        ``generation`` None: only what is free, or a renewal; a number that is at least the owner's takes over; 0 always
-        does, and resets. ``sever``: what the loser of a takeover loses, all that its "session" holds, or this
-        "resource" alone. ``atomic``: all or none, and a refusal is raised (GenerationFenced).
+        A resource is any text of 1 to 1024 bytes in UTF-8; the resource ``<topic>/<partition>`` guards that partition.
+        ``generation`` None: claims a free resource, or renews the claim of this session. A number that is at least the
+        owner's generation takes the resource over; 0 always does, and resets the generation. ``sever``: what the loser
+        of a takeover loses, all that its "session" holds, or this "resource" alone. ``atomic``: all claims succeed or
+        none, and a refused one is raised (GenerationFenced).
         """
         return await OwnRequest(group, session, resources, generation, atomic, sever).ask(self.calls)
 
     async def disown(
         self, group: str, session: str, resource: str | Sequence[str], *, patience_ms: int | None = None
     ) -> None:
-        """Give a resource up, or several in one step; generation and fence_epoch stay.
+        """Give a resource up, or several in one step; their generations and fence_epochs stay as they are.
 
-        Raises NotOwner when another session owns one of them; then all stay as they are.
+        Raises NotOwner when another session owns one of the resources; then none is given up.
         """
         params = {"resource": [resource] if isinstance(resource, str) else list(resource)}
         path, headers = f"{_group(group)}/own", session_header(session)
@@ -456,7 +462,7 @@ class Client(Administration):
         return (await self.calls.call(Resources, "GET", path, patience_ms=patience_ms)).resources
 
     async def position(self, group: str, topic: str, partition: int) -> Position:
-        """The next offset that the group reads from the partition, as it was committed."""
+        """The group's committed position: the next offset that it reads from the partition, None before a commit."""
         return await self.calls.call(Position, "GET", _position(group, topic, partition))
 
     async def commit_position(
@@ -472,7 +478,7 @@ class Client(Administration):
         """Commit that the group has processed everything below ``offset``. Raises NotOwner, OffsetOutOfRange.
 
         ``fence_epoch``: that of the caller's ownership of the partition in the group. ``metadata``: kept with the
-        position, at most 4,096 characters; None: none, whatever was kept before.
+        position, at most 4,096 characters; None: the position has none, even if the one before had some.
         """
         body = {"offset": offset} | present(fence_epoch=fence_epoch, metadata=metadata)
         return await self.calls.call(Position, "PUT", _position(group, topic, partition), body=body)
@@ -480,15 +486,15 @@ class Client(Administration):
     async def forget_position(
         self, group: str, topic: str, partition: int, *, fence_epoch: int | None = None
     ) -> Position:
-        """Let the partition forget where the group continues: it keeps the positions of 10,000 groups at most.
+        """Delete the group's position in the partition, which keeps the positions of 10,000 groups at most.
 
-        ``fence_epoch`` as for a commit. Raises NotOwner, FeatureLevelTooLow.
+        ``fence_epoch``: as for `commit_position`. Raises NotOwner, FeatureLevelTooLow.
         """
         params = present(fence_epoch=fence_epoch)
         return await self.calls.call(Position, "DELETE", _position(group, topic, partition), params=params)
 
     async def groups(self, prefix: str = "", most: int = LISTED_MAX) -> GroupList:
-        """Groups whose names begin with ``prefix``, the first ``most`` of those in which something was ever owned."""
+        """The first ``most`` groups whose names begin with ``prefix``; a group is listed once a resource was owned."""
         return await self.calls.call(GroupList, "GET", "/v1/groups", params=listed(prefix, most))
 
     # Producers
@@ -500,7 +506,7 @@ class Client(Administration):
 
         From then on every partition refuses older instances of ``name``. ``pair``: the caller's present (id, epoch),
         which proves that it is the same instance. ``nonce``: identifies a first call, so that its repetition gets the
-        same pair; None: a random one. Raises ProducerFenced when ``pair`` is not the latest.
+        same pair; None: a random nonce. Raises ProducerFenced when ``pair`` is not the latest.
         """
         body = present(name=name, nonce=nonce or (None if pair else secrets.token_hex(16)))
         if pair is not None:
@@ -508,8 +514,8 @@ class Client(Administration):
         return await self.calls.call(ProducerPair, "POST", "/v1/producers", body=body)
 
     async def producers(self, prefix: str = "", most: int = LISTED_MAX, *, internal: bool = False) -> ProducerList:
-        """Producers whose names begin with ``prefix``, the first ``most`` of them. ``internal``: also those that drew
-        their names themselves, for one run.
+        """The first ``most`` producers whose names begin with ``prefix``. ``internal``: include the producers that drew
+        a random name for one run.
         """
         params = listed(prefix, most) | ({"internal": "true"} if internal else {})
         return await self.calls.call(ProducerList, "GET", "/v1/producers", params=params)
@@ -525,7 +531,7 @@ class Client(Administration):
     # How requests travel
 
     async def _to_leader(self, request: Request, topic: str, partition: int, read: Callable[[Answer], T]) -> T:
-        """The leader's answer as ``read`` reads it."""
+        """Send a request to the partition's leader, note what its answer says of the leader, and return it decoded."""
         try:
             answer = await self._watched(request, topic, partition)
             value = read(answer)
@@ -551,12 +557,12 @@ class Client(Administration):
             raise unanswered(request.method, f"{request.node} stands still, and {leader} leads") from error
 
     async def _ask_others(self, topic: str, node: str) -> Topic:
-        """The topic as the first of the other nodes describes it that answers."""
+        """The topic's description by a node other than ``node``: the first one that answers."""
         return decode(await self.calls.answer_without(node, _topic(topic)), Topic)
 
 
 def append_headers(stamp: Stamp | None, token: Token | None) -> dict[str, str]:
-    """The headers of a request that appends an Arrow stream: producer, fencing token."""
+    """The headers of a request that appends an Arrow stream: content type, producer stamp, fencing token."""
     headers = {"Content-Type": ARROW_STREAM}
     if stamp is not None:
         headers["Stockade-Producer-Id"] = str(stamp.pid)

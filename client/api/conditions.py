@@ -7,7 +7,7 @@ from ...partition.errors import InvalidRequest
 
 
 class Conditions(NamedTuple):
-    """What must hold, besides, when the partition decides about an append. All are optional.
+    """Conditions that must hold when the partition decides about an append. All are optional.
 
     - ``if_log_end``: the next offset of the partition is this one; otherwise OffsetMismatch.
     - ``message_id``: a name for the batch, 1 to 128 printable characters without blanks at the ends. Within the topic's
@@ -39,7 +39,7 @@ class Conditions(NamedTuple):
             raise InvalidRequest(f"message_id: not {what}: {name!r:.200}")
 
     def headers(self) -> dict[str, str]:
-        """The headers that say so; ``fence_epoch`` goes into the query."""
+        """The request headers for ``if_log_end`` and ``message_id``; ``fence_epoch`` goes into the query."""
         headers: dict[str, str] = {}
         if self.if_log_end is not None:
             headers["Stockade-If-Log-End"] = str(self.if_log_end)

@@ -13,12 +13,12 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Whole batches as they are stored. ``base_offset`` is the first row's offset, at most the offset asked for.
+    """Whole batches as they are stored. ``base_offset``: the first row's offset, which is at most the offset asked for.
 
     ``next_offset``: the offset to fetch next. ``log_start``, ``log_end``: first retained offset, and next offset to be
-    written, when it was answered. ``stale``: a replica answered without asking the leader. ``leader``: base URL of the
-    partition's leader, None if unknown. ``origins``: with ``meta``, a row for each batch: count, producer_id,
-    producer_epoch, first_sequence (null without a producer), writer_epoch.
+    written, at the time of the answer. ``stale``: a replica answered without asking the leader. ``leader``: base URL of
+    the partition's leader, None if unknown. ``origins``: None unless ``meta`` was asked for; else a row for each batch:
+    count, producer_id, producer_epoch, first_sequence (null without a producer), writer_epoch.
     """
 
     base_offset: int

@@ -1,5 +1,5 @@
-"""The requests for a session, for a grant and for resources, as values. A session counts its ttl from its request, and
-looks after the others when their caller is cancelled.
+"""The requests for a session, a grant and resources, as values: a session counts its ttl from the moment of its
+request, and undoes a request for a grant or resources whose caller was cancelled.
 """
 
 import time
@@ -17,14 +17,14 @@ from .session_route import session_header
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A session; the fields are as in `Client.open_session`."""
+    """The request for a session; the fields are as in `Client.open_session`."""
 
     client_id: str
     ttl_ms: int
 
     async def ask(self, calls: Calls) -> tuple[SessionInfo, float]:
-        """The session, and when (monotonic clock) the attempt began that was answered. Each attempt asks for a session
-        of its own; those of attempts without an answer end by their ttl.
+        """The session, and the beginning of the attempt that was answered, in seconds of the monotonic clock. Each
+        attempt asks for another session; a session whose attempt got no answer ends by its ttl.
         """
         asked_s = time.monotonic()
 
@@ -40,7 +40,7 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True)
 class GrantRequest:
-    """All of ``partitions`` (None: all of the topic) or none, for a session; the fields are as in `Client.acquire`."""
+    """The request for a grant on all of ``partitions`` (None: all of the topic); fields are as in `Client.acquire`."""
 
     topic: str
     session: str
@@ -53,7 +53,9 @@ class GrantRequest:
     async def ask(
         self, calls: Calls, *, patience_ms: int | None = None, is_wanted: Callable[[], bool] | None = None
     ) -> Grant | Ticket:
-        """The answer; repeated for ``patience_ms`` (None: ``delivery_timeout_ms``), while ``is_wanted``."""
+        """The grant, or a ticket. The request is repeated for ``patience_ms`` (None: ``delivery_timeout_ms``), as long
+        as ``is_wanted`` answers True.
+        """
         if self.mode not in get_args(Mode):
             raise InvalidRequest(f"mode: {self.mode!r:.100} is none of {', '.join(get_args(Mode))}")
         wanted = "all" if self.partitions is None else partition_numbers(self.partitions)
@@ -68,7 +70,7 @@ class GrantRequest:
 
 @dataclass(frozen=True, slots=True)
 class OwnRequest:
-    """A claim of resources of a group for a session; the fields are as in `Client.own`."""
+    """The request for resources of a group; the fields are as in `Client.own`."""
 
     group: str
     session: str
@@ -78,7 +80,9 @@ class OwnRequest:
     sever: Sever = "session"
 
     async def ask(self, calls: Calls, *, is_wanted: Callable[[], bool] | None = None) -> list[OwnResult]:
-        """The verdicts in the order of ``resources``; repeated for ``delivery_timeout_ms``, while ``is_wanted``."""
+        """The verdicts in the order of ``resources``. The request is repeated for ``delivery_timeout_ms``, as long as
+        ``is_wanted`` answers True.
+        """
         claims = [{"resource": resource} | present(generation=self.generation) for resource in self.resources]
         body = {"claims": claims, "atomic": self.atomic, "sever": self.sever}
         path, headers = f"/v1/groups/{quoted(self.group)}/own", session_header(self.session)
@@ -87,7 +91,9 @@ class OwnRequest:
 
 
 def partition_numbers(wanted: Sequence[int] | None, topic: Topic | None = None) -> list[int]:
-    """The numbers ascending; None: all of ``topic``. Raises InvalidRequest for what is no list of numbers."""
+    """The partition numbers ``wanted``, ascending; None: all of ``topic``. Raises InvalidRequest unless it is a list of
+    numbers.
+    """
     if wanted is None:
         assert topic is not None
         return list(range(len(topic.partitions)))

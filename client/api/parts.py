@@ -1,6 +1,6 @@
 """Batches for many partitions in one request: its body, and the lines of its answer.
 
-Decides nothing. Each part has its own outcome; a line of the answer comes when a part is decided.
+Decides nothing. Each part has its own outcome; the node sends a line of the answer as soon as a part is decided.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(PartAnswer)
 
 SettlePart = Callable[[int, AppendAnswer | StockadeError], None]
-"""Called with a part's place, and its answer or refusal."""
+"""Called with a part's index in the request, and with its answer or refusal."""
 
 
 class Part(NamedTuple):
@@ -66,8 +66,9 @@ def _entry(part: Part) -> dict[str, Any]:
 
 
 class PartAnswers:
-    """The parts of one request at ``node`` that have no answer yet. Settles each once, and notes what it says of the
-    leader. ``done`` is called with what ``watched`` has of a part; ``on_standstill`` when the watchdog ended the last.
+    """The parts of one request to ``node`` that have no outcome yet. Settles each part exactly once, and notes in
+    ``metadata`` what its outcome says of the leader. ``done`` is called with the entry of ``watched`` of each part that
+    is settled, ``on_standstill`` when the watchdog has settled the last part.
     """
 
     def __init__(
@@ -99,14 +100,14 @@ class PartAnswers:
             self._read(line)
 
     def end(self, answer: Answer) -> None:
-        """The answer has ended: the outcome of a part without a line of its own is unknown."""
+        """The answer has ended: settle each part that got no line in it with an unknown outcome."""
         unreadable = self._unreadable or self._rest
         if unreadable:
             self.fail(UnreadableAnswer(answer.source, unreadable, "a line is not about a part"))
         self.fail(RequestTimedOut(f"{self._node}: the answer ended too soon; the outcome is unknown"))
 
     def fail(self, error: StockadeError) -> None:
-        """Settle all other parts with this."""
+        """Settle with ``error`` each part that has no outcome yet."""
         for place in list(self._open):
             self._end(place, error)
 

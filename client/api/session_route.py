@@ -1,8 +1,9 @@
 """Which route a request about the caller's session takes: the one with the id in a header, or in the path.
 
-The id in the path gets into the logs of proxies, and only nodes of the release before want it there (commit 787c146).
-While a cluster is upgraded, the leader of the controller may be one of those, behind a node of this release: so what
-answers depends on both, and one memory serves the whole client. A node that does not know a route has done nothing.
+An id in the path gets into the logs of proxies; only nodes of the previous release need it there (commit 787c146).
+While a cluster is upgraded, a node of this release may forward a request to a controller's leader of the previous one.
+So no single node determines which route works, and a client remembers one route for all nodes. A node that does not
+know a route has done nothing, so the other route may be tried.
 """
 
 import time
@@ -19,16 +20,16 @@ T = TypeVar("T")
 
 
 class SessionRoute:
-    """``now_s``: a clock that only rises."""
+    """Remembers for REMEMBERED_S that the cluster needs the id in the path. ``now_s``: a monotonic clock."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self._by_path_until_s = 0.0
 
     async def ask(self, session: str, attempt: Callable[[str, dict[str, str]], Awaitable[T]]) -> T:
-        """What ``attempt`` answers with a path and headers, or with the other ones where no node has the first route.
+        """The result of ``attempt`` with path and headers of one route, or of the other if the first is not known.
 
-        Raises its refusal, and InvalidRequest for what cannot be an id.
+        Raises the refusal of ``attempt``, and InvalidRequest for a ``session`` that cannot be an id.
         """
         is_by_path = self._now_s() < self._by_path_until_s
         try:
@@ -41,9 +42,9 @@ class SessionRoute:
 
 
 def session_header(session: str) -> dict[str, str]:
-    """The header that says whose request it is. Raises InvalidRequest for what cannot be an id."""
+    """The header that names the session of a request. Raises InvalidRequest for a ``session`` that cannot be an id."""
     if not isinstance(session, str) or not session.isprintable():
-        raise InvalidRequest("session: not the id of a session")  # it may be one all the same: it is not shown
+        raise InvalidRequest("session: not the id of a session")  # not shown: it may hold an id, which is a secret
     return {"Stockade-Session": session}
 
 

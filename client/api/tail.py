@@ -1,4 +1,4 @@
-"""The last records of a partition and their writers, with keys, values and headers as the bytes that a reader gives."""
+"""The last records of a partition and their writers; keys, values and headers are bytes, as a consumer gets them."""
 
 import base64
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ class TailRecord:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The last records of a partition, ascending, and its fencing epoch: what a writer reads after an error.
+    """The last records of a partition, ascending: after an error a writer sees there what is stored.
 
-    The log has the offsets ``log_start <= offset < log_end``.
+    ``topic_epoch``: the partition's fencing epoch. The log has the offsets ``log_start <= offset < log_end``.
     """
 
     topic: str

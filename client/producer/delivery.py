@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Delivery(msgspec.Struct, eq=False):
-    """The outcome of sent records: awaiting it answers their Receipt, or raises the refusal.
+    """The outcome of sent records: awaiting it returns their Receipt, or raises the refusal.
 
     ``error.fields["outcome"]["state"]`` of the refusal says whether these records are committed, absent or unknown.
     Awaiting may be cancelled and repeated, by any number of tasks; the records are sent all the same.
@@ -58,8 +58,8 @@ class Delivery(msgspec.Struct, eq=False):
         return outcome if self._count == outcome.count else self._part_of(outcome)
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
-        """Call ``callback`` with this delivery when it is done: now if it is, else in the event loop before the tasks
-        that await it continue. It must be quick; its exceptions are logged.
+        """Call ``callback`` with this delivery when it is done: at once if it is done already, else in the event loop,
+        before the tasks that await it continue. The callback must be quick; its exceptions are logged.
         """
         if self.is_done:
             _call(callback, self)
@@ -184,5 +184,5 @@ async def _settled(batch: Batch) -> None:
 def _call(callback: Callable[[Delivery], object], delivery: Delivery) -> None:
     try:
         callback(delivery)
-    except (Exception, asyncio.CancelledError):  # of a future that it looks at: no task is cancelled here
+    except (Exception, asyncio.CancelledError):  # a future that the callback reads was cancelled, not this task
         _log.exception("a callback of a delivery failed")

@@ -1,4 +1,4 @@
-"""What a producer holds while it writes, bound to the queues of partitions without a gap in between.
+"""The fences and ownerships of a producer, bound to the queues of its partitions while no batch there is in flight.
 
 Fences are grants on partitions, whose fencing tokens the batches carry. Ownerships are resources of a topic's
 ``writer_group``, whose fence_epoch the batches carry. A partition may have both.
@@ -28,11 +28,11 @@ class ProducerFences:
         self._fences: dict[tuple[str, int], Fence] = {}
         self._owned: dict[tuple[str, int], Ownership] = {}
         self._halts: dict[tuple[str, int], Callable[[StockadeError], None]] = {}
-        """What halts the partition when its ownership is lost."""
+        """By partition, the watcher that halts it when its ownership is lost."""
 
     async def take(self, sender: Sender, routes: Sequence[Route], acquire: Callable[[], Awaitable[Fence]]) -> Fence:
-        """Acquire a fence, and bind it to the routes. No batch gets a number meanwhile: those of before the call carry
-        no token, later ones do.
+        """Acquire a fence, and bind it to the routes. No batch gets a sequence number meanwhile: every batch numbered
+        after the call carries the fence's token, and none numbered before it does.
         """
         async with _still(sender, routes):
             fence = await acquire()
@@ -49,7 +49,7 @@ class ProducerFences:
             self._fences.pop(_key(route), None)
 
     async def bind(self, sender: Sender, owned: Mapping[Route, Ownership]) -> None:
-        """Bind ownerships to routes, in the same way. Raises the error of one that is lost."""
+        """Bind ownerships to routes, as `take` binds a fence. Raises the error of an ownership that is lost."""
         async with _still(sender, list(owned)):
             lost = next((each.error for each in owned.values() if each.error is not None), None)
             if lost is not None:
@@ -69,8 +69,8 @@ class ProducerFences:
                 ownership.forget(halt)
 
     def fenced(self, route: Route, error: StockadeError) -> None:
-        """A refusal says that the partition has a newer writer or owner, or that its topic was deleted: what this
-        producer holds there is lost.
+        """Lose what this producer holds on the partition: a refusal says that the partition has a newer writer or
+        owner, or that its topic was deleted.
         """
         held: HeldLease | None = (self._owned if isinstance(error, NotOwner) else self._fences).get(_key(route))
         if held is not None:
@@ -86,9 +86,9 @@ class ProducerFences:
 
 
 class FenceChain(HeldLease):
-    """The fences of an exclusive block that acquires again, one after the other. Lost when no other one can follow.
+    """The successive fences of an exclusive block with ``reacquire``. The chain is lost when no other fence can follow.
 
-    ``reopen`` lets a halted route take records again.
+    ``told`` is the application's callback; ``reopen`` lets a halted route take records again.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class FenceChain(HeldLease):
         self._following: asyncio.Task[None] | None = None
 
     def follow(self, fence: Fence) -> None:
-        """The chain is lost when nothing replaces this fence, or the one that replaces it, and so on."""
+        """Follow this fence, and each fence that replaces it; lose the chain when a lost fence is not replaced."""
         self._following = asyncio.get_running_loop().create_task(self._follow(fence))
 
     async def renewed(self, fence: Fence | Ownership) -> None:
@@ -140,7 +140,7 @@ class FenceChain(HeldLease):
             await answer
         if fence.error is None and self.error is None:
             for route, error in halted:
-                if route.queue.error is error:  # not one that the application has recovered, and that halted anew
+                if route.queue.error is error:  # not if the application has recovered the route, and it halted anew
                     self._reopen(route)
 
     async def _follow(self, fence: Fence) -> None:
@@ -169,7 +169,7 @@ async def _still(sender: Sender, routes: Sequence[Route]) -> AsyncIterator[None]
 def _halting(
     sender: Sender, routes: Iterable[Route], is_bound: Callable[[Route], bool]
 ) -> Callable[[StockadeError], None]:
-    """Halts those routes that are still bound to what was lost."""
+    """A watcher of a loss: it halts those of ``routes`` that are still bound to what was lost."""
     return lambda error: sender.halt(filter(is_bound, routes), error)
 
 

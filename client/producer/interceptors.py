@@ -34,7 +34,9 @@ def intercepted(interceptors: Sequence[Interceptor], topic: str, record: Record)
 
 
 def intercepted_columns(interceptors: Sequence[Interceptor], topic: str, columns: Columns, now_ms: int) -> Columns:
-    """The same for a batch in columns. Columns of unequal length come back unchanged: `Batch.of` refuses them."""
+    """The columns of a batch whose records went through `intercepted`. Columns of unequal length come back unchanged:
+    `Batch.of` refuses them.
+    """
     values, keys, headers, timestamps_ms = columns
     count = len(values)
     if any(column is not None and len(column) != count for column in columns):

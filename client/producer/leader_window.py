@@ -25,7 +25,9 @@ R = TypeVar("R")
 
 
 class LeaderWindow(Generic[R]):
-    """What one producer has under way to one leader. ``waiting``: the routes to poll when there is room again."""
+    """The requests of one producer that one leader has not begun to answer. ``waiting``: the routes to poll when there
+    is room again.
+    """
 
     def __init__(self) -> None:
         self.waiting: dict[R, None] = {}
@@ -41,7 +43,9 @@ class LeaderWindow(Generic[R]):
         self._unanswered.add(request)
 
     def answered(self, request: object) -> list[R]:
-        """A request has its first answer, or is not waited for any longer: the routes to poll now. May be repeated."""
+        """Note that a request has its first answer, or holds up the next one no longer; returns the routes to poll now.
+        May be called again for the same request.
+        """
         self._unanswered.discard(request)
         if self.is_full or not self.waiting:
             return []
@@ -50,7 +54,7 @@ class LeaderWindow(Generic[R]):
 
 
 def requests(due: Sequence[tuple[R, Batch]]) -> list[list[tuple[R, Batch]]]:
-    """The batches of one turn for one leader, as they share requests: in order, within the bounds of a request."""
+    """The batches of one turn for one leader, grouped into requests: in order, within the bounds of a request."""
     found: list[list[tuple[R, Batch]]] = []
     size = 0
     for route, batch in due:

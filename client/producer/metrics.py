@@ -1,4 +1,4 @@
-"""What a producer has done and has under way, as numbers; Sarama's registry of metrics, as one snapshot."""
+"""A producer's counters and present load in one snapshot, as Sarama has them in a registry of metrics."""
 
 from dataclasses import dataclass
 

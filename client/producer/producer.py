@@ -33,12 +33,12 @@ from .sender import Route, Sender
 from .serializers import Serializer, Serializers, serializer_of
 
 Access = Literal["Shared"]
-"""How a producer takes part where it has no exclusive fence."""
+"""How a producer holds the slot of a partition for which it has no exclusive fence."""
 _log = logging.getLogger(__name__)
 
 
 async def _note_failure(error: Exception, flush: Callable[[], Awaitable[None]]) -> None:
-    """Flush although ``error`` is under way: a failure of records becomes a note of it, and does not replace it."""
+    """Flush while ``error`` is being raised: a failure of records becomes a note of it, and does not replace it."""
     try:
         await flush()
     except StockadeError as failure:
@@ -47,7 +47,7 @@ async def _note_failure(error: Exception, flush: Callable[[], Awaitable[None]]) 
 
 
 def _has(topic: Topic, partition: int | None) -> bool:
-    """Whether a topic has this partition, as far as its description knows: it may have got more since."""
+    """Whether this description of a topic has the partition; the topic may have got more partitions since."""
     return not isinstance(partition, int) or partition < len(topic.partitions)
 
 
@@ -61,10 +61,12 @@ class Producer:
     of a file writes what was written. That lasts up to ``delivery_timeout_ms``; failures become a note of the
     exception. When the block is cancelled, or ended by KeyboardInterrupt or SystemExit, it calls ``abort``.
 
-    - ``bootstrap``: as for `Client`; or a Client, which producers share then: its connections and what it knows of
-      topics. The producer does not close it. A record that is sent after it was closed fails with ClientClosed.
-    - ``name``: a stable name. A later producer of the same name fences this one: its writes are refused from then on.
-      None: a random name. The producer id and epoch of the name make repetitions harmless: a batch is stored once.
+    - ``bootstrap``: as for `Client`; or a Client, whose connections and topic descriptions several producers can share.
+      The producer does not close such a Client. A record that is sent after the Client was closed fails with
+      ClientClosed.
+    - ``name``: a stable name. A later producer of the same name fences this one: the writes of this one are refused
+      from then on. None: a random name. The producer id and epoch of the name make repetitions harmless: a batch is
+      stored once.
     - ``partitioner``: chooses the partition of a record that names none. "murmur2" (by key, as Kafka; without a key as
       "sticky"), "sticky" (one partition until its batch is full), "round_robin", "manual" (each record must name a
       partition), or a callable that takes a `Choice`.
@@ -133,7 +135,7 @@ class Producer:
 
     @property
     def identity(self) -> ProducerPair:
-        """Producer id and epoch in use. The epoch rises with ``recover``, among others."""
+        """Producer id and epoch in use. Among other calls, `recover` raises the epoch."""
         if self._sender is None:
             raise ClientClosed("the producer was closed, or not started")
         return self._sender.identity
@@ -299,12 +301,12 @@ class Producer:
     async def abort(self) -> None:
         """Close without waiting: unsent records fail with ProducerAborted, the outcome of those in flight is unknown.
 
-        Each has its own outcome; a line of the log has their numbers.
+        Each record has its own outcome; one line of the log tells how many were not sent, and how many are unknown.
         """
         self.client.home.enter()
         self._is_closing = True
         sender, self._sender = self._sender, None
-        async with AsyncExitStack() as ends:  # each of them, also when this is cancelled
+        async with AsyncExitStack() as ends:  # each of these runs, also when this call is cancelled
             ends.push_async_callback(self._disconnect)
             ends.callback(self._results.close)
             if self._seats is not None:
@@ -317,12 +319,13 @@ class Producer:
             await self.client.close()
 
     async def recover(self, topic: str, partition: int, *, tail: int = 1) -> Tail:
-        """Take records for a halted partition again; answers the last ``tail`` records of its log.
+        """Take records for a halted partition again; returns the last ``tail`` records of its log.
 
-        Every record sent there has its outcome by then, and a new producer epoch is in force before the log is read, so
-        no late attempt can be stored: the application continues after the tail (SEMANTICS 9.9). Other partitions
-        continue under the new epoch, too. With ``access="Shared"`` it takes a new seat (ProducerBusy). Raises the error
-        of the partition's fence when that is lost, and ProducerFenced when a later producer of this name has started.
+        Before the log is read, every record sent to the partition has its outcome and a new producer epoch is in force,
+        so no late attempt can be stored: the application continues after the tail (SEMANTICS 9.9). Other partitions
+        continue under the new epoch, too. With ``access="Shared"`` the producer takes a new seat (ProducerBusy). Raises
+        the error of the partition's fence if the fence is lost, and ProducerFenced when a later producer of this name
+        has started.
         """
         described = await self.client.metadata.now(topic)
         route = self._route(described, partition)
@@ -353,13 +356,13 @@ class Producer:
         return self._results.errors.subscribe()
 
     def on_outcome(self, watcher: Watcher) -> None:
-        """Call ``watcher`` for each batch with its result and the seconds from its first record. It must be quick; its
-        exceptions are logged.
+        """Call ``watcher`` for each batch, with its Receipt or Failure and the seconds since its first record. The
+        watcher must be quick; its exceptions are logged.
         """
         self._results.watchers.append(watcher)
 
     def metrics(self) -> ProducerMetrics:
-        """What this producer has done since its start, and has under way. Raises ClientClosed before and after."""
+        """A snapshot: counts since the producer's start, and what is under way. Raises ClientClosed unless it runs."""
         sender = self._running
         queues = [route.queue for route in sender.routes]
         return ProducerMetrics(
@@ -392,8 +395,8 @@ class Producer:
 
         ``mode``: see `stockade.model.Mode`. "Exclusive" raises ProducerBusy when one of the partitions has a holder,
         "WaitForExclusive" waits, "ExclusiveWithFencing" evicts the holder. ``resume_epoch``: the epoch of an earlier
-        grant, to have it again; ProducerFenced if the partitions are at a higher one. At the same one, a Shared grant
-        or a session that resumed this epoch, too, may have been there meanwhile.
+        grant, to be granted again; ProducerFenced if the partitions are at a higher epoch. If they are at the same one,
+        a Shared grant or another session that resumed it may have written meanwhile.
 
         ``reacquire`` None: a loss is final. Otherwise the block lives on through losses, with any ``cancel_on_loss``:
         the records that waited fail with ProducerFenced (or why the session ended) and so does each `send` there; then
@@ -438,7 +441,7 @@ class Producer:
 
     @asynccontextmanager
     async def _without_seats(self, routes: Sequence[Route]) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-        """Yields what gives up the producer's own Shared seats there; the end of the block takes them again."""
+        """Yields a function that gives up the producer's own Shared seats; the end of the block takes them again."""
         if self._seats is None:
             yield _nothing
             return
@@ -514,8 +517,8 @@ class Producer:
         return self._sender.route(topic, partition)
 
     async def _taking(self, record: Record, topic: Topic, partition: int | None) -> Topic:
-        """The topic, asked again if it lacked the partition, or took less than this record alone. Raises InvalidRecord,
-        MessageTooLarge.
+        """The topic's description, asked for again if the known one lacks the partition, or allows less than this
+        record alone. Raises InvalidRecord, MessageTooLarge.
         """
         size = record.message_size()
         if size > topic.config.max_batch_bytes or not _has(topic, partition):
@@ -525,7 +528,9 @@ class Producer:
         return topic
 
     async def _fitting(self, batch: Batch, topic: Topic) -> Topic:
-        """The topic, asked again if it took less than this batch. Raises InvalidRecord, MessageTooLarge."""
+        """The topic's description, asked for again if the known one allows less than this batch. Raises InvalidRecord,
+        MessageTooLarge.
+        """
         compression = self.client.config.compression
         try:
             batch.check(topic.config.max_batch_bytes, compression)
@@ -535,7 +540,9 @@ class Producer:
         return topic
 
     async def _checked(self, conditions: Conditions, topic: Topic, partition: int | None) -> Topic:
-        """The topic, asked again if it lacked the partition, or a window for message ids. Raises InvalidRequest."""
+        """The topic's description, asked for again if the known one lacks the partition, or a window for message ids.
+        Raises InvalidRequest.
+        """
         if not _has(topic, partition):
             topic = await self.client.metadata.anew(topic.name)
         if not conditions.is_unstamped:

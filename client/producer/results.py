@@ -18,8 +18,8 @@ from .delivery import Buffer
 from .queue.batch import Batch, Receipt, Record
 
 FAILURES_KEPT_MAX = 1_000
-"""Failed batches that the producer remembers for ``flush``, without their records, beside the first of each further
-partition; it counts the others.
+"""How many failed batches a producer remembers for ``flush``, without their records. Of those beyond, it remembers the
+first of each further partition, and counts the others.
 """
 
 _log = logging.getLogger(__name__)
@@ -80,12 +80,12 @@ class ResultStream(Generic[T]):
         self._changed.set()
 
     def close(self) -> None:
-        """The stream ends after the results that it has."""
+        """End the stream after the results that it has."""
         self._is_over = True
         self._changed.set()
 
     def subscribe(self) -> "ResultStream[T]":
-        """From now on results are kept until they are read."""
+        """Keep results from now on until they are read."""
         self.is_read = True
         return self
 
@@ -105,8 +105,8 @@ class ResultStream(Generic[T]):
         return outcome
 
     def put_back(self, outcome: T) -> None:
-        """This did not reach the application, which was interrupted: the next iteration gives it, unless another one
-        was given a result meanwhile.
+        """Let the next iteration give ``outcome`` again, which did not reach the application: it was interrupted. Does
+        nothing if the stream has given another result since.
         """
         if self._given is not None and self._given[0] is outcome:
             (_, batch), self._given = self._given, None
@@ -148,13 +148,13 @@ class Results:
         for watcher in self.watchers:
             try:
                 watcher(outcome, time.monotonic() - batch.created_s)
-            except (Exception, asyncio.CancelledError):  # of a future that it looks at: no task is cancelled here
+            except (Exception, asyncio.CancelledError):  # a future that the watcher reads was cancelled, not this task
                 _log.exception("a watcher of outcomes failed")
         batch.drop_records()
 
     def _keep(self, topic: str, partition: int, batch: Batch) -> None:
-        """For ``flush``, which raises the first failure, or the first one of some partitions: of the later ones only
-        the number matters.
+        """Remember a failed batch for ``flush``, which raises the first failure, or the first of some partitions: of
+        later failures only the number matters.
         """
         if len(self._failed) >= FAILURES_KEPT_MAX:
             self._failed = [failure for failure in self._failed if not failure[2].is_reported]
@@ -172,11 +172,11 @@ class Results:
             self._uncounted = (batches + 1, records + batch.count)
 
     def raise_unseen(self, waited: Sequence[Batch] = (), places: Set[tuple[str, int]] | None = None) -> None:
-        """Raise the first failure since the last call that no Delivery raised and no stream gave, or one of the batches
-        ``waited`` for that a call of another task has raised meanwhile. ``places``: the only topics and partitions
+        """Raise the first failure since the last call that no Delivery raised and no stream gave; without one, that of
+        a batch in ``waited``, which a call of another task has raised meanwhile. ``places``: the topics and partitions
         whose failures count; None: all.
 
-        A note of the exception has the number of the others.
+        A note of the exception has the number of the other failures.
         """
         unseen, others, _ = self._take_unseen(places)
         raised = (batch.outcome for batch in waited if not batch.is_reported)
@@ -192,14 +192,16 @@ class Results:
         raise error
 
     def raise_all_unseen(self) -> None:
-        """Raise ProducerErrors with each of these failures, if there is one."""
+        """Raise ProducerErrors with each failure that no Delivery raised and no stream gave, if there is one."""
         unseen, others, other_records = self._take_unseen()
         if unseen:
             records = sum(failure.count for failure in unseen) + other_records
             raise ProducerErrors(unseen, len(unseen) + others, records) from unseen[0].error
 
     def _take_unseen(self, places: Set[tuple[str, int]] | None = None) -> tuple[list[Failure], int, int]:
-        """The failures that are kept; how many batches, and records, are not."""
+        """Take out the remembered failures that the application has not seen; with them, how many batches, and records,
+        were only counted.
+        """
         failed, self._failed = self._failed, []
         others = (0, 0)
         if places is None:
@@ -215,7 +217,7 @@ class Results:
         return unseen, *others
 
     def forget(self, topic: str, partition: int) -> None:
-        """``flush`` raises no earlier failure of this partition any more."""
+        """Forget the earlier failures of this partition: ``flush`` raises none of them."""
         self._failed = [failure for failure in self._failed if failure[:2] != (topic, partition)]
 
     def close(self) -> None:

@@ -75,7 +75,7 @@ class Seats:
                 await seat.release()
 
     def hold(self, routes: Iterable[Route]) -> None:
-        """The exclusive grant ends: no batch gets a number before ``come_back``."""
+        """Hold the queues, since the exclusive grant ends: no batch gets a sequence number before ``come_back``."""
         for route in routes:
             self._held.add(route)
             route.queue.hold(on=True)
@@ -91,13 +91,13 @@ class Seats:
                 sender.pump(route)
 
     def fenced(self, route: Route, error: StockadeError) -> None:
-        """A refusal says that the seat is lost."""
+        """Lose the seat, because a refusal says that it is lost."""
         seat = self._seats.get(route)
         if seat is not None:
             seat.lose(error)
 
     async def close(self) -> None:
-        """Give up all seats, with the session. What cannot be closed now ends by its ttl."""
+        """Give up all seats, with the session. A session that cannot be closed now ends by its ttl."""
         self._seats.clear()
         tasks = list(self._taking.values())
         for task in tasks:

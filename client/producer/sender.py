@@ -40,7 +40,7 @@ from .queue.partition_queue import PartitionQueue, Send, Settle, Settled, Wait, 
 _log = logging.getLogger(__name__)
 
 _TOLD = (ProducerFenced, NotOwner, SessionExpired, UnknownSession, InconsistentTopicId, ClientClosed)
-"""What the application hears from its fence, or did itself: no warning in the log."""
+"""Reasons of a halt that the application hears from its fence, or caused itself: the log has them without a warning."""
 
 
 @dataclass(eq=False, slots=True)
@@ -48,9 +48,9 @@ class Route:
     """A partition of a topic, and its queue.
 
     ``timer`` fires when the queue wants to be polled again. ``call``: the wait for the next outcome, while batches are
-    in flight. ``bytes_max``: the longest batch that the topic takes. ``has_halted``: whether the log says that it has.
-    ``recovering``: held by one ``recover`` at a time, since records sent after a first one may be under way before a
-    second one is done.
+    in flight. ``bytes_max``: the longest batch that the topic takes. ``has_halted``: whether the log has the line that
+    the queue halted. ``recovering``: held by one ``recover`` at a time, since records sent after a first ``recover``
+    may be under way before a second one is done.
     """
 
     topic: str
@@ -92,7 +92,7 @@ class Sender:
         self._routes: dict[tuple[str, int], Route] = {}
         self._windows: dict[str, LeaderWindow[Route]] = {}
         self._due: dict[str | None, list[tuple[Route, Batch]]] = {}
-        """What goes out at the end of this turn of the event loop, by leader."""
+        """The batches that go out at the end of this turn of the event loop, by leader (None: not known)."""
         self._attempts: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
@@ -155,14 +155,15 @@ class Sender:
         """Request a newer epoch for all partitions; returns when it is in force. Raises the refusal."""
         renewal = self._renewal()
         await asyncio.wait([renewal])
-        if renewal.cancelled():  # by `abort`: the caller is not
+        if renewal.cancelled():  # by `abort`, which has not cancelled the caller
             raise ProducerAborted
         renewal.result()
 
     async def follow(self, topic: Topic) -> bool:
-        """Point routes of a deleted topic of this name at ``topic``; whether there were any.
+        """Point the routes of a deleted topic of this name at ``topic``; returns whether there were any.
 
-        Their batches have failed by then, and numbers start again under a new epoch, which the new partitions know.
+        Before that, their batches get their outcome, and sequence numbers start again under a new producer epoch, which
+        the new partitions know.
         """
         strays = [route for route in self.routes if route.topic == topic.name and route.topic_id != topic.topic_id]
         for route in strays:
@@ -183,8 +184,8 @@ class Sender:
         return self._renewing
 
     async def _renew(self) -> None:
-        """An epoch is the same on all partitions (SEMANTICS 9.5). Once the controller has raised it, no batch of the
-        old one can be stored any more (9.6).
+        """Get a newer epoch, the same for all partitions (SEMANTICS 9.5), once no batch waits for an answer under the
+        old one. After the controller has raised the epoch, no batch of the old one can be stored any more (9.6).
         """
         while not all(route.queue.is_quiet for route in self.routes):
             self._moved.clear()
@@ -263,7 +264,7 @@ class Sender:
         return window
 
     def _send_due(self) -> None:
-        """Send what this turn of the event loop has made due: one request a leader, as far as one has room for all."""
+        """Send what this turn of the event loop has made due: one request to each leader, more if one has no room."""
         due, self._due = self._due, {}
         for leader, started in due.items():
             batches = _open(started)
@@ -334,7 +335,7 @@ class Sender:
             if isinstance(refusal, ThrottlingQuotaExceeded | ClientFault):
                 self._part_ended(route, batch, leader, refusal)
             else:
-                self._begin(self._attempt(route, batch))  # what is wrong may be wrong with another part
+                self._begin(self._attempt(route, batch))  # by itself: the refusal may be due to another part
 
     def _part_ended(self, route: Route, batch: Batch, leader: str, outcome: AppendAnswer | StockadeError) -> None:
         if isinstance(outcome, StockadeError):
@@ -475,9 +476,9 @@ def fault_of(bug: BaseException) -> ClientFault:
 
 
 def _open(parts: list[tuple[Route, Batch]]) -> list[tuple[Route, Batch]]:
-    """Those without an outcome. A batch may get one after its queue has said `Send`: it expires, or its queue fails,
-    before this turn of the loop ends, before the task of its attempt runs, or while the request is under way after
-    which it has to be sent once more. The application has been told how it ended, so it is not sent then.
+    """The parts whose batch has no outcome. A batch may get one after its queue has said `Send`: it expires, or its
+    queue fails, before this turn of the loop ends, before the task of its attempt runs, or during a request after which
+    it would be sent once more. The application knows the outcome by then, so such a batch is not sent.
     """
     return [part for part in parts if part[1].outcome is None]
 

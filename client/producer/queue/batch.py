@@ -63,8 +63,8 @@ class Record(NamedTuple):
     def checked(self) -> "Record":
         """This record, with copies of what could change.
 
-        Raises InvalidRecord now, for this record alone; later the whole batch would fail with it: for a wrong type, a
-        timestamp out of range, or headers that are malformed or more than HEADERS_MAX.
+        Raises InvalidRecord for a wrong type, a timestamp out of range, or headers that are malformed or more than
+        HEADERS_MAX: now, for this record alone, since later the whole batch would fail with it.
         """
         key, value = frozen_bytes(self.key), frozen_bytes(self.value)
         _check_bytes(key, value)
@@ -80,7 +80,7 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it counts for in a batch; an estimate."""
+        """Bytes that the record counts for in a batch; an estimate."""
         size = RECORD_OVERHEAD_BYTES + len(self.key or b"") + len(self.value or b"")
         return size + _headers_bytes(self.headers) if self.headers else size
 
@@ -136,7 +136,7 @@ class Batch:
 
     Columns grow until the batch is ``sealed``. ``is_due``: it no longer waits for more records, only for room in
     flight. Once it has a sequence number, every attempt sends the same: producer id, epoch, first sequence number,
-    fencing token and bytes (SEMANTICS 9.2). ``trace``: what a record of it carries, so that its requests do, too.
+    fencing token and bytes (SEMANTICS 9.2). ``trace``: the trace of one of its records, which its requests carry too.
     """
 
     __slots__ = (
@@ -209,8 +209,8 @@ class Batch:
 
     @property
     def is_retrying(self) -> bool:
-        """Whether an attempt has failed and the batch is not settled: the queue stays muted while it is in flight again
-        (SEMANTICS 9.4).
+        """Whether an attempt has failed and the batch is not settled: the queue stays muted also while the batch is in
+        flight again (SEMANTICS 9.4).
         """
         return self.state is State.FAILED or (self.state is State.IN_FLIGHT and self.attempts > 1)
 
@@ -256,7 +256,7 @@ class Batch:
             self.encode(batch_bytes_max, compression)
 
     def encode(self, batch_bytes_max: int, compression: Compression = "none") -> None:
-        """Seal it: make the Arrow message, and drop the columns. Raises InvalidRecord, MessageTooLarge.
+        """Seal the batch: make its Arrow message, and drop the columns. Raises InvalidRecord, MessageTooLarge.
 
         ``batch_bytes_max`` bounds the message before it is compressed, as the topic does.
         """
@@ -270,7 +270,7 @@ class Batch:
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
     def begin_again(self) -> None:
-        """Forget the sequence number and its attempts: none of them stored the batch, and none can any more."""
+        """Forget the sequence number and the attempts: none of them stored the batch, and none can any more."""
         self.first_seq, self.identity, self.token = -1, None, None
         self.conditions = self.conditions._replace(fence_epoch=None)
         self.attempts, self.not_before_s = 0, 0.0
@@ -297,7 +297,7 @@ class Batch:
         return [Record(*row) for row in rows]
 
     def drop_records(self) -> None:
-        """Free the memory of what was reported: a failed batch may be kept for ``flush``."""
+        """Free the records, whose outcome was reported: the batch itself may be kept for ``flush`` if it failed."""
         self.message, self.metadata = None, None
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
@@ -313,7 +313,7 @@ def too_large(size: int, limit: int) -> MessageTooLarge:
 
 
 def frozen_bytes(given: BytesLike | None) -> bytes | None:
-    """A copy of what could change; anything else as it is, for `Record.checked` or `Batch.of` to judge."""
+    """A copy of a ``given`` that could change; anything else as it is, for `Record.checked` or `Batch.of` to judge."""
     return bytes(given) if isinstance(given, bytearray | memoryview) else given
 
 
@@ -339,7 +339,7 @@ def _checked_headers(given: object) -> tuple[Header, ...]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether it can be encoded: half of a surrogate pair cannot."""
+    """Whether the name can be encoded in UTF-8: half of a surrogate pair cannot."""
     try:
         return name.encode() is not None
     except UnicodeEncodeError:

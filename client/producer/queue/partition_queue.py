@@ -1,9 +1,9 @@
 """One partition's queue of batches: batching, numbering, order under retry. Decides; the sender acts.
 
-A partition's queue has two parts: batches that were never sent, and behind them in time the window of at most
-``inflight_batches_max`` (five) batches in flight. ``poll`` names the next action: `Send` a batch, `Settle` batches that
-have their outcome, or `Wait`. The window slides at its front only, so batches settle in order, and the partition, which
-remembers five batches of each producer, always remembers the whole window (SEMANTICS 9.1; KIP-98).
+A partition's queue has two parts: the window of at most ``inflight_batches_max`` (five) batches in flight, and behind
+it the batches that were never sent. ``poll`` names the next action: `Send` a batch, `Settle` batches that have their
+outcome, or `Wait`. The window slides at its front only, so batches settle in order, and the partition, which remembers
+five batches of each producer, always remembers the whole window (SEMANTICS 9.1; KIP-98).
 
 - A batch gets its sequence number when it enters the window, and never changes after that (9.2).
 - When one batch of the window fails in a way that a repetition may heal, the queue is muted: no new batch is sent, and
@@ -193,7 +193,7 @@ class UnsentBatches:
         self._batches: deque[Batch] = deque()
 
     def limit(self, batch_bytes_max: int) -> None:
-        """Batches are at most as long as this from now on."""
+        """Let batches have at most ``batch_bytes_max`` bytes from now on."""
         self._batch_bytes_max = batch_bytes_max
         self._flush_bytes = min(self._config.flush_bytes or batch_bytes_max, batch_bytes_max)
 
@@ -210,7 +210,7 @@ class UnsentBatches:
 
     @property
     def may_leave_s(self) -> float:
-        """When the oldest batch stops waiting for more records. There must be one."""
+        """When the oldest batch stops waiting for more records; 0.0: it has stopped. There must be a batch."""
         oldest = self._batches[0]
         is_waiting = not oldest.sealed and not oldest.is_due
         return oldest.created_s + self._linger_s if is_waiting else 0.0
@@ -408,7 +408,7 @@ class PartitionQueue:
         return settled
 
     def _answered_by_id(self, batch: Batch) -> None:
-        """A duplicate: of an earlier attempt, which used up the sequence numbers, or of another batch of this id."""
+        """The batch is a duplicate of its own earlier attempt, which used up its numbers, or of another of this id."""
         if batch.maybe_stored:
             self.needs_epoch = not self._is_renewing
         else:
@@ -488,7 +488,7 @@ class PartitionQueue:
         except MessageTooLarge as error:
             if self._config.on_error == "continue":
                 return Settle([(batch, verdict(batch, error))])
-            # The topic took it when it came, and takes less now: nothing behind it may be stored without it.
+            # The topic allowed such a batch when its records came, and now allows less. Batches behind it need it.
             self._unsent.give_back(batch)
             return Settle(self.halt(error))
         except StockadeError as error:
@@ -535,7 +535,7 @@ class PartitionQueue:
         return bool(self._window) and (self._window[0].conditions.is_unstamped or following.conditions.is_unstamped)
 
     def _give_numbers_back(self, batch: Batch) -> None:
-        """The partition has not used up the sequence numbers of this batch, and no attempt of it can any more."""
+        """Reuse the batch's sequence numbers for the next one: no attempt of this batch used them up, or still can."""
         if batch.identity == self.identity:
             self._next_seq = batch.first_seq
 

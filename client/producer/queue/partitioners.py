@@ -10,7 +10,7 @@ from .batch import Record
 
 
 class Choice(NamedTuple):
-    """What a partitioner decides from. ``partitions`` is their number.
+    """The facts from which a partitioner decides. ``partitions``: how many partitions the topic has.
 
     ``current``: the partition whose batch still takes records, None if there is none. ``closed``: partitions that have
     halted in this producer, where a record would be refused. ``failing``: partitions to which the producer is sending a
@@ -102,7 +102,9 @@ def stays_open(partitioner: Partitioner) -> bool:
 
 
 def choose(partitioner: Partitioner, choice: Choice) -> int:
-    """The partitioner's choice. Raises InvalidRequest for a partition that does not exist, and for its exceptions."""
+    """The partitioner's choice. Raises InvalidRequest for a partition that does not exist, and in place of an exception
+    of the partitioner that is no StockadeError.
+    """
     try:
         partition = partitioner(choice)
     except StockadeError:

@@ -25,17 +25,17 @@ from ..transport.calls import Calls, quoted
 _log = logging.getLogger(__name__)
 
 DISOWNED_BYTES = 4096
-"""Bytes of names in one request: they are in its URL."""
+"""The most bytes of resource names in one request, whose URL carries them."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Request(Protocol[T_co]):
-    """What a session asks for."""
+    """A session's request for a grant or for resources."""
 
     def ask(self, calls: Calls, *, is_wanted: Callable[[], bool] | None = None) -> Coroutine[Any, Any, T_co]:
-        """The answer; repeated while ``is_wanted``."""
+        """The answer; the request is repeated as long as ``is_wanted`` answers True."""
         ...
 
 
@@ -43,8 +43,8 @@ class Acquiring:
     """The acquisitions of one session, and the undos of those that were cancelled.
 
     ``is_held`` says whether the session has a fence in force for the grant of this id, ``is_owned`` whether it has an
-    ownership in force of this group, resource and fence_epoch. ``ttl_ms``: an undo repeats a request for so long, since
-    a session that gets no answer for longer has ended, with all that it had.
+    ownership in force of this group, resource and fence_epoch. ``ttl_ms``: how long an undo repeats a request; a
+    session that gets no answer for longer has ended, with all that it had.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Acquiring:
         self._is_held = is_held
         self._is_owned = is_owned
         self._first: dict[asyncio.Future[None], tuple[type, str]] = {}
-        """Acquisitions that do not know yet what they have, with the type of the request, and its topic or group."""
+        """Acquisitions without a first answer, each with the type of its request, and the request's topic or group."""
         self._waiting: list[Ticket] = []
         self._undos: dict[asyncio.Task[None], asyncio.Task[Any] | None] = {}
-        """With the request that each undoes, while that is under way."""
+        """Undos under way, each with the task of the request that it undoes (None: that request was answered)."""
 
     async def undone(self) -> None:
         """Return when nothing of a cancelled acquisition is left.
@@ -70,9 +70,9 @@ class Acquiring:
             await asyncio.wait(list(self._undos))
 
     async def acquire(self, request: GrantRequest, hold: Callable[[Grant], T]) -> T:
-        """What ``hold`` makes of the grant. A cancelled call leaves the queue, and holds nothing.
+        """Acquire a grant; returns what ``hold`` makes of it. A cancelled call leaves the queue, and holds nothing.
 
-        ``undone`` has to return just before.
+        The caller awaits ``undone`` right before.
         """
         with self._one_of(GrantRequest, request.topic):
             answer = await self._answer(request, self._undo)
@@ -82,20 +82,19 @@ class Acquiring:
         return hold(await self._wait(answer, request.session))
 
     async def own(self, request: OwnRequest, hold: Callable[[list[OwnResult]], T]) -> T:
-        """What ``hold`` makes of the verdicts. After a cancelled call the session owns no more than before.
-
-        ``undone`` has to return just before.
+        """Claim resources; returns what ``hold`` makes of the verdicts. After a cancelled call the session owns no more
+        than before. The caller awaits ``undone`` right before.
         """
         with self._one_of(OwnRequest, request.group):
             return hold(await self._answer(request, self._disown))
 
     def put_back(self, grant: Grant, session: str) -> None:
-        """Give a grant up in the background: the caller was interrupted before it came."""
+        """Give up, in the background, a grant that did not reach the caller, which was interrupted."""
         _ = self._begin(partial(self._leave, grant, session))
 
     @contextmanager
     def _one_of(self, kind: type, name: str) -> Iterator[None]:
-        """Inside the block, an acquisition does not know yet what it has."""
+        """Inside the block, an acquisition waits for its first answer, and the undos of its kind wait for the block."""
         known = asyncio.get_running_loop().create_future()
         self._first[known] = kind, name
         try:
@@ -150,7 +149,7 @@ class Acquiring:
             if isinstance(error, StockadeError):
                 error.had_effects()
             self._waiting.remove(first)
-            # A second cancellation ends the wait for it, and not the undo.
+            # A second cancellation ends this wait, not the undo.
             await asyncio.wait([self._begin(partial(self._leave, first, session))])
             raise
         self._waiting.remove(first)
@@ -194,7 +193,7 @@ class Acquiring:
         for names in chunked(left, DISOWNED_BYTES):
             try:
                 await self._give_up(request, names)
-            except NotOwner:  # of one of them, and all stay as they are
+            except NotOwner:  # another session owns one of them, and none was given up
                 for name in names:
                     with suppress(NotOwner):
                         await self._give_up(request, [name])
@@ -203,8 +202,8 @@ class Acquiring:
         await self._client.disown(request.group, request.session, names, patience_ms=self._ttl_ms)
 
     async def _found_out(self, request: GrantRequest) -> Grant | Ticket:
-        """What a request of unknown outcome has done, or now does. Asked in a mode that does not evict: if the request
-        has done nothing, another session may hold the partitions by now, and must not lose them to a cancelled call.
+        """The grant or ticket of a request of unknown outcome, by repeating it, in a mode that does not evict: if the
+        first had no effect, another session may hold the partitions by now, and must not lose them to a cancelled call.
         """
         if request.mode == "ExclusiveWithFencing":
             request = replace(request, mode="Exclusive")
@@ -214,7 +213,7 @@ class Acquiring:
         """Give the grant or ticket up, unless the session has it by another acquisition, too."""
         await self._until_known(GrantRequest, answer.topic)
         if any(_places(each) == _places(answer) for each in self._waiting):
-            return  # that one holds it, or undoes it
+            return  # that acquisition holds it, or undoes it
         grant = answer if isinstance(answer, Grant) else answer.grant
         if grant is not None:
             await self._release(grant, session)
@@ -224,7 +223,7 @@ class Acquiring:
         if left.grant is not None:
             await self._release(left.grant, session)
         elif left.state == "installing":
-            # It has no id before it is in force, which takes as long as a partition has no leader.
+            # The grant has no id before it is in force, which takes as long as a partition has no leader.
             _ = self._begin(partial(self._release_later, answer, session))
 
     async def _release_later(self, ticket: Ticket, session: str) -> None:
@@ -243,13 +242,13 @@ class Acquiring:
             await self._client.release(grant.grant, session)
 
     async def _until_known(self, kind: type, name: str) -> None:
-        """Return when each acquisition of this kind that began before knows what it has: it may be the same."""
+        """Return when no acquisition of this kind waits for its first answer, which may be the grant to be undone."""
         while first := [known for known, each in self._first.items() if each == (kind, name)]:
             await asyncio.wait(first)
 
 
 def chunked(names: Iterable[str], size: int) -> Iterator[list[str]]:
-    """The names in order, in parts of ``size`` bytes, or of one name, as they are written in a URL."""
+    """The names in order, in parts of at most ``size`` bytes as written in a URL; a longer name is a part by itself."""
     part: list[str] = []
     part_bytes = 0
     for name in names:

@@ -1,4 +1,4 @@
-"""What a session holds until it is lost: the base of grants (session.py), and ownerships of named resources."""
+"""Leases, which a session holds until they are lost: the base of fences (session.py), and ownerships of resources."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class HeldLease:
-    """Held until ``lost`` is set; then ``error`` says why. What is lost never returns."""
+    """A lease that a session holds until ``lost`` is set; then ``error`` says why. A lost lease stays lost."""
 
     def __init__(self) -> None:
         self.lost: asyncio.Event = asyncio.Event()
@@ -24,9 +24,9 @@ class HeldLease:
         self._end: StockadeError | None = None
 
     async def again(self) -> Self:
-        """Wait until it is lost and acquired again (``reacquire``); answers the lease that replaces it.
+        """Wait until the lease is lost and acquired again (``reacquire``); returns the lease that replaces it.
 
-        Raises why that is impossible, and InvalidRequest when it is not acquired again at all.
+        Raises the reason when that is impossible, and InvalidRequest without ``reacquire``.
         """
         if self._decided is None:
             raise InvalidRequest("reacquire: not wished for, so what is lost stays lost")
@@ -37,17 +37,19 @@ class HeldLease:
         return self._successor
 
     def expect_successor(self) -> None:
-        """The lease will be acquired again when it is lost: ``again`` waits for that."""
+        """Note that the lease will be acquired again when it is lost: ``again`` waits for that."""
         self._decided = asyncio.Event()
 
     def succeeded(self, successor: Self | None, end: StockadeError | None) -> None:
-        """The lease was lost, and is replaced by ``successor`` or, for the reason ``end``, will not be."""
+        """Note that ``successor`` replaces the lost lease; None: none will, for the reason ``end``."""
         assert self._decided is not None
         self._successor, self._end = successor, end
         self._decided.set()
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Call ``watcher`` with the error, once, when it is lost, or now if it is. Its exceptions are logged."""
+        """Call ``watcher`` with the error, once, when the lease is lost; at once if it is lost already. Exceptions of
+        the watcher are logged.
+        """
         if self.error is None:
             self._watchers.append(watcher)
         else:
@@ -71,11 +73,11 @@ class HeldLease:
     def _tell(self, watcher: Callable[[StockadeError], None], error: StockadeError) -> None:
         try:
             watcher(error)
-        except (Exception, asyncio.CancelledError):  # of a future that it looks at: no task is cancelled here
+        except (Exception, asyncio.CancelledError):  # a future that the watcher reads was cancelled, not this task
             _log.exception("a watcher of %r failed; it is lost all the same", self)
 
     def guard(self) -> "HeldGuard[Self]":
-        """``async with fence.guard():`` cancels the block when this is lost, and raises the reason."""
+        """``async with fence.guard():`` cancels the block when the lease is lost, and raises the reason."""
         return HeldGuard(self)
 
 
@@ -112,7 +114,7 @@ class HeldGuard(Generic[H]):
         assert task is not None
         if kind is not asyncio.CancelledError:
             with suppress(asyncio.CancelledError):
-                await asyncio.sleep(0)  # let the cancellation arrive that the block ended too early to see
+                await asyncio.sleep(0)  # the block ended before the cancellation arrived: let it arrive here
         is_ours = task.uncancel() <= self._cancelling
         if is_ours and (kind is None or kind is asyncio.CancelledError):
             assert self._lease.error is not None
@@ -131,8 +133,8 @@ ASK_AGAIN_S = 0.5
 class Ownership(HeldLease):
     """A resource of a group that a session owns, until ``lost`` is set; then ``error`` says why.
 
-    ``fence_epoch`` is a fencing token for other stores: it grows with every owner. ``generation``: under which it was
-    claimed. ``async with owned.guard():`` ends the block with the ownership.
+    ``fence_epoch`` is a fencing token for other stores: it grows with every owner. ``generation``: the resource's
+    generation after the claim. ``async with owned.guard():`` ends the block with the ownership.
     """
 
     def __init__(self, group: str, owned: OwnResult, release: "Callable[[Ownership], Awaitable[None]]") -> None:
@@ -148,7 +150,7 @@ class Ownership(HeldLease):
         return f"<Ownership: {self.group}/{self.resource}, fence epoch {self.fence_epoch}, {state}>"
 
     def compare(self, resources: Mapping[str, Resource]) -> None:
-        """Lose the ownership when the group's resources, by name, show another owner, now or since."""
+        """Lose the ownership when the group's ``resources``, by name, show another owner, now or since the claim."""
         row = resources.get(self.resource)
         if row is None or not row.owned or row.fence_epoch != self.fence_epoch:
             now = row.fence_epoch if row is not None else None

@@ -1,5 +1,5 @@
-"""Acquires again what a session has lost, where the application wished for that. Never silently: the lost lease stays
-lost, and the application is given a new one, with a new epoch.
+"""Acquires again what a session has lost, if the application asked for that (``reacquire``). Never silently: the lost
+lease stays lost, and the application is given a new lease, with a new epoch.
 """
 
 import asyncio
@@ -46,11 +46,12 @@ _log = logging.getLogger(__name__)
 
 
 class Reacquirer:
-    """A task for each lost lease: opens the session again if that is lost too, acquires the lease, tells about it.
+    """Runs a task for each lost lease, which opens the session again if that is lost too, acquires the lease again, and
+    tells the application by ``told``.
 
     ``revive`` opens the session if it is lost, and answers its id; ``lose`` notes that the cluster has ended the
-    session of this id. After a refusal that can pass it asks again, with a pause of ASK_AGAIN_S; any other is final for
-    this lease, and ``again`` raises it.
+    session of this id. After a refusal that can pass the task asks again, with a pause of ASK_AGAIN_S; any other is
+    final for this lease, and ``again`` raises it.
     """
 
     def __init__(
@@ -64,16 +65,16 @@ class Reacquirer:
         self._is_closed = False
 
     def watch(self, lease: HeldLease, again: Callable[[], Awaitable[HeldLease]]) -> None:
-        """Acquire the lease by ``again`` when it is lost."""
+        """Acquire the lease anew, by a call of ``again``, when it is lost."""
         lease.expect_successor()
-        if self._is_closed:  # its request was under way
+        if self._is_closed:  # while the request for the lease was under way
             lease.succeeded(None, ClientClosed("the session was closed"))
             return
         self._watched[lease] = again
         lease.on_lost(lambda _: self._begin(lease))
 
     def forget(self, lease: HeldLease) -> None:
-        """The application has released the lease, also one that was lost: it does not want it again."""
+        """Stop watching the lease, or acquiring it again: the application has released it."""
         if self._watched.pop(lease, None) is not None:
             lease.succeeded(None, ClientClosed("it was released"))
         task = self._tasks.get(lease)

@@ -45,16 +45,18 @@ _PAUSE_S_MAX = 1.0
 _TIMEOUT_S_MAX = 10.0
 """Longest wait for the answer to one renewal, in seconds: the node that got it may stand still."""
 _LOOK_S_MIN = 3.0
-"""Least time for the looks of a session, in seconds: a node asks others for up to a second before it answers."""
+"""Least time for a session to check what it holds, in seconds: a node asks others for up to one before it answers."""
 _LOOKS_MAX = 8
-"""Looks at a time: renewals need connections, too."""
+"""Checks under way at a time: renewals need connections, too."""
 _MARGIN_OF_TTL = 0.2
 """Part of the ttl before its end at which an unrenewed session is given up."""
 
 
 @dataclass(slots=True)
 class Lease:
-    """When to renew and when to give up, on the caller's monotonic clock: counted from before the request was sent."""
+    """When to renew a session and when to give it up, on the caller's monotonic clock. Both count from ``asked_s``, the
+    moment before the last successful request was sent.
+    """
 
     ttl_ms: int
     asked_s: float
@@ -66,7 +68,7 @@ class Lease:
 
     @property
     def lost_at_s(self) -> float:
-        """The ttl minus a fifth of it."""
+        """A fifth of the ttl before its end."""
         return self.asked_s + self.ttl_ms / 1000 * (1 - _MARGIN_OF_TTL)
 
 
@@ -89,7 +91,7 @@ class Fence(HeldLease):
 
     @property
     def epoch(self) -> int:
-        """The fencing epoch, a fencing token for other stores; of a Shared grant, the highest of its partitions'."""
+        """The fencing epoch, a fencing token for other stores; of a Shared grant, the highest of its partitions."""
         return self.grant.epoch if self.grant.epoch is not None else max(self.grant.epochs.values())
 
     def token(self, partition: int) -> Token:
@@ -103,7 +105,7 @@ class Fence(HeldLease):
             return
         for partition, epoch in self.grant.epochs.items():
             if int(partition) >= len(topic.partitions):
-                continue  # the node that answered has not heard of it yet
+                continue  # the node that answered has not heard of this partition yet
             now = topic.partitions[int(partition)].topic_epoch
             if now is not None and now > epoch:
                 self.lose(ProducerFenced(current_epoch=now, reason="superseded"))
@@ -127,9 +129,9 @@ class Session:
     exclusive grants wait in the queue as "WaitForExclusive", Shared ones and resources until they are free. Others may
     have written between the two epochs, so read the log's tail before you write. A lost session is replaced by a new
     one with another ``id``: ``error`` is None and ``lost`` is clear then. A refusal that cannot pass (the topic was
-    deleted, no permission) ends the attempts for that lease: it is logged, and ``again`` raises it. Give up a lost one
-    with ``release``. A session that had several grants may wait for one while it holds others; two such sessions can
-    block each other, so acquire partitions that belong together in one call.
+    deleted, no permission) ends the attempts for that lease: it is logged, and ``again`` raises it. ``release`` of a
+    lost lease ends the attempts, too. A session that had several grants may wait for one while it holds others; two
+    such sessions can block each other, so acquire partitions that belong together in one call.
     """
 
     def __init__(
@@ -152,7 +154,7 @@ class Session:
         self._renewal: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._to_end: str | None = None
-        """Id of the session that is closed here, and that the cluster does not know yet to be."""
+        """Id of the session that is closed here, but not yet at the cluster."""
         self._opening = asyncio.Lock()
         self._reacquirer = Reacquirer(self._revive, self._ended, reacquire) if reacquire is not None else None
 
@@ -163,7 +165,7 @@ class Session:
         try:
             await self.close()
         except StockadeError as error:
-            # What cannot be closed now ends by its ttl.
+            # A session that cannot be closed now ends by its ttl.
             if not is_momentary(error):
                 raise
 
@@ -184,9 +186,9 @@ class Session:
     async def close(self) -> None:
         """End the session and all its grants and ownerships; returns when their slots are free.
 
-        They are lost whatever becomes of the request, for which it spends at most one ttl, since the cluster ends the
-        session by itself then. After a failed or cancelled call another one asks again. A lost session needs no
-        request.
+        This object loses them even if the request fails. The request is repeated for at most one ttl, after which the
+        cluster ends the session by itself. After a failed or cancelled ``close``, another call sends the request again.
+        A session that was lost needs no request.
         """
         self._stop_renewing()
         try:
@@ -215,13 +217,13 @@ class Session:
     ) -> Fence:
         """Acquire all of ``partitions`` (None: all of the topic) or none.
 
-        When it returns, each of them refuses every older token. ``mode``: see `stockade.model.Mode`; with
-        "WaitForExclusive" it waits in the queue without a limit: cancel it (``asyncio.timeout``) to leave the queue.
-        What a cancelled call has got, or gets, is given up in the background; the next call waits for that.
-        ``producer_name``: shown to other writers; None: the client_id. ``resume_epoch``: the epoch of an earlier grant,
-        to have it again; ProducerFenced if the partitions are at a higher one. At the same one, a Shared grant or a
-        session that resumed this epoch, too, may have been there meanwhile: share its number with no other writer.
-        Raises ProducerBusy in the other modes, ProducerFenced, HoldAndWait, SessionExpired.
+        When it returns, each partition refuses every older token. ``mode``: see `stockade.model.Mode`. In the mode
+        "WaitForExclusive" the call waits in the queue without a limit: cancel it (``asyncio.timeout``) to leave the
+        queue. What a cancelled call has acquired, or still acquires, is given up in the background; the next call waits
+        for that. ``producer_name``: shown to other writers; None: the client_id. ``resume_epoch``: the epoch of an
+        earlier grant, to be granted again; ProducerFenced if the partitions are at a higher epoch. If they are at the
+        same epoch, a Shared grant or another session that resumed it may have written meanwhile: never give the number
+        to another writer. Raises ProducerBusy in the other modes, ProducerFenced, HoldAndWait, SessionExpired.
         """
         name = producer_name or self.client_id
         await self._acquiring.undone()
@@ -266,18 +268,18 @@ class Session:
         sever: Sever = "session",
         wait: bool = False,
     ) -> Ownership | list[Ownership]:
-        """Own ``resource`` of ``group``: any text of 1 to 1024 bytes; ``<topic>/<partition>`` guards the partition too.
+        """Own ``resource`` of ``group``: any text of 1 to 1024 bytes; ``<topic>/<partition>`` guards that partition.
 
         A list or tuple of 1 to 10,000 resources is claimed in one request: all of them or none; the answer is a list in
         the same order. With ``atomic=False`` each claim has its own verdict, and the list has those that succeeded,
         perhaps none.
 
         ``generation`` None: only a free resource. A number takes over from an owner whose generation is at most this
-        one; 0 always does. ``sever``: what an owner loses from whom something is taken over: all grants and resources
-        of its "session", which itself lives on, or this "resource" alone. ``wait``: wait until it is free (several:
-        until all are free at the same moment) in place of raising GenerationFenced; cancel it to give up. What a
-        cancelled call has got, or gets, is given up in the background; the next call waits for that. The client of an
-        evicted owner notices within a third of its ttl. Raises GenerationFenced, SessionExpired, and InvalidRequest
+        number; 0 always does. ``sever``: what the previous owner loses in a takeover: all grants and resources of its
+        "session", which itself lives on, or this "resource" alone. ``wait``: wait until the resource is free (several:
+        until all are free at the same moment) instead of raising GenerationFenced; cancel the call to give up. What a
+        cancelled call owns, or still gets, is given up in the background; the next call waits for that. The client of
+        an evicted owner notices within a third of its ttl. Raises GenerationFenced, SessionExpired, and InvalidRequest
         (no resource, one named twice, ``wait`` without ``atomic``).
         """
         if wait and not atomic:
@@ -332,7 +334,7 @@ class Session:
         return any(each.grant.grant == grant and each.error is None for each in self._fences)
 
     def put_back(self, fence: Fence) -> None:
-        """The caller was interrupted before this fence came: give it up, as what a cancelled call has got."""
+        """Give up a fence that did not reach the caller, which was interrupted; as after a cancelled `acquire`."""
         if self._reacquirer is not None:
             self._reacquirer.forget(fence)
         if fence in self._fences:
@@ -351,7 +353,9 @@ class Session:
         fence.lose(ClientClosed("the grant was released"))
 
     async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Work in the background. A bug in it loses the session: nothing else would tell the application of its end."""
+        """Do ``work`` in the background. A bug in it loses the session: otherwise the application would never learn
+        that the work has ended.
+        """
         try:
             await work()
         except Exception as bug:
@@ -387,8 +391,8 @@ class Session:
                     self._looking = asyncio.create_task(self._kept(partial(self._look, next_s - time.monotonic())))
 
     async def _look(self, seconds: float) -> None:
-        """Look at all topics and groups, _LOOKS_MAX at a time, for ``seconds`` or _LOOK_S_MIN: a node may take a
-        question and not answer, which delays neither the other looks nor a renewal.
+        """Check what the session holds, _LOOKS_MAX topics or groups at a time, for ``seconds``, but at least
+        _LOOK_S_MIN. A node that takes a question and does not answer delays neither other checks nor a renewal.
         """
         some = asyncio.Semaphore(_LOOKS_MAX)
         with suppress(TimeoutError):
@@ -403,7 +407,7 @@ class Session:
         held, described = list[Fence](), None
         try:
             async with some:
-                held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer knows no later ones
+                held = [fence for fence in self._fences if fence.grant.topic == topic]  # the answer may lack later ones
                 described = await self._client.topic(topic, patience_ms=AT_ONCE_MS)
         except UnknownTopicOrPartition:
             pass  # deleted
@@ -417,7 +421,7 @@ class Session:
         """Notice resources that were taken over without ending this session."""
         try:
             async with some:
-                owned = [each for each in self._owned if each.group == group]  # the answer knows no later ones
+                owned = [each for each in self._owned if each.group == group]  # the answer may lack later ones
                 resources = {
                     each.resource: each for each in await self._client.resources(group, patience_ms=AT_ONCE_MS)
                 }
@@ -458,6 +462,6 @@ class Session:
 
 
 def _not_seen(what: str, error: StockadeError) -> None:
-    """A refused look says nothing of the owner: the next renewal looks again."""
+    """Log that a check was refused. That says nothing of the owner; the check after the next renewal may."""
     level = logging.INFO if is_momentary(error) else logging.WARNING
     _log.log(level, "%s: not known whether another session holds it by now: %s", what, error)

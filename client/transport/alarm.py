@@ -6,7 +6,7 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Due(Protocol):
-    """``due_s``: when the alarm rings for it, in the loop's time. In an alarm it only moves later."""
+    """An entry of an alarm. ``due_s``: when the alarm rings for it (loop time). In an alarm, ``due_s`` only grows."""
 
     due_s: float
 
@@ -20,7 +20,9 @@ class Alarm(Generic[E]):
     def __init__(self, ring: Callable[[list[E]], None]) -> None:
         self.entries: set[E] = set()
         self.rings_at_s: float | None = None
-        """When the timer fires. uvloop's ``call_at`` answers a handle that does not know, for a moment that is due."""
+        """When the timer fires (loop time); None without a timer. For a moment that is due already, uvloop's
+        ``call_at`` returns a handle that cannot tell.
+        """
         self._ring = ring
         self._timer: asyncio.Handle | None = None
 
@@ -31,7 +33,7 @@ class Alarm(Generic[E]):
         self.entries.add(entry)
 
     def discard(self, entry: E) -> None:
-        """Forget the entry."""
+        """Remove the entry: the alarm rings for it no more."""
         self.entries.discard(entry)
 
     def close(self) -> None:

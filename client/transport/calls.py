@@ -27,7 +27,7 @@ from .question import Question
 T = TypeVar("T")
 CLUSTER = "/v1/cluster"
 NODES_AGAIN_S = 60.0
-"""Least time between two questions for the cluster's nodes: those of the bootstrap list may go, and others come."""
+"""Least time between two questions for the cluster's nodes: nodes of the bootstrap list may go, and others come."""
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -58,11 +58,11 @@ class Calls:
         return answer
 
     async def connect(self, patience_ms: int) -> Cluster:
-        """The cluster, whose nodes are known from now on. The nodes of the bootstrap list are asked in turn, again and
-        again for ``patience_ms``.
+        """Ask for the cluster's description, and remember its nodes. The nodes of the bootstrap list are asked in turn,
+        again and again for ``patience_ms``.
 
-        Each node has ``connect_timeout_ms``, so that one that hangs does not hide the others; when none answers in that
-        time, one more attempt has the whole ``request_timeout_ms``. Raises ClusterUnreachable.
+        Each node has ``connect_timeout_ms``, so that a node that hangs does not hide the others; when none answers in
+        that time, one more attempt has the whole ``request_timeout_ms``. Raises ClusterUnreachable.
         """
         ask = Request(method="GET", path=CLUSTER)
         nodes = self._config.bootstrap if len(self._config.bootstrap) > 1 else ()
@@ -115,9 +115,9 @@ class Calls:
     ) -> Answer:
         """Repeat a request while its refusal concerns only the moment, for ``patience_ms``; then raise the refusal.
 
-        ``patience_ms`` None: ``delivery_timeout_ms``. ``quiet_s``: a wait that is no trouble. ``is_wanted``: when
-        it answers False, no other attempt follows. ``rest``: other fields of Request. A refusal that follows an attempt
-        of unknown outcome does not say that nothing was changed: that attempt may have changed it.
+        ``patience_ms`` None: ``delivery_timeout_ms``. ``quiet_s``: a wait that needs no warning. ``is_wanted``: when
+        it answers False, no other attempt follows. ``rest``: other fields of Request. A refusal after an attempt of
+        unknown outcome has ``no_side_effects`` False, since that attempt may have had an effect.
         """
         if body is not None:
             rest["body"] = msgspec.json.encode(body)
@@ -135,7 +135,7 @@ class Calls:
                     error.had_effects()
                 raise
 
-        what = f"{method} {'/'.join(path.split('/')[:3])}"  # in a path an id may be a secret
+        what = f"{method} {'/'.join(path.split('/')[:3])}"  # not the rest of the path: it may have an id, a secret
         return await self.repeat(what, attempt, patience_ms, quiet_s + request.wait_ms / 1000, is_wanted)
 
     async def repeat(
@@ -146,9 +146,9 @@ class Calls:
         quiet_s: float = 0.0,
         is_wanted: Callable[[], bool] | None = None,
     ) -> T:
-        """The first answer of ``attempt`` that does not concern only the moment; a log line says when that takes long.
+        """The answer of ``attempt``, which is repeated while its refusal concerns only the moment; arguments as `send`.
 
-        ``what`` names the call there.
+        The log warns when that takes long; ``what`` names the call there. Raises the last refusal.
         """
         patience_s = (self._config.delivery_timeout_ms if patience_ms is None else patience_ms) / 1000
         deadline_s = time.monotonic() + patience_s
@@ -181,7 +181,7 @@ def present(**values: Any) -> dict[str, Any]:
 
 
 def quoted(segment: str) -> str:
-    """The text, escaped as one segment of a path. Raises InvalidRequest for what is no text."""
+    """The text, escaped as one segment of a path. Raises InvalidRequest for a ``segment`` that is no text."""
     if not isinstance(segment, str):
         raise InvalidRequest(f"a name must be text, and one is {segment!r:.100}")
     return quote(segment, safe="")

@@ -47,10 +47,10 @@ NODE_PAUSE_S_MAX = 30.0
 SILENT_PAUSE_S = 10.0
 """How long a node that took a request and did not answer is tried last: each new attempt costs a whole timeout."""
 JOINED_BYTES_MAX = 64 << 10
-"""Parts of a body are joined up to this length: many short ones cost more by themselves, long ones to be copied."""
+"""Parts of a body are joined up to this length: many short parts cost more to send singly, long parts to copy."""
 KEPT_FREE_MAX = 16
-"""Connections, of ``connections_max``, that no request takes which asks a node to wait: a session's renewal must not
-wait behind them. With fewer than 64 connections a quarter, and one at least.
+"""Connections, of ``connections_max``, that requests which ask a node to wait leave free, so that a session's renewal
+does not wait behind such requests. With fewer than 64 connections it is a quarter of them, at least one.
 """
 ANSWER_BYTES_MAX = 128 << 20
 """Longest answer read; a fetch asks for at most half of it."""
@@ -61,7 +61,7 @@ class NoNode(OSError):
 
 
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NoNode)
-"""What is raised when there was no connection to a node, so that it got nothing."""
+"""The errors that mean that there was no connection to the node, so that it got nothing."""
 _PROVE = "/readyz"
 """Any answer to this shows that the address is one for HTTP."""
 
@@ -92,9 +92,9 @@ class Request:
     """One request. ``node``: base URL of the node to try first; with ``only_node``, the only one to try.
 
     ``timeout_ms`` None: the configuration's ``request_timeout_ms``. ``wait_ms``: how long the request asks the node to
-    wait, added to the timeout. ``body``: one piece, or parts that are not copied together when they are long.
+    wait, added to the timeout. ``body``: one piece, or parts, which are not copied together when they are long.
     ``on_written``: called each time the whole body was handed to a connection. ``on_piece``: called with each piece of
-    a 2xx answer's body as it comes; the Answer has an empty one then.
+    a 2xx answer's body as it comes; the body of the Answer is empty then.
     """
 
     method: str
@@ -120,7 +120,7 @@ class Transport:
         """Failures to connect, by base URL, since the node last took a connection."""
         self.home: Home = Home()
         self._unproven = set(config.bootstrap)
-        """Addresses of the application, not of the cluster, that have given no HTTP answer so far."""
+        """Base URLs of the application that the cluster has not named and that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
         kept_free = max(1, min(KEPT_FREE_MAX, config.connections_max // 4))
         self._waits = asyncio.Semaphore(config.connections_max - kept_free)
@@ -139,10 +139,10 @@ class Transport:
         return sorted(self._nodes, key=lambda url: self._nodes[url] > now_s)
 
     def learn(self, urls: Iterable[str]) -> None:
-        """The cluster has these nodes now, says one of them: remember them beside the bootstrap list. Forget other ones
-        that could not be connected to either: that node may not have heard of all.
+        """Remember the nodes that an answer of the cluster names, beside the bootstrap list. A node that it does not
+        name is forgotten only if it could not be connected to either: the node that answered may not know of all.
 
-        Left out are bad base URLs, those without TLS after a bootstrap with it, and what would be above NODES_MAX.
+        Left out are bad base URLs, base URLs without TLS after a bootstrap with TLS, and nodes beyond NODES_MAX.
         """
         named = [url.rstrip("/") for url in urls]
         self._unproven.difference_update(named)
@@ -208,7 +208,7 @@ class Transport:
         except RequestTimedOut as error:
             raise NoNode(f"no answer within {timeout_ms} ms") from error
         except StockadeError:
-            pass  # it is one, though not ready
+            pass  # it is a node, though not ready
 
     async def _attempt(self, request: Request, node: str) -> Answer:
         if is_downgrade(node, self._config.bootstrap):
@@ -269,7 +269,7 @@ class Transport:
             self._nodes[node] = 0.0
 
     def _not_reached(self, node: str) -> None:
-        """Of requests that fail side by side, one counts."""
+        """Note a failure to connect. Of requests that fail side by side, only the first counts: the pause has begun."""
         if self._nodes.get(node, inf) <= time.monotonic():
             self._pause(node, min(NODE_PAUSE_S * 2 ** min(self._unreached[node], 10), NODE_PAUSE_S_MAX))
             self._unreached[node] += 1
@@ -280,12 +280,12 @@ class Transport:
 
 
 _REPEATED = ("PUT", "DELETE")
-"""Methods that aiohttp sends a second time by itself, as GET: but a GET changes nothing."""
+"""Methods that change something and that aiohttp, as it does with GET, sends a second time by itself."""
 
 
 def sent_once() -> aiohttp.ClientMiddlewareType:
-    """For one request, a PUT or DELETE: aiohttp would send it again if the connection ended before the answer. That
-    answer would say nothing of the first request, which may have been carried out: 404 for what it deleted, say.
+    """A middleware that keeps aiohttp from sending one PUT or DELETE again when the connection ends before the answer:
+    the second answer would say nothing of the first request, which may have been carried out (404 for what it deleted).
     """
     was_sent = False
 
@@ -334,7 +334,7 @@ class _Body(aiohttp.Payload):
 
 
 def _joined(pieces: Iterable[bytes]) -> list[bytes]:
-    """The same bytes in fewer pieces."""
+    """The bytes of ``pieces`` in fewer parts, each of one piece or of at most JOINED_BYTES_MAX bytes."""
     parts: list[bytes] = []
     some: list[bytes] = []
     size = 0

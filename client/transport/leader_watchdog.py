@@ -33,7 +33,9 @@ class Watched:
 
 
 class LeaderWatchdog:
-    """Watches one client's requests to leaders. Each has ``patience_ms`` beside the wait that it asks for."""
+    """Watches one client's requests to leaders. Other nodes are asked about a request that has no answer after
+    ``patience_ms`` and the wait that it asks for.
+    """
 
     def __init__(self, patience_ms: int, ask: Ask, metadata: Metadata, avoid: Callable[[str], None]) -> None:
         """``avoid`` is called with the base URL of a node that stands still."""
@@ -58,11 +60,11 @@ class LeaderWatchdog:
                 self._alarm.discard(watched)
 
     def done(self, watched: Watched) -> None:
-        """This part has its answer."""
+        """Stop watching a part: it has its answer."""
         self._alarm.discard(watched)
 
     def close(self) -> None:
-        """Stop asking."""
+        """Stop watching, and cancel the question that is under way."""
         self._alarm.close()
         if self._looking is not None:
             self._looking.cancel()
@@ -90,7 +92,7 @@ class LeaderWatchdog:
             if leader is not None and leader != node:
                 self._avoid(node)
                 self._metadata.heard(watched.topic, watched.partition, leader)
-                self._alarm.discard(watched)  # it ends once: a Timeout that is on its way out takes no new time
+                self._alarm.discard(watched)  # so that it ends once: a Timeout that ends cannot be rescheduled
                 watched.end()
 
 

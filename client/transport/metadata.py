@@ -25,7 +25,7 @@ REFRESH_S = 300.0
 metadata.max.age.ms.
 """
 ANEW_S = 0.1
-"""Least time between two questions for a topic because of records that its description does not allow."""
+"""Least time between two questions that are asked because a topic's known description does not allow a record."""
 TOPICS_MAX = 10_000
 """Topics remembered, and topics looked up without success; above it, the one that came first is forgotten."""
 
@@ -86,8 +86,8 @@ class Lookup:
 class Metadata:
     """A cache of topic descriptions and leaders. ``describe`` asks the cluster for a topic.
 
-    One answer describes all partitions of a topic. So look-ups, and the circuit breakers that end them, are one a topic
-    and not one a partition as in Sarama: two partitions of a topic would ask the same question. Look-ups of different
+    One answer describes all partitions of a topic. So each topic has one look-up and one circuit breaker; in Sarama
+    each partition has them, but here two partitions of a topic would ask the same question. Look-ups of different
     topics do not wait for each other.
     """
 
@@ -100,7 +100,7 @@ class Metadata:
         self._lookups: dict[str, Lookup] = {}
 
     def known(self, name: str) -> Topic | None:
-        """The description, None if the cluster was not asked yet. After REFRESH_S it is asked again meanwhile."""
+        """The known description, None before the first answer. After REFRESH_S the cluster is asked again meanwhile."""
         known = self._topics.get(name)
         if known is None:
             return None
@@ -108,9 +108,9 @@ class Metadata:
         return known.topic
 
     async def anew(self, name: str) -> Topic:
-        """The description, for a record that the known one does not allow: asked of the cluster now, unless it was
-        within ANEW_S. Other calls go on with the known one meanwhile, and this one when the cluster fails to answer a
-        single attempt. Raises UnknownTopicOrPartition, and InconsistentTopicId for a topic that was created again.
+        """The description for a record that the known one does not allow: the cluster is asked now, unless it was asked
+        within ANEW_S. Other calls use the known description meanwhile; so does this call if the single attempt gets no
+        answer. Raises UnknownTopicOrPartition, and InconsistentTopicId for a topic that was created again.
         """
         known = self._topics.get(name)
         if known is None:
@@ -144,13 +144,13 @@ class Metadata:
 
     async def now(self, name: str) -> Topic:
         """The description, asked of the cluster now for ``delivery_timeout_ms``: the topic may have been created again.
-        Raises likewise.
+        Raises as `topic`.
         """
         self.forget(name)
         return await self.topic(name)
 
     def leader(self, topic: str, partition: int) -> str | None:
-        """Base URL of the node to try first, None if no leader is known."""
+        """Base URL of the node to try first; None if no leader is known, or the known one is doubted."""
         place = topic, partition
         return None if place in self._doubted else self._leaders.get(place)
 
@@ -183,11 +183,11 @@ class Metadata:
         return self._lookups.setdefault(name, Lookup(name, self._describe))
 
     async def _ask_again(self, name: str) -> None:
-        """A topic that was created again is left as it is, and its users, who must know, are told: raises
-        InconsistentTopicId.
+        """Ask for a newer description. Raises InconsistentTopicId for a topic that was created again: the known
+        description stays, since the topic's users must notice.
 
-        So is one that has fewer partitions: partitions are only added, so the node that answered does not know all. Its
-        leaders may be old, too; those that answers to appends named are newer.
+        It stays, too, if the answer has fewer partitions: partitions are only added, so the node that answered does not
+        know all. The answer's leaders may be old as well: a leader that is known already, from an append, is kept.
         """
         topic = await self._describe(name, patience_ms=AT_ONCE_MS)
         known = self._topics.get(name)

@@ -1,6 +1,6 @@
-"""Says in the log, once, that calls are not done: which nodes were asked, what they answered, how long it goes on.
+"""Warns in the log that calls are not done: which nodes were asked, what they answered, how long the client goes on.
 
-Without it an application without a cluster is silent until its patience (``delivery_timeout_ms``, two minutes) ends.
+Without the warning an application without a cluster is silent until ``delivery_timeout_ms`` (two minutes) is over.
 """
 
 import asyncio
@@ -39,12 +39,12 @@ class Call:
 
 
 _present: ContextVar[Call | None] = ContextVar("present", default=None)
-"""The call for which this task sends requests; other calls of the client meet with other answers at the same node."""
+"""The call for which this task sends requests; another call of the client may meet with another answer at a node."""
 
 
 @contextmanager
 def on_behalf_of(call: Call | None) -> Iterator[None]:
-    """Requests in the block are those of this call; None: of none."""
+    """Requests in the block are made for this call; None: for no call."""
     token = _present.set(call)
     try:
         yield
@@ -53,14 +53,14 @@ def on_behalf_of(call: Call | None) -> Iterator[None]:
 
 
 def asked(node: str) -> None:
-    """The present call asks a node. What it answered this call before stays known meanwhile."""
+    """Note that the present call asks a node. What the node answered this call before stays noted meanwhile."""
     call = _present.get()
     if call is not None:
         call.nodes.setdefault(node, "no answer yet")
 
 
 def met(node: str, reason: str) -> None:
-    """The present call was refused by a node, or got no answer there."""
+    """Note that the present call was refused by a node, or got no answer there."""
     call = _present.get()
     if call is not None:
         call.nodes[node] = reason
@@ -74,14 +74,14 @@ class Outage:
         self._silent_until_s = 0.0
 
     def begin(self, what: str, patience_s: float, quiet_s: float = 0.0) -> Call:
-        """A call waits from now on. ``patience_s``: after so long it fails. ``quiet_s``: a wait that is no trouble."""
+        """Note that a call waits from now on, and fails after ``patience_s``. ``quiet_s``: a wait without a warning."""
         now_s = asyncio.get_running_loop().time()
         call = Call(what, now_s, now_s + patience_s, now_s + quiet_s + WARN_AFTER_S)
         self._alarm.add(call)
         return call
 
     def moved(self, call: Call, patience_s: float) -> None:
-        """Part of what the call waits for has come: it begins to wait anew."""
+        """Part of what the call waits for has come: its wait begins anew."""
         now_s = asyncio.get_running_loop().time()
         if call.is_told:
             _log.info(answered_late(call, now_s))
@@ -91,13 +91,13 @@ class Outage:
     def end(self, call: Call, *, is_answered: bool) -> None:
         """The call waits no more."""
         self._alarm.discard(call)
-        call.error = None  # its traceback has frames that know the call
+        call.error = None  # its traceback has frames that refer to the call
         if call.is_told and is_answered:
             _log.info(answered_late(call, asyncio.get_running_loop().time()))
 
     @contextmanager
     def over(self, what: str, patience_s: float, quiet_s: float = 0.0) -> Iterator[Call]:
-        """The block waits."""
+        """Inside the block, a call waits; arguments as `begin`."""
         call = self.begin(what, patience_s, quiet_s)
         is_answered = False
         try:
@@ -108,7 +108,7 @@ class Outage:
             self.end(call, is_answered=is_answered)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Warn no more."""
         self._alarm.close()
 
     def _ring(self, due: list[Call]) -> None:

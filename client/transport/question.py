@@ -1,4 +1,4 @@
-"""A question to the cluster that is asked beside the application's calls, now and then, and never twice at a time."""
+"""A question that a client asks the cluster now and then, beside the application's calls, and never twice at a time."""
 
 import asyncio
 import logging
@@ -34,17 +34,17 @@ class Question:
         self._asked_s = -inf
 
     def put_off(self) -> None:
-        """The answer has come in another way."""
+        """Put the next question off for ``again_s``: the answer has come in another way."""
         self._due_s = time.monotonic() + self._again_s
 
     def if_due(self) -> None:
-        """Ask, if it is time to, and return at once."""
+        """Begin to ask if a question is due; returns at once."""
         if time.monotonic() >= self._due_s:
             _ = self._begin()
 
     async def anew(self, pause_s: float = 0.0) -> None:
-        """Returns when a question is answered that began after this call, or one that began at most ``pause_s`` before
-        it and had its answer by then. Raises the refusal.
+        """Ask now; returns when a question that began after this call is answered. Raises the refusal. Returns at once
+        if the last question began less than ``pause_s`` seconds ago and has ended.
         """
         if self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
@@ -59,7 +59,7 @@ class Question:
             raise with_fields(error) if isinstance(error, StockadeError) else error
 
     async def close(self) -> None:
-        """Wait for no answer any more."""
+        """Cancel the question that is under way."""
         if self._task is not None and not self._task.done():
             self._task.cancel()
             await asyncio.wait([self._task])

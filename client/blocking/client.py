@@ -16,7 +16,7 @@ class Client(Blocking[_Client]):
 
     @classmethod
     def of(cls, twin: _Client) -> Self:
-        """The blocking face of a client that exists."""
+        """A blocking Client around an asynchronous one that exists, with the same connections."""
         made = cls.__new__(cls)
         Blocking.__init__(made, twin)
         return made

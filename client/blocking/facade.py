@@ -65,7 +65,7 @@ class Delivery(Blocking[deliveries.Delivery]):
 
     def result(self, timeout_s: float | None = None) -> Receipt:
         """Wait for the receipt, ``timeout_s`` at most (None: no limit). Raises the refusal, or TimeoutError."""
-        if self.is_done:  # also where nothing may be waited for: on the background thread, in a callback
+        if self.is_done:  # also in a callback, on the background thread, where a call may not wait
             try:
                 next(self.twin.__await__())
             except StopIteration as over:
@@ -77,8 +77,8 @@ class Delivery(Blocking[deliveries.Delivery]):
         return self._run(settled(), timeout_s)
 
     def add_done_callback(self, callback: "Callable[[Delivery], object]") -> None:
-        """Call ``callback`` with this delivery when it is done, on the background thread, which it must not block; its
-        exceptions are logged.
+        """Call ``callback`` with this delivery when it is done, on the background thread. The callback must not block
+        that thread; its exceptions are logged.
         """
         self._call(lambda: self.twin.add_done_callback(Callback(lambda _: callback(self))))
 
@@ -197,13 +197,13 @@ class Producer(Blocking[producer.Producer]):
         return self._each(found, found.put_back)
 
     def on_outcome(self, watcher: Watcher) -> None:
-        """Call ``watcher`` for each batch with its result and the seconds from its first record, on the background
-        thread, which it must not block; its exceptions are logged.
+        """Call ``watcher`` for each batch, with its Receipt or Failure and the seconds since its first record, on the
+        background thread. The watcher must not block that thread; its exceptions are logged.
         """
         self._call(lambda: self.twin.on_outcome(Callback(watcher)))
 
     def metrics(self) -> ProducerMetrics:
-        """What this producer has done since its start, and has under way."""
+        """A snapshot: counts since the producer's start, and what is under way."""
         return self._call(self.twin.metrics)
 
     @contextmanager
@@ -217,11 +217,11 @@ class Producer(Blocking[producer.Producer]):
         cancel_on_loss: bool = True,
         reacquire: "Callable[[Fence], object] | None" = None,
     ) -> Iterator["Fence"]:
-        """Inside the block, only this producer can write there.
+        """Inside the block, only this producer can write to ``partitions`` (None: all of the topic).
 
         No thread can be cancelled: check ``fence.is_lost`` in long work. With ``cancel_on_loss`` the end of the block
-        raises the reason of a loss, also when nothing was sent since. ``reacquire`` is called on a thread of its own,
-        and may block.
+        raises the reason of a loss, even if nothing was sent since. ``reacquire`` is called on a thread of its own, and
+        may block.
         """
 
         async def told(fence: session.Fence) -> None:
@@ -254,7 +254,7 @@ class Producer(Blocking[producer.Producer]):
 
     @contextmanager
     def _entered(self, block: AbstractAsyncContextManager[T]) -> Iterator[T]:
-        """The block, entered and left in the background thread."""
+        """Inside the block, the asynchronous ``block`` is entered; both its ends run on the background thread."""
         value = self._run(block.__aenter__())
         try:
             yield value
@@ -266,7 +266,7 @@ class Producer(Blocking[producer.Producer]):
 
 
 class Losable(Blocking[H]):
-    """What the cluster may end: a session, or what it holds."""
+    """A session, or a lease that a session holds: the cluster may end it."""
 
     @property
     def is_lost(self) -> bool:
@@ -275,11 +275,11 @@ class Losable(Blocking[H]):
 
     @property
     def error(self) -> StockadeError | None:
-        """Why it was lost; None until then."""
+        """The reason of the loss; None until then."""
         return self.twin.error
 
     def wait_lost(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is lost; False after ``timeout_s`` (None: no limit)."""
+        """Wait until it is lost; returns whether it was lost within ``timeout_s`` (None: no limit)."""
         try:
             self._run(self.twin.lost.wait(), timeout_s)
         except TimeoutError:
@@ -288,14 +288,14 @@ class Losable(Blocking[H]):
 
 
 class HeldLease(Losable[L]):
-    """Held until it is lost."""
+    """A grant or a resource that a session holds until it is lost."""
 
     def __repr__(self) -> str:
         return repr(self._twin)
 
     def on_lost(self, watcher: Callable[[StockadeError], None]) -> None:
-        """Call ``watcher`` with the error, once, when it is lost, or now if it is: on the background thread, which it
-        must not block. Its exceptions are logged.
+        """Call ``watcher`` with the error, once, when the lease is lost, or at once if it is lost already: on the
+        background thread, which the watcher must not block. Its exceptions are logged.
         """
         self._call(lambda: self.twin.on_lost(Callback(watcher)))
 
@@ -304,7 +304,7 @@ class HeldLease(Losable[L]):
         self._call(lambda: self.twin.forget(Callback(watcher)))
 
     def release(self) -> None:
-        """Give it up; returns when another session can have it."""
+        """Give the lease up; returns once another session can have it."""
         self._run(self.twin.release())
 
 
@@ -318,7 +318,7 @@ class Fence(HeldLease[session.Fence]):
 
     @property
     def session_id(self) -> str:
-        """The id of the session that holds it, a secret."""
+        """The id of the session that holds the grant, a secret."""
         return self.twin.session_id
 
     def token(self, partition: int) -> Token:
@@ -326,7 +326,7 @@ class Fence(HeldLease[session.Fence]):
         return self.twin.token(partition)
 
     def again(self) -> Self:
-        """Wait until it is lost and acquired again (``reacquire``); answers the fence that replaces it."""
+        """Wait until the fence is lost and acquired again (``reacquire``); returns the fence that replaces it."""
         return type(self)(self._run(self.twin.again()))
 
 
@@ -341,7 +341,7 @@ class Ownership(HeldLease[held.Ownership]):
         self.fence_epoch: int = owned.fence_epoch
 
     def again(self) -> Self:
-        """Wait until it is lost and owned again (``reacquire``); answers the ownership that replaces it."""
+        """Wait until the resource is lost and owned again (``reacquire``); returns the ownership that replaces it."""
         return type(self)(self._run(self.twin.again()))
 
 
@@ -397,7 +397,7 @@ class Session(Losable[session.Session]):
         resume_epoch: int | None = None,
         topic_id: int | None = None,
     ) -> Fence:
-        """All of ``partitions`` (None: all of the topic) or none."""
+        """Acquire all of ``partitions`` (None: all of the topic) or none."""
         work = self.twin.acquire(
             topic,
             partitions,
@@ -439,7 +439,7 @@ class Session(Losable[session.Session]):
         sever: Sever = "session",
         wait: bool = False,
     ) -> Ownership | list[Ownership]:
-        """Own a resource of ``group``, any text, or several at once; with ``wait``, wait until it is free."""
+        """Own a resource of ``group``, any text, or several at once; ``wait``: wait until all of them are free."""
         wanted = [resource] if isinstance(resource, str) else resource
         work = self.twin.own(group, wanted, generation=generation, atomic=atomic, sever=sever, wait=wait)
         owned = [Ownership(each) for each in self._run(work)]
@@ -491,7 +491,7 @@ class Consumer(Blocking[consumers.Consumer]):
         follow: bool = False,
         skip_trimmed: bool = False,
     ) -> "Iterator[Reading]":
-        """The same as Arrow batches: ``with consumer.pieces(...) as reading: for piece in reading``."""
+        """Like `read`, in Arrow batches: ``with consumer.pieces(...) as reading: for piece in reading``."""
         block = self.twin.pieces(topic, partitions, start, follow=follow, skip_trimmed=skip_trimmed)
         reading = self._run(block.__aenter__())
         try:
@@ -547,7 +547,7 @@ class Reading(Blocking[readings.Reading]):
         return self._run(self.twin.to_arrow())
 
     def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame."""
+        """The same records as one pandas.DataFrame."""
         return self.to_arrow().to_pandas()
 
 

@@ -41,8 +41,9 @@ class PlainHttp:
     def __init__(
         self, credentials: Credentials, timeout_s: float, connect_timeout_s: float, bootstrap: Sequence[str] = ()
     ) -> None:
-        """``timeout_s``: each wait for bytes of an answer. ``connect_timeout_s``: each wait while connecting.
-        ``bootstrap``: the addresses that the application gave; if one has TLS, no other node is asked without.
+        """``timeout_s``: the longest wait for further bytes of an answer. ``connect_timeout_s``: the longest wait while
+        connecting. ``bootstrap``: the addresses that the application gave; if one has TLS, no node beside them is asked
+        without TLS.
         """
         self._bootstrap = bootstrap
         self._credentials = credentials
@@ -84,7 +85,7 @@ class PlainHttp:
         self._connections.clear()
 
     def connected(self, node: str) -> http.client.HTTPConnection:
-        """The open connection to a node. Raises ClusterUnreachable if there can be none."""
+        """An open connection to the node, made if there is none. Raises ClusterUnreachable if that fails."""
         if self._home.is_elsewhere:
             # The parent goes on with its connections; two processes would read each other's answers.
             self._connections, self._home = {}, Home()

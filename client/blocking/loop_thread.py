@@ -1,4 +1,4 @@
-"""The thread on which the asynchronous twins of blocking objects live, and the way there and back."""
+"""The thread on which the asynchronous twins of blocking objects live, and calls to it from other threads."""
 
 import asyncio
 import functools
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 class _Call(Generic[T]):
     """A call on the loop's thread, for a caller that may be interrupted at any moment, also while it hands the work
-    over: from then on only the loop's thread knows whether the work has begun, so it alone ends it.
+    over. After the handover only the loop's thread knows whether the work has begun, so that thread alone ends it.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class _Call(Generic[T]):
         """Set when the caller has given up, and nothing of the work is left."""
 
     def result(self, timeout_s: float | None) -> T:
-        """The result. When this is interrupted, the work is cancelled."""
+        """Wait for the result of the work. When the wait is interrupted, the work is cancelled."""
         try:
             self._loop.call_soon_threadsafe(self._begin)
             return self._future.result(timeout_s)
@@ -93,11 +93,11 @@ class LoopThread:
     def run(
         self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, put_back: Callable[[T], None] | None = None
     ) -> T:
-        """The result of ``work``. When the caller is interrupted (Ctrl-C, timeout), ``work`` is cancelled. A result
-        that came at that moment, and that the caller never sees, goes to ``put_back``, on this thread, before that.
+        """The result of ``work``. When the caller is interrupted (Ctrl-C, timeout), ``work`` is cancelled. If a result
+        came at that moment, ``put_back`` gets it on this thread before the caller goes on, which never sees it.
 
         Raises UsedAfterFork in a forked child, where the thread does not run, and RuntimeError on this thread itself,
-        which would wait for itself: in a callback, or where an iterator that was left is collected.
+        which would wait for itself: in a callback, or where an abandoned iterator is collected.
         """
         try:
             self.home.check_process()
@@ -128,8 +128,8 @@ class LoopThread:
 
 
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is stopped. asyncio lets SystemExit and KeyboardInterrupt end it: every call of the process
-    would wait for ever then.
+    """Run the loop until it is stopped. SystemExit and KeyboardInterrupt in a task end the loop; it is run again then,
+    because otherwise every call of the process would wait for ever.
     """
     while True:
         try:
@@ -142,8 +142,8 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Callback:
-    """A function of the application, for the background thread: `sys.exit` in it counts as any other exception, which
-    the twin logs. Equal when the function is.
+    """A function of the application that is called on the background thread. `sys.exit` in it counts as any other
+    exception, which the twin logs. Two Callbacks are equal when their functions are.
     """
 
     function: Callable[..., object]
@@ -176,7 +176,7 @@ class Blocking(Generic[A]):
 
     @property
     def twin(self) -> A:
-        """The asynchronous twin. Raises UsedAfterFork in a forked child, where it stays as it was."""
+        """The asynchronous twin. Raises UsedAfterFork in a forked child, where no thread runs it."""
         self._thread.home.check_process()
         return self._twin
 
@@ -194,7 +194,7 @@ class Blocking(Generic[A]):
         return self._run(there())
 
     def _each(self, items: AsyncIterator[T], put_back: Callable[[T], None] | None = None) -> Iterator[T]:
-        """``put_back`` gets an item that came while the caller was interrupted."""
+        """The items, each awaited on the background thread; ``put_back`` gets one that came during an interruption."""
 
         def put(item: T | object) -> None:
             if put_back is not None and item is not over:
@@ -206,7 +206,7 @@ class Blocking(Generic[A]):
 
     @property
     def _is_parents(self) -> bool:
-        """Whether it was made before this process was forked: it can be neither used nor closed here."""
+        """Whether this object was made in the parent, before a fork: here it can be neither used nor closed."""
         return self._thread.home.is_elsewhere
 
 

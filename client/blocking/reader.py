@@ -18,7 +18,7 @@ from .http import PlainAnswer, PlainHttp
 from .waiting import Waiting
 
 CONNECT_PATIENCE_MS = 10_000
-"""How long ``connect`` goes on while no node can be connected to."""
+"""How long ``connect`` repeats its attempts while no node can be connected to."""
 
 
 class PartitionLeader(NamedTuple):
@@ -120,9 +120,9 @@ class BlockingClient:
         topic_id: int | None = None,
         meta: bool = False,
     ) -> Fetched:
-        """As ``fetch_arrow``, with the log's bounds, and with ``meta`` the producer of each batch.
+        """As `fetch_arrow`, but the result also has the log's bounds and, with ``meta``, the producer of each batch.
 
-        Raises InconsistentTopicId, too, when the topic has another id than ``topic_id``.
+        Also raises InconsistentTopicId when the topic has another id than ``topic_id``.
         """
         query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max} | _guard(topic_id)
         query |= {"origins": "true"} if meta else {}

@@ -83,7 +83,7 @@ class BlockingWriter:
         """By topic and partition, the sequence number that comes next; absent where this instance of ``name`` wrote
         nothing.
 
-        It asks by name: the right to write under a name allows that, and not to ask for the number of its id.
+        It asks by name and not by producer id, since the right to write under a name allows only the former.
         """
         answer = self._json("GET", f"/v1/producers/{quote(name, safe='')}")
         return {
@@ -125,7 +125,7 @@ class BlockingWriter:
     def append_at(self, topic: str, partition: int, value: bytes, log_end: int) -> bool:
         """Append one record if the next offset is ``log_end``.
 
-        False: it is another one, perhaps because an earlier attempt stored the record.
+        False: the next offset is another one, perhaps because an earlier attempt stored the record.
         """
         body = json.dumps({"records": [{"value": value.decode()}]}).encode()
         try:
@@ -188,7 +188,7 @@ class BlockingWriter:
     ) -> PlainAnswer:
         """Repeat a request until it is answered, first at the partition's leader if that is known.
 
-        A refusal that follows an attempt of unknown outcome does not say that nothing was changed.
+        A refusal after an attempt of unknown outcome has ``no_side_effects`` False.
         """
         patience_s = self._config.delivery_timeout_ms / 1000 if patience_s is None else patience_s
         waiting = Waiting(f"{method} {path.partition('?')[0]}", patience_s, self._config)

@@ -55,14 +55,14 @@ class Consumer:
         follow: bool = False,
         skip_trimmed: bool = False,
     ) -> AsyncIterator[Reading]:
-        """The same as Arrow batches: ``async with consumer.pieces(...) as reading: async for piece in reading``.
+        """Like `read`, in Arrow batches: ``async with consumer.pieces(...) as reading: async for piece in reading``.
 
         The Reading also has positions and lag, seeks, and makes one Arrow table or pandas frame of all records.
 
         ``start``: "earliest", "latest", an offset, or one of these for each partition ("earliest" where none is given).
-        ``follow`` False: each partition ends at the log's end of its first answer; True: the read never ends. Fetches
-        are repeated for ``delivery_timeout_ms`` through failovers. ``skip_trimmed``: records that were trimmed before
-        they were read are skipped, with a warning in the log; False: they raise OffsetOutOfRange. Raises
+        ``follow`` False: each partition is read up to the log end in its first answer; True: the read never ends.
+        Fetches are repeated for ``delivery_timeout_ms``, also in a failover. ``skip_trimmed``: records that were
+        trimmed before they were read are skipped, with a warning in the log; False: they raise OffsetOutOfRange. Raises
         UnknownTopicOrPartition, OffsetOutOfRange, InconsistentTopicId when the topic was deleted and created again.
         """
         described = await self.client.topic(topic)
@@ -90,9 +90,10 @@ class Consumer:
 
         The group's members share the topic's partitions. A member starts a partition at the group's committed position,
         or at ``start`` where there is none. A member that stands still for longer than ``session_ttl_ms`` is replaced,
-        and can then neither read on nor commit. Delivery is at least once: records that are not committed within one
-        ttl after a partition changes hands go to its next reader again. ``client_id``: the name of the member in
-        lists of sessions and owners; None: ``consumer-HOST-PROCESS-`` and four random digits.
+        and can then neither read on nor commit. Delivery is at least once: records that were not committed go to the
+        partition's next reader again; a member that gives a partition up to another one has one ttl left to commit.
+        ``client_id``: the name of the member in lists of sessions and owners; None: ``consumer-HOST-PROCESS-`` and four
+        random hexadecimal digits.
 
         Where records behind the group's position were trimmed before a member read them, an iteration raises
         OffsetOutOfRange, again and again, until a position is set that exists (`stockade groups reset`); with

@@ -83,11 +83,11 @@ class _Claim:
     log_end: int = 0
     """The log's end, as of the last answer."""
     task: "asyncio.Task[None] | None" = None
-    """Reads it; has ended after a failure, until the next iteration."""
+    """Reads the partition. After a failure it has ended, and the next iteration starts another one."""
     is_over: bool = False
-    """The application gets no record of it any more."""
+    """Whether the application gets no more records of the partition."""
     let_go_at_s: float = 0.0
-    """Until then (monotonic clock) the application may commit what it got of a partition that is given up."""
+    """Until then (monotonic clock) the application may commit its records of a partition that is given up."""
 
     @property
     def is_committed(self) -> bool:
@@ -125,7 +125,7 @@ class GroupReading:
         self._tasks: list[asyncio.Task[None]] = []
         self._turn_ends_s = 0.0
         self._end: Exception | None = None
-        """Why an iteration ends, now and later."""
+        """The reason with which every iteration ends from now on; None while the member reads."""
 
     @property
     def partitions(self) -> list[int]:
@@ -194,27 +194,27 @@ class GroupReading:
             raise ready
 
     def _may_read(self, claim: _Claim) -> bool:
-        """Whether no other member may read the partition by now, as far as is known here."""
+        """Whether this member may still read the partition, as far as it knows."""
         return not claim.is_over and self._end is None
 
     def _stop(self, end: Exception) -> None:
-        """Let iterations end with this."""
+        """End every iteration, now and later, with ``end``; the first call decides."""
         self._end = self._end or end
         if self._ready.empty():
-            self._ready.put_nowait((_Claim("", 0, 0), end))  # wakes one that waits
+            self._ready.put_nowait((_Claim("", 0, 0), end))  # wakes an iteration that waits
 
     def put_back(self, item: Piece | ConsumedRecord) -> None:
-        """This did not reach the application, which was interrupted: the next iteration goes on there."""
+        """Let the next iteration begin with ``item``, which did not reach the application: it was interrupted."""
         offset = item.base_offset if isinstance(item, Piece) else item.offset
         self.back_to(item.partition, offset)
         claim = next((each for each in self._claims.values() if each.partition == item.partition), None)
         if claim is None:
-            return  # given up: its next reader begins there
+            return  # given up: its next reader begins at this offset
         if isinstance(item, Piece) and self._at is None:
             self._at = claim, item, item.records()
         elif self._at is not None and self._at[0] is claim and self._at[1].base_offset <= offset:
             self._at = claim, self._at[1], self._at[1].behind(offset).records()
-        else:  # another iteration is further: the next reader of the partition begins at the committed position
+        else:  # another iteration has gone on: the partition's next reader begins at the committed position
             self._give_up(claim)
 
     def back_to(self, partition: int, offset: int) -> None:
@@ -303,14 +303,14 @@ class GroupReading:
                 claim.task = asyncio.create_task(self._read(claim))
 
     def _give_up(self, claim: _Claim) -> None:
-        """The application gets no more records of it, and has one session ttl to commit those that it got."""
+        """Give a partition up: the application gets no more of its records, and has one session ttl to commit."""
         self._drop(claim)
         claim.let_go_at_s = time.monotonic() + self._client.config.session_ttl_ms / 1000
         self._leaving.append(claim)
 
     async def _let_go(self) -> None:
-        """Disown what is given up and committed, or was not committed in time. The next reader starts at the committed
-        position.
+        """Disown the partitions given up that are committed, or were not committed in time. The next reader of each
+        starts at the committed position.
         """
         for claim in tuple(self._leaving):
             if claim.is_committed or claim.let_go_at_s <= time.monotonic():
@@ -321,7 +321,7 @@ class GroupReading:
 
     def _drop(self, claim: _Claim) -> None:
         claim.is_over = True
-        if self._claims.get(claim.resource) is claim:  # else it is given up, and perhaps claimed anew
+        if self._claims.get(claim.resource) is claim:  # else it was given up before, and may have been claimed anew
             del self._claims[claim.resource]
         if claim in self._leaving:
             self._leaving.remove(claim)
@@ -350,7 +350,7 @@ class GroupReading:
                 )
                 claim.log_end = answer.log_end
                 if position == "latest":
-                    # If this owner gets no record, the next one would begin behind those that come meanwhile.
+                    # Without a committed position, the next owner's "latest" would skip records written until then.
                     await self._keep(claim, answer.log_end)
                 for base, batch in answer.after(first_offset(position, answer)):
                     await self._ready.put((claim, Piece(self._topic, claim.partition, base, batch)))

@@ -22,7 +22,8 @@ Start = Literal["earliest", "latest"] | int
 PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions of a read."""
 TURN_S = 0.01
-"""A task that takes records for so long without waiting lets the event loop run once: sessions must be renewed."""
+"""A task that takes records for this long without waiting lets the event loop run once, since sessions must be renewed.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +31,8 @@ _Ready = tuple["asyncio.Task[None] | None", Piece | Exception | None]
 
 
 class Reading:
-    """Iterate over its pieces, or over ``records()``. A task for each partition fetches ahead, within a bound.
+    """A read of some partitions: iterate over its pieces, or over ``records()``. A task for each partition fetches
+    ahead, within a bound.
 
     ``positions``: by partition, the offset after the last record that the application got; absent before the first.
     """
@@ -66,7 +68,7 @@ class Reading:
         """Stop fetching. An iteration ends."""
         self._unfinished.clear()
         if self._ready.empty():
-            self._ready.put_nowait((None, None))  # wakes one that waits
+            self._ready.put_nowait((None, None))  # wakes an iteration that waits
         tasks = [*self._tasks.values(), *self._left]
         for task in tasks:
             task.cancel()
@@ -95,13 +97,13 @@ class Reading:
         self._begin(partition, start)
 
     def put_back(self, item: Piece | ConsumedRecord) -> None:
-        """This did not reach the application, which was interrupted: the next iteration goes on there."""
+        """Let the next iteration begin with ``item``, which did not reach the application: it was interrupted."""
         offset = item.base_offset if isinstance(item, Piece) else item.offset
         piece = item if isinstance(item, Piece) else self._at[0] if self._at is not None else None
         is_next = self._at is None or self._at[0] is piece
         if piece is not None and is_next and piece.partition == item.partition and piece.base_offset <= offset:
             self._at = piece, piece.behind(offset).records()
-        else:  # another iteration is further
+        else:  # another iteration has gone on to a later piece
             self.seek(item.partition, offset)
         self.positions[item.partition] = offset
 
@@ -129,10 +131,10 @@ class Reading:
             partition = at[0].partition
             for record in at[1]:
                 if self._at is not at:
-                    break  # the application has sought, or another iteration has the rest
+                    break  # the application has called `seek`, or another iteration has the rest
                 self.positions[partition] = record.offset + 1
                 yield record
-                if time.monotonic() >= turn_ends_s:  # with no record in hand, which another iteration would pass
+                if time.monotonic() >= turn_ends_s:  # between two records: another iteration could overtake one in hand
                     await asyncio.sleep(0)
                     turn_ends_s = time.monotonic() + TURN_S
             if self._at is at:
@@ -146,7 +148,7 @@ class Reading:
         return pa.Table.from_batches([piece.to_arrow() async for piece in self], schema=SCHEMA)
 
     async def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame. Raises ImportError where pandas is not installed."""
+        """The same records as one pandas.DataFrame. Raises ImportError where pandas is not installed."""
         return (await self.to_arrow()).to_pandas()
 
     async def _next(self) -> Piece:
@@ -160,7 +162,7 @@ class Reading:
         while self._unfinished:
             task, ready = await self._ready.get()
             if task not in self._tasks.values():
-                continue  # fetched before the application has sought
+                continue  # fetched before the application called `seek`
             if isinstance(ready, Piece):
                 return ready
             (partition,) = (partition for partition, own in self._tasks.items() if own is task)
@@ -193,7 +195,7 @@ class Reading:
             end = answer.log_end if end is None else end
 
     async def _fetch(self, partition: int, position: Start) -> Fetched:
-        # "latest" must become a number before a request waits, or its repetition would skip the records of meanwhile.
+        # "latest" must become a number before a request waits: its repetition would skip records written meanwhile.
         waits = self._follow and isinstance(position, int)
         wait_ms = self._client.config.fetch_wait_ms if waits else 0
         max_bytes = self._client.config.fetch_bytes_max

@@ -35,7 +35,7 @@ class Piece:
         return self.base_offset + int(self.batch.num_rows)
 
     def behind(self, position: int | None) -> "Piece":
-        """Its rows from this offset on, without a copy; None: all of them."""
+        """The piece from the offset ``position`` on (None: the whole piece), without a copy."""
         done = 0 if position is None else max(position - self.base_offset, 0)
         return replace(self, base_offset=self.base_offset + done, batch=self.batch.slice(done)) if done else self
 

@@ -102,7 +102,7 @@ _TOKEN = re.compile(r"[!-~]{1,4096}")
 
 
 class InvalidConfig(ValueError):
-    """``faults``: one sentence for each error of the configuration."""
+    """The configuration has errors. ``faults``: one sentence for each of them."""
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
@@ -119,30 +119,33 @@ class ClientConfig:
       first answered request and again each minute in which it is used. One text, or several; each may have several
       URLs, separated by commas. It becomes a tuple of single URLs; ``localhost:7101`` without a scheme means http. By
       default the content of the environment variable STOCKADE_URL, or else DEFAULT_BOOTSTRAP.
-    - ``connect_timeout_ms``: one attempt to connect. A node that cannot be connected to got nothing.
-    - ``request_timeout_ms``: one attempt of one request, beside the time that it asks the node to wait. At its end the
-      outcome is unknown.
-    - ``standstill_ms``: when a partition's leader has not answered for so long, beside the time that it was asked to
+    - ``connect_timeout_ms``: the longest attempt to connect. Nothing was sent to a node that cannot be connected to.
+    - ``request_timeout_ms``: the longest attempt of one request, without the time that it asks the node to wait. After
+      it the outcome is unknown.
+    - ``standstill_ms``: when a partition's leader has not answered for this long, without the time that it was asked to
       wait, the client asks the other nodes for the leader. If they name another one, the attempt ends with an unknown
-      outcome, and the next one goes to that leader.
-    - ``delivery_timeout_ms``: from ``send`` to the outcome, over all attempts; also how long any other call is
-      repeated. At least ``linger_ms + request_timeout_ms``, so that one whole attempt fits.
+      outcome, and the next attempt goes to that leader.
+    - ``delivery_timeout_ms``: the longest time from ``send`` to the outcome, over all attempts; also how long any other
+      call is repeated. At least ``linger_ms + request_timeout_ms``, so that one whole attempt fits.
     - ``send_timeout_ms``: how long ``send`` waits for room in the buffer before it raises BufferFull.
-    - ``linger_ms``: how long a batch that is not full waits for more records. 0: until there is room in flight.
+    - ``linger_ms``: how long a batch that is not full waits for more records. 0: only until there is room in flight.
     - ``flush_records``, ``flush_bytes``: a batch of this size no longer waits for ``linger_ms``; while there is no room
-      in flight it takes more. 0: no such size. (Sarama's Flush.Messages and Flush.Bytes.)
-    - ``batch_records_max``, ``batch_bytes_max``: a batch of this size is full, or of its topic's ``max_batch_bytes`` if
-      that is less. A longer record is sent alone.
-    - ``inflight_batches_max``: batches of one partition in flight at once; a partition remembers five of a producer.
-    - ``buffer_bytes_max``: records without an outcome; ``send`` waits while the buffer is full.
+      in flight it still takes records. 0: no such size. (Sarama's Flush.Messages and Flush.Bytes.)
+    - ``batch_records_max``, ``batch_bytes_max``: the size of a full batch; if its topic's ``max_batch_bytes`` is less,
+      that counts. A longer record is sent alone.
+    - ``inflight_batches_max``: batches of one partition in flight at once; five at most, since a partition remembers
+      five batches of each producer.
+    - ``buffer_bytes_max``: bytes of records without an outcome; ``send`` waits while the buffer is full.
     - ``session_ttl_ms``: the ttl of sessions, which are renewed at a third of it.
-    - ``retry_backoff_ms``, ``retry_backoff_ms_max``: the first and the longest pause before a repetition; it doubles.
-    - ``fetch_bytes_max``: size of one fetch of a consumer. ``fetch_wait_ms``: how long a fetch waits at the log's end.
+    - ``retry_backoff_ms``, ``retry_backoff_ms_max``: the first and the longest pause before a repetition. The pause
+      doubles from one repetition to the next.
+    - ``fetch_bytes_max``: the most bytes of a consumer's fetch. ``fetch_wait_ms``: how long it waits at the log's end.
     - ``connections_max``: open connections of one client, over all nodes. Requests that ask a node to wait (fetches at
-      a log's end, tickets) leave 16 of them free (with fewer than 64 a quarter); further ones wait until one ends.
+      a log's end, tickets) leave 16 connections free (a quarter, if there are fewer than 64); further such requests
+      wait until one ends.
     - ``token``: bearer token; by default the content of the environment variable STOCKADE_TOKEN. The client sends it to
-      every node, unencrypted over http://. With an https:// address in ``bootstrap``, it asks no node without TLS, but
-      for those that ``bootstrap`` lists.
+      every node, unencrypted over http://. With an https:// address in ``bootstrap``, the client asks no node without
+      TLS, except the http:// addresses that ``bootstrap`` lists.
     - ``ca``, ``certificate``, ``key``: PEM files for ``https``, see `Credentials`.
     - ``on_error``: what a producer does after a batch of a partition has failed for good. "halt_partition": the batches
       behind it fail as well, and the partition takes no records until ``recover``. "continue": only that batch fails;
@@ -151,7 +154,8 @@ class ClientConfig:
       "wait": it sends them again until the slot is free, or ``delivery_timeout_ms`` has passed. "fail": they fail at
       once with ProducerBusy, which names the holder, and ``on_error`` decides about the records behind them.
     - ``compression``: how a producer compresses its batches, which are stored and served as they come: "none", "lz4" or
-      "zstd". The bounds of a batch hold before. (Sarama's Compression, Kafka's compression.type.)
+      "zstd". The bounds of a batch are those of its uncompressed bytes. (Sarama's Compression, Kafka's
+      compression.type.)
     """
 
     bootstrap: Sequence[str] = field(default_factory=default_bootstrap)
@@ -208,7 +212,9 @@ class ClientConfig:
 
     @classmethod
     def of(cls, bootstrap: "Bootstrap | None") -> Self:
-        """From one URL, several URLs (also separated by commas), or a ClientConfig. None: from the defaults alone."""
+        """The configuration for one URL, or several (also separated by commas), with all other defaults; a ClientConfig
+        as it is. None: the defaults alone.
+        """
         if isinstance(bootstrap, cls):
             return bootstrap
         assert not isinstance(bootstrap, ClientConfig)
@@ -232,7 +238,7 @@ def _with_scheme(address: str) -> str:
 
 
 def is_downgrade(node: str, bootstrap: Sequence[str]) -> bool:
-    """Whether a request to ``node`` would go without TLS though ``bootstrap`` has an ``https`` address and not this."""
+    """Whether ``node`` has no TLS, although ``bootstrap`` has an ``https`` address and does not list ``node``."""
     if urlsplit(node).scheme == "https" or node.rstrip("/") in bootstrap:
         return False
     return any(urlsplit(url).scheme == "https" for url in bootstrap)
@@ -260,7 +266,7 @@ def _is_base_url(url: object) -> bool:
 
 
 def _gate_faults(acks: object, idempotent: object, retries_max: object) -> Iterator[str]:
-    """What would cost idempotence or order is an error, not a quiet downgrade (SEMANTICS 9.15)."""
+    """A sentence for each setting that would cost idempotence or order: no quiet downgrade (SEMANTICS 9.15)."""
     if acks not in ("all", -1):
         yield f"acks: {acks!r} is not offered: every append is stored by a majority before it is answered (acks=all)"
     if idempotent is not True:

@@ -1,4 +1,4 @@
-"""Refusals that only a client knows, and the class of a problem document's code.
+"""Refusals that only the client raises, and the exception for the problem document of any other refusal.
 
 Needs no IO and only the standard library: the blocking client, for which nothing else may be installed, uses it too.
 """
@@ -20,8 +20,8 @@ class UnknownRefusal(
     http_status=0,
     title="The server refused for a reason that this client does not know",
 ):
-    """A code that this client does not know, or a 4xx without a problem document. Not retriable with 403 and 409; of
-    those without a problem document only 429 is.
+    """The answer has a code that this client does not know, or it is a 3xx or 4xx without a problem document. With a
+    problem document it is retriable if the document says so, but never with 403 and 409; without one, only with 429.
     """
 
 
@@ -34,9 +34,9 @@ class ClusterUnreachable(LeaderNotAvailable, code="CLUSTER_UNREACHABLE", title="
 
 
 OF_A_WRITE = "; the outcome is unknown"
-"""What the detail of a request other than a read ends with if its answer did not come or cannot be read."""
+"""The end of the ``detail`` when no answer, or an unreadable one, came to a request other than a read."""
 BEGINNING_CHARACTERS_MAX = 80
-"""How much of an answer that cannot be read is shown."""
+"""How many characters of an unreadable answer an error shows."""
 
 
 class Source(NamedTuple):
@@ -48,7 +48,7 @@ class Source(NamedTuple):
     content_type: str | None
 
     def seen(self, body: bytes) -> str:
-        """What came from there, in words, when it is not what a node sends."""
+        """A sentence about an answer that is not one of a node: address, status, content type, and its beginning."""
         text = " ".join(body[: 4 * BEGINNING_CHARACTERS_MAX].decode("utf-8", "replace").split())
         begins = f"begins with {text[:BEGINNING_CHARACTERS_MAX]!r}" if text else "is empty"
         kind = self.content_type or "no content type"
@@ -62,7 +62,7 @@ class UnreadableAnswer(RequestTimedOut, code="UNREADABLE_ANSWER", title="The ans
     """
 
     def __init__(self, source: Source, body: bytes, why: str) -> None:
-        """``why``: why it cannot be read."""
+        """``why``: the reason for which the answer cannot be read."""
         is_read = source.method == "GET"
         detail = f"{source.seen(body)} ({why})" + ("" if is_read else OF_A_WRITE)
         fields = {"node": source.node, "answer_status": source.status, "content_type": source.content_type}
@@ -122,16 +122,16 @@ class ProducerAborted(
     http_status=0,
     title="The producer was stopped before these records had their outcome",
 ):
-    """``abort``, or the cancellation of the producer's block, dropped records that wait to be sent.
+    """``abort``, or the cancellation of the producer's block, dropped the records that were not sent yet.
 
     The outcome of records whose request was in flight is unknown, see ``fields["outcome"]``.
     """
 
 
 def unanswered(method: str, what: str) -> RequestTimedOut:
-    """No answer came to a request of this ``method``. A read changed nothing; of any other one the outcome is unknown.
+    """The error of a request without an answer. A GET changed nothing; of any other ``method`` the outcome is unknown.
 
-    ``what`` happened, with the address that was asked.
+    ``what``: what happened, with the address that was asked.
     """
     if method != "GET":
         return RequestTimedOut(f"{what}{OF_A_WRITE}")
@@ -151,7 +151,7 @@ def refusal_of(source: Source, body: bytes) -> StockadeError:
     if problem is None:
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return UnreadableAnswer(source, body, "without a problem document")
-        is_overload = status == HTTPStatus.TOO_MANY_REQUESTS  # of a proxy in between, and gone in a moment
+        is_overload = status == HTTPStatus.TOO_MANY_REQUESTS  # of a proxy in between; it passes
         kind = _unknown_class(f"HTTP_{status}", status, is_overload, True)
         return kind(f"{source.seen(body)}. Is it the address of one?")
     return refusal_in(problem, status)
@@ -169,14 +169,14 @@ def refusal_in(problem: dict[str, Any], status: int) -> StockadeError:
 
 
 def with_fields(error: StockadeError, detail: str | None = None, **fields: Any) -> StockadeError:
-    """A copy with other fields: one refusal may settle several batches, each with an outcome of its own.
+    """A copy of ``error`` with other fields: one refusal may settle several batches, each with an outcome of its own.
 
-    It has no traceback. An exception that is raised again and again keeps each frame that it went through, with the
-    records there, for as long as it is remembered itself.
+    The copy has no traceback: an exception that is raised again and again keeps each frame that it passed, and the
+    records in these frames, for as long as the exception itself is kept.
     """
     copy = type(error).__new__(type(error))
     copy.__dict__.update(error.__dict__)
-    copy.__dict__.pop("_notes", None)  # one of its own, or both would show what is added to either
+    copy.__dict__.pop("_notes", None)  # the notes are a list: if shared, each error would show the other's notes
     copy.__cause__ = error.__cause__
     StockadeError.__init__(copy, detail or error.detail, **{**error.fields, **fields})
     return copy

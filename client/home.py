@@ -1,7 +1,7 @@
 """The process and the event loop that a client belongs to.
 
-Connections, timers and tasks live in one event loop of one process. Elsewhere they would wait for ever, or write into
-each other's connections, so such a use is refused at once.
+Connections, timers and tasks live in one event loop of one process. Used in another event loop they would wait for
+ever, and in a forked child two processes would write into one connection, so such a use is refused at once.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ os.register_at_fork(after_in_child=_forked)
 
 
 class Home:
-    """The process in which it was made, and the event loop of the first ``enter``."""
+    """The process in which this object was made, and the event loop of the first ``enter``."""
 
     __slots__ = ("_forks", "_loop", "_thread")
 
     def __init__(self) -> None:
         self._forks = _forks
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = 0  # in which the loop ran at the last look
+        self._thread = 0  # the id of the thread in which `enter` last saw the loop
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this is a forked child of the process in which it was made."""
+        """Whether the present process is a forked child of the one in which this object was made."""
         return self._forks != _forks
 
     def check_process(self) -> None:

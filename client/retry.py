@@ -1,4 +1,4 @@
-"""Which requests are repeated, after which pause, and when not at all for a while (a circuit breaker).
+"""Which requests are repeated, after which pause, and when the cluster is not asked for a while (a circuit breaker).
 
 Pure: the callers wait, and have the clock.
 """
@@ -8,7 +8,7 @@ from .config import ClientConfig
 
 _ABOUT_THE_MOMENT = (421, 429)
 AT_ONCE_MS = 1
-"""Patience for a single attempt."""
+"""The ``patience_ms`` of a call that makes a single attempt: any pause before a second one is longer."""
 
 
 def is_momentary(error: StockadeError) -> bool:
@@ -31,15 +31,15 @@ def backoff_s(config: ClientConfig, attempts: int, error: StockadeError) -> floa
 
 
 def pause_before_next(config: ClientConfig, attempts: int, error: StockadeError, left_s: float) -> float:
-    """Seconds to wait before the next attempt of a call. Raises ``error``, the last attempt's, if no other one follows:
-    the error concerns the request itself, or the next attempt would begin after the ``left_s`` that the call has.
+    """Seconds to wait before the next attempt of a call. Raises ``error``, the last attempt's, if no attempt follows:
+    the error concerns the request itself, or the pause is longer than the ``left_s`` seconds that the call has left.
     """
     pause_s = backoff_s(config, attempts, error)
     if not is_momentary(error) or pause_s > left_s:
         try:
             raise error
         finally:
-            del error  # which knows this frame from now on
+            del error  # its traceback refers to this frame: a reference cycle
     return pause_s
 
 

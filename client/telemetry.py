@@ -140,7 +140,7 @@ class _Instruments(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _instruments(provider: metrics.MeterProvider) -> _Instruments:
-    """One set for each provider: the application may set its own at any time."""
+    """The instruments of this provider, made once for each: the application may set its own provider at any time."""
     meter = provider.get_meter("stockade")
     timed: dict[str, Any] = {"unit": "s", "explicit_bucket_boundaries_advisory": _SECONDS}
     return _Instruments(

@@ -24,7 +24,7 @@ POLL_S = 0.2
 
 
 async def connect(path: Path, topic: str, name: str) -> None:
-    """Stand by, take over, copy."""
+    """Stand by until no other copier holds the partition, take it over, and copy."""
     config = ClientConfig(bootstrap=tuple(URL.split(",")), session_ttl_ms=SESSION_TTL_MS)
     async with Producer(config, name=f"{topic}-{name}") as producer:
         await producer.client.create_topic(topic, config={"require_fence": True})
@@ -36,13 +36,13 @@ async def connect(path: Path, topic: str, name: str) -> None:
 
 
 async def copied_so_far(producer: Producer, topic: str) -> int:
-    """Where the last copied line ends."""
+    """The position in the file behind the last line that was copied, in bytes."""
     tail = await producer.client.tail(topic, 0, 1)
     return int(tail.records[-1].key or 0) if tail.records else 0
 
 
 async def copy(producer: Producer, topic: str, path: Path, position: int) -> None:
-    """Follow the file. Raises when the partition is lost."""
+    """Copy whole lines from ``position`` on, and follow the file as it grows. Raises when the partition is lost."""
     with path.open("rb") as file:
         file.seek(position)
         while True:

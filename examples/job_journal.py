@@ -32,7 +32,7 @@ async def add(jobs: Sequence[str]) -> None:
 
 
 async def work() -> None:
-    """Only one worker at a time may write to the journal."""
+    """Do the jobs that are not finished, and wait for more. Only one worker at a time may write to the journal."""
     async with Producer(URL.split(",")) as producer, Consumer(URL.split(",")) as consumer:
         await producer.client.create_topic(JOBS)
         await producer.client.create_topic(JOURNAL, config={"require_fence": True})
@@ -45,7 +45,7 @@ async def work() -> None:
 
 
 async def run(producer: Producer, key: bytes, name: str) -> None:
-    """Write down, do, write down."""
+    """Write down that the job was started, do it, and write down that it was finished."""
     await (await producer.send(JOURNAL, b"started", key=key))
     await asyncio.sleep(JOB_S)  # the job itself
     await (await producer.send(JOURNAL, b"finished", key=key))

@@ -28,7 +28,7 @@ async def lead(name: str) -> None:
 
 
 async def work(name: str, epoch: int) -> None:
-    """What only the leader does. Here: say so until it is stopped."""
+    """Do what only the leader does: here, say that it leads, and wait until the process is stopped."""
     print(f"{name} leads with epoch {epoch}", flush=True)
     await asyncio.Event().wait()
 

@@ -32,7 +32,7 @@ COMMIT_EVERY = 100
 
 
 async def transform(source: str, target: str, name: str) -> None:
-    """Stand by, take over, go on where the last one stopped."""
+    """Stand by, take over the target's partitions, and go on where the previous process stopped."""
     config = ClientConfig(bootstrap=URL, session_ttl_ms=3_000)
     async with Producer(config, name=f"{target}-{name}") as producer, Consumer(config) as consumer:
         client = producer.client

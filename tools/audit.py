@@ -17,7 +17,7 @@ FINE, VULNERABLE, UNKNOWN = 0, 1, 2
 
 
 def judge(dependencies: Sequence[Mapping[str, Any]]) -> tuple[int, list[str]]:
-    """The exit code, and lines for people, of what pip-audit says about each package (its format ``json``)."""
+    """The exit code, and the lines to print, for what pip-audit says about each package (its format ``json``)."""
     lines = [
         f"{each['name']} {each['version']}: {found['id']}, fixed in {', '.join(found['fix_versions']) or 'no version'}"
         for each in dependencies

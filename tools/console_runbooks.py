@@ -19,7 +19,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\(([^)]*)\)")
 
 
 def pages() -> str:
-    """The content of the file."""
+    """The content of runbooks.json: by the name of each page, its blocks."""
     found = {path.stem: page(path.read_text(encoding="utf-8")) for path in sorted(PAGES.glob("*.md"))}
     return json.dumps(found, ensure_ascii=False, separators=(",", ":")) + "\n"
 
@@ -65,7 +65,7 @@ def _ended(paragraph: list[str], items: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def _plain(text: str) -> str:
-    """Without emphasis and targets: the console is served where the other documents may not be."""
+    """The text without emphasis and link targets: the console may be served where the other documents are not."""
     return re.sub(r"(?<![`\w])\*+([^*]+)\*+", r"\1", _LINK.sub(r"\1", text))
 
 

@@ -13,7 +13,7 @@ GRID, HEIGHT, ACROSS = 24, 7, 3
 
 
 class Panel(NamedTuple):
-    """``queries``: PromQL and its legend; ``unit`` is Grafana's name of it."""
+    """A panel of the dashboard. ``queries``: pairs of PromQL and legend; ``unit``: Grafana's name of the unit."""
 
     title: str
     unit: str
@@ -272,7 +272,7 @@ def _variables() -> list[dict[str, Any]]:
 
 
 def text() -> str:
-    """The file."""
+    """The content of ops/grafana/stockade.json."""
     return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
 
 

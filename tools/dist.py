@@ -24,13 +24,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def git(*words: str) -> str:
-    """What git says of this checkout."""
+    """The output of a git command in this checkout."""
     command = ["git", "-C", str(ROOT), *words]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def export(commit: str, folder: Path) -> None:
-    """The files of a commit, and a file that names it."""
+    """Write the files of a commit into ``folder``, and a file COMMIT that names the commit."""
     words = ["git", "-C", str(ROOT), "-c", "tar.umask=0022", "archive", commit]
     content = subprocess.run(words, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
@@ -39,7 +39,7 @@ def export(commit: str, folder: Path) -> None:
 
 
 def build(folder: Path, out: Path, epoch: int) -> None:
-    """Build both; the wheel from the source distribution, as pip would."""
+    """Build the source distribution, and from it the wheel, as pip would; ``epoch``: the Unix time of their files."""
     words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(folder)]
     environ = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
     done = subprocess.run(words, env=environ, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -48,7 +48,9 @@ def build(folder: Path, out: Path, epoch: int) -> None:
 
 
 def tidied(path: Path, epoch: int) -> None:
-    """Write a source distribution anew: sorted, of one time, without an owner. setuptools leaves these as they come."""
+    """Rewrite a source distribution in place: members sorted, all of the time ``epoch``, without an owner. setuptools
+    leaves order, times and owners as they come.
+    """
     with tarfile.open(path) as source:
         files = [(member, source.extractfile(member)) for member in sorted(source, key=lambda each: each.name)]
         raw = io.BytesIO()
@@ -63,7 +65,7 @@ def tidied(path: Path, epoch: int) -> None:
 
 
 def unfit(commit: str) -> list[str]:
-    """Why a commit is no release."""
+    """The reasons for which a commit is not fit to be released; none if it is fit."""
     version = re.findall(r'^VERSION = "(.+)"$', git("show", f"{commit}:partition/version.py"), re.MULTILINE)[0]
     tags = git("tag", "--points-at", commit).split()
     heading = re.search(rf"^## {re.escape(version)} (.*)$", git("show", f"{commit}:CHANGELOG.md"), re.MULTILINE)

@@ -16,7 +16,7 @@ FOLDER = ROOT / "requirements"
 
 
 class Lock(NamedTuple):
-    """What goes into a lock: the product with these extras (None: without the product), further requirements, and the
+    """The content of a lock: the product with these extras (None: without the product), further requirements, and the
     lock whose versions it repeats.
     """
 
@@ -67,7 +67,7 @@ LOCKS = {
     "audit": Lock(None, ("pip-audit==2.10.*",)),
     "tox": Lock(None, ("tox>=4.25,<5",)),
 }
-"""By name of the file. A lock follows the one that it is like."""
+"""The locks by file name. A lock stands behind the lock that it is like, which must be written first."""
 
 
 def requirements(lock: Lock) -> list[str]:

@@ -37,7 +37,7 @@ DRIVER = "driver"
 """Name of the "node" that asks: the walk itself."""
 
 _NODE = ContextVar("node", default=DRIVER)
-"""On which node a task runs. Its cause is another matter: that changes each time it goes on."""
+"""The node on which a task runs. The cause is not kept here, since it changes each time the task goes on."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Turn:
 
 
 class VirtualSelector(selectors.DefaultSelector):
-    """Never waits: where another one would, the clock jumps."""
+    """A selector that never waits: where another selector would wait, the virtual clock jumps to the timeout's end."""
 
     now_s = 1000.0
 
@@ -71,13 +71,13 @@ class CausalLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.turn: Turn = Turn()
         self.found: dict[CodeType, Turn] = {}
-        """Code called in turns that the request caused, in order of first call, each with that turn."""
+        """Code called in turns that the request caused, each with the turn of its first call, in the order of those."""
         self.calls: set[tuple[CodeType | None, CodeType]] = set()
-        """Which code called which in these turns; None: the loop, or a thread pool, did."""
+        """Pairs of caller and callee in these turns; a caller None is the loop, or a thread pool."""
         self.ends_at: Pipe | None = None
-        """The walk ends with the turn that writes to this pipe."""
+        """The walk ends with the turn, caused by the request, that writes to this pipe."""
         self.moving: str | None = None
-        """A node of which all turns are followed, whichever event starts them."""
+        """The node all of whose turns are followed, whichever event starts them."""
         self.has_ended: bool = False
         self._is_last = False
         self.listening: dict[Address, Listener] = {}
@@ -90,7 +90,7 @@ class CausalLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def within(self, turn: Turn) -> Iterator[None]:
-        """Run what follows as part of this turn."""
+        """Run the block as part of this turn."""
         before, self.turn = self.turn, turn
         token = _NODE.set(turn.node)
         try:
@@ -101,7 +101,9 @@ class CausalLoop(asyncio.SelectorEventLoop):
 
     @contextmanager
     def following(self, folder: str) -> Iterator[None]:
-        """Write down what code of a folder caused turns call, in this thread and in any thread begun inside."""
+        """Inside the block, note in ``found`` and ``calls`` the code of ``folder`` that is called in caused turns, in
+        this thread and in any thread begun inside.
+        """
 
         def called(frame: FrameType, event: str, _: object) -> None:
             if event != "call" or not self.turn.is_caused or self.has_ended:
@@ -122,7 +124,7 @@ class CausalLoop(asyncio.SelectorEventLoop):
             threading.setprofile(None)
 
     def wrote(self, pipe: "Pipe") -> None:
-        """A pipe was written to in this turn."""
+        """Note that a pipe was written to in this turn, which may be the last one of the walk."""
         self._is_last = self._is_last or (pipe is self.ends_at and self.turn.is_caused)
 
     def _turning(
@@ -137,29 +139,29 @@ class CausalLoop(asyncio.SelectorEventLoop):
         return run
 
     def call_soon(self, callback: Any, *arguments: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        """As ever, with this turn's cause."""
+        """As in asyncio; the callback's turn inherits the cause of this turn."""
         run = self._turning("turn of the loop", callback, is_caused=self.turn.is_caused)
         return super().call_soon(run, *arguments, context=context)
 
     def call_soon_threadsafe(self, callback: Any, *arguments: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        """As ever, with the cause of the job that calls it."""
+        """As in asyncio; the callback's turn inherits the cause of the thread's job that calls this."""
         run = self._turning("the thread is done", callback, is_caused=self.turn.is_caused)
         return super().call_soon_threadsafe(run, *arguments, context=context)
 
     def call_at(self, when: float, callback: Any, *arguments: Any, context: Any = None) -> asyncio.TimerHandle:  # type: ignore[override]
-        """As ever; time is a cause of its own."""
+        """As in asyncio; the callback's turn inherits no cause."""
         run = self._turning("a timer", callback, is_caused=False)
         return super().call_at(when, run, *arguments, context=context)
 
     def arrive(self, node: str, what: str, source: str, callback: Callable[..., object], *arguments: object) -> None:
-        """Run this in a turn of its own on another node, soon."""
+        """Run ``callback`` on ``node``, soon, in a turn of its own, which inherits the cause of this turn."""
         context = copy_context()
         context.run(_NODE.set, node)
         run = self._turning(what, callback, is_caused=self.turn.is_caused, source=source)
         super().call_soon(run, *arguments, context=context)
 
     async def create_server(self, protocol_factory: Factory, host: str, port: int, **_: object) -> "Listener":  # type: ignore[override]
-        """Listen for pipes."""
+        """Listen for pipes to this address."""
         assert (host, port) not in self.listening, "the port is taken"
         listener = self.listening[host, port] = Listener(self, protocol_factory, (host, port))
         return listener
@@ -167,7 +169,7 @@ class CausalLoop(asyncio.SelectorEventLoop):
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], host: str, port: int, **_: object
     ) -> "tuple[Pipe, Any]":
-        """Connect to what listens. Raises ConnectionRefusedError."""
+        """Connect by a pipe to the listener at this address. Raises ConnectionRefusedError if there is none."""
         listener = self.listening.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(f"nothing listens at {host}:{port}")
@@ -179,7 +181,7 @@ class CausalLoop(asyncio.SelectorEventLoop):
 
 
 class Listener:
-    """What stands for an asyncio.Server."""
+    """The stand-in for an asyncio.Server."""
 
     def __init__(self, loop: CausalLoop, protocol_factory: Factory, address: Address) -> None:
         self.protocol_factory = protocol_factory
@@ -189,7 +191,7 @@ class Listener:
         self._address = address
 
     def getsockname(self) -> Address:
-        """Where it listens."""
+        """The address at which it listens."""
         return self._address
 
     def is_serving(self) -> bool:
@@ -197,18 +199,18 @@ class Listener:
         return self._address in self._loop.listening
 
     async def start_serving(self) -> None:
-        """It does from the beginning."""
+        """Do nothing: the listener serves from the beginning."""
 
     def close(self) -> None:
         """Take no more connections."""
         self._loop.listening.pop(self._address, None)
 
     async def wait_closed(self) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: ``close`` leaves nothing to wait for."""
 
 
 class Pipe(asyncio.Transport):
-    """One end of a connection. What is written arrives at the other end, piece by piece, with its cause."""
+    """One end of a connection. Written bytes arrive at the other end, piece by piece, with the cause of the write."""
 
     other_end: "Pipe"
 
@@ -221,12 +223,12 @@ class Pipe(asyncio.Transport):
         self._waiting: list[tuple[bool, bytes]] = []
 
     def begin(self, protocol: asyncio.Protocol) -> None:
-        """The connection is there."""
+        """Attach the protocol, and tell it that the connection is made."""
         self.protocol = protocol
         protocol.connection_made(self)
 
     def write(self, data: Any) -> None:
-        """Send in the order of the calls."""
+        """Send ``data`` to the other end; calls keep their order."""
         if not self._is_closing:
             self._loop.wrote(self)
             other = self.other_end
@@ -243,16 +245,16 @@ class Pipe(asyncio.Transport):
                 self.protocol.data_received(data)
 
     def pause_reading(self) -> None:
-        """Hold back what arrives."""
+        """Hold back the bytes that arrive."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
-        """Go on with what was held back."""
+        """Deliver the bytes that were held back, and those that follow."""
         self._is_paused = False
         self._loop.arrive(self.node, "bytes from", self.other_end.node, self._deliver)
 
     def close(self) -> None:
-        """Both ends are gone, after what was sent has arrived."""
+        """Close both ends; the other end closes after the bytes sent before have arrived there."""
         if not self._is_closing:
             self._is_closing = True
             self._loop.call_soon(self.protocol.connection_lost, None)
@@ -265,11 +267,11 @@ class Pipe(asyncio.Transport):
         return self._is_closing
 
     def get_write_buffer_size(self) -> int:
-        """What was sent is under way."""
+        """0: written bytes are under way at once, and wait in no buffer."""
         return 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """An address of this machine; the options of a socket are ignored."""
+        """Addresses of this machine, and a socket that ignores its options."""
         return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2), "socket": _Socket()}.get(name, default)
 
 
@@ -285,7 +287,9 @@ class _Socket:
 
 
 def run(main: Callable[[CausalLoop], Coroutine[Any, Any, None]]) -> None:
-    """Run this on a loop of its own, with everything in its place that reaches below the loop."""
+    """Run ``main`` on a loop of its own, with stand-ins for all that reaches below the loop: thread pools, the log's
+    thread, the clock and chance.
+    """
     loop = CausalLoop()
 
     def submit(pool: object, job: Callable[..., Any], /, *arguments: Any, **more: Any) -> Future[Any]:

@@ -46,7 +46,7 @@ UNSAID = {
     "OTHER_EVENT_LOOP": "Make one object for each event loop, or use stockade.sync from any thread.",
     "USED_AFTER_FORK": "Connect after the fork: make new objects in each process.",
 }
-"""What a program does next where the refusal's own text (partition/refusal_texts.py) does not say it."""
+"""By code, what a program does next, for refusals whose own text (partition/refusal_texts.py) does not say it."""
 
 ERRORS_HEAD = """# Errors, and what to do next
 
@@ -128,7 +128,7 @@ PROCESS = (
     ("`process_open_fds`", "gauge", "", "descriptors", "Open files and connections."),
     ("`process_max_fds`", "gauge", "", "descriptors", "The most that the system allows."),
 )
-"""What the Prometheus client tells of every process."""
+"""The series that the Prometheus client has for every process: name, kind, labels, unit, meaning."""
 
 
 def metrics_page() -> str:
@@ -162,7 +162,7 @@ def contract() -> dict[str, Any]:
 
 
 def client_only() -> list[type[StockadeError]]:
-    """Refusals that no node answers: the Python client makes them."""
+    """The refusals that only the Python client raises; no node answers them."""
     classes = [getattr(errors, name) for name in errors.__all__ if name != "StockadeError"]
     return [cls for cls in classes if issubclass(cls, StockadeError) and cls.code not in BY_CODE]
 

@@ -41,7 +41,7 @@ class Pin(NamedTuple):
 
 
 def pins(lock: str) -> Iterator[Pin]:
-    """What a lock pins."""
+    """The packages that the text of a lock pins."""
     for name, version, rest in _PIN.findall(lock):
         yield Pin(canonicalize_name(name), version, tuple(_DIGEST.findall(rest)))
 
@@ -105,7 +105,7 @@ def _installed(name: str) -> Sequence[str]:
 
 
 def _names(texts: Sequence[str]) -> Iterator[str]:
-    """The names of what these requirements want here, without extras."""
+    """The names of the packages that these requirements want on this system and Python, without extras."""
     for each in map(Requirement, texts):
         if each.marker is None or each.marker.evaluate({"extra": ""}):
             yield each.name

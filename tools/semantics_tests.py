@@ -17,7 +17,7 @@ _ROW = re.compile(r"^\| (\d+) \| (.*?) \| (.*?) \|$")
 
 
 def proofs(tests: Path) -> dict[int, list[str]]:
-    """Names of the tests of each number, as ``file::name``, ascending."""
+    """By number of the case, the names of its tests, as ``file::name``, ascending by file."""
     found = defaultdict(list)
     for path in sorted(tests.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -29,7 +29,7 @@ def proofs(tests: Path) -> dict[int, list[str]]:
 
 
 def filled(table: str, found: dict[int, list[str]]) -> str:
-    """The table with the tests of each row."""
+    """The table, with the files of the tests filled in in each row."""
 
     def row(line: str) -> str:
         match = _ROW.match(line)

@@ -50,7 +50,9 @@ def version_in(text: str) -> tuple[int, ...]:
 
 
 def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = None, folder: Path | None = None) -> str:
-    """What a program prints, run in a folder. Raises CannotHave with its last line when it fails or is not there."""
+    """The output of a program that is run in ``folder``. Raises CannotHave if the program is not there, or fails: with
+    the last line of its output.
+    """
     try:
         done = subprocess.run(
             command,
@@ -71,7 +73,7 @@ def run(command: Sequence[str | Path], environment: Mapping[str, str] | None = N
 
 
 def install_wheel(requirement: str, into: Path) -> Path:
-    """A fresh virtual environment with one package in it; answers its folder."""
+    """Make a fresh virtual environment with one package in it; returns its folder."""
     venv.create(into, clear=True, with_pip=True)
     run([into / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", requirement])
     return into
@@ -86,7 +88,7 @@ def link(path: Path, target: Path) -> Path:
 
 
 def toxiproxy(tools: Path) -> str:
-    """Put the server at ``bin/toxiproxy-server``; answers where it came from."""
+    """Put the server at ``bin/toxiproxy-server``; returns where it came from."""
     server = tools / "bin" / "toxiproxy-server"
     if server.exists():
         return "is there"
@@ -118,7 +120,7 @@ def find_go() -> Path | None:
 
 
 def java(tools: Path) -> str:
-    """Make ``java`` a JAVA_HOME that Spark runs on; answers where it came from."""
+    """Make ``java`` a JAVA_HOME that Spark runs on; returns where it came from."""
     home = tools / "java"
     if suits_spark(home):
         return "is there"
@@ -139,7 +141,7 @@ def java(tools: Path) -> str:
 
 
 def java_homes() -> list[Path]:
-    """Where Java may be: JAVA_HOME, then the one on the PATH."""
+    """The folders where Java may be: JAVA_HOME, then the home of the Java on the PATH."""
     homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     found = shutil.which("java")
     return [*homes, Path(found).resolve().parent.parent] if found else homes
@@ -155,7 +157,7 @@ def suits_spark(home: Path) -> bool:
 
 
 def promtool(tools: Path) -> str:
-    """Put the program that checks rules of Prometheus at ``bin/promtool``; answers where it came from.
+    """Put the program that checks rules of Prometheus at ``bin/promtool``; returns where it came from.
 
     It comes out of the package of Debian and Ubuntu, which is unpacked and not installed.
     """
@@ -177,7 +179,7 @@ def promtool(tools: Path) -> str:
 
 
 def chromium(tools: Path) -> str:
-    """Put the browser at ``bin/chromium`` and its driver at ``bin/chromedriver``; answers where they came from."""
+    """Put the browser at ``bin/chromium`` and its driver at ``bin/chromedriver``; returns where they came from."""
     programs = [tools / "bin" / name for name in CHROMIUM]
     if all(program.exists() for program in programs):
         return "is there"
@@ -198,7 +200,7 @@ def chromium(tools: Path) -> str:
 
 
 def axe(tools: Path) -> str:
-    """Install what npm has of the console's libraries into ``npm``, axe among them; answers where it came from."""
+    """Install the console's libraries, axe among them, from npm into ``npm``; returns where they came from."""
     into, sources = tools / "npm", ROOT / "tools" / "vendor"
     lock = (sources / "package-lock.json").read_bytes()
     kept = into / "package-lock.json"
@@ -221,7 +223,7 @@ SETUPS: dict[str, Callable[[Path], str]] = {
 
 
 def main(names: Sequence[str], tools: Path = ROOT / ".tools") -> int:
-    """Set up the tools named, all of them by default, and tell in one line each what came of it."""
+    """Set up the named tools (none named: all), and print a line for each. Returns how many of them are missing."""
     missing = 0
     for name in names or SETUPS:
         try:

@@ -19,13 +19,13 @@ from stockade.http_api.app import HttpServer, start_http
 PRODUCT = Path(stockade.__file__).parent
 WARM_UPS = 3
 SETTLE_S = 0.05
-"""Virtual seconds in which what the request before began comes to its end; shorter than a heartbeat's period."""
+"""Virtual seconds after which the work that the previous request began is over; shorter than a heartbeat's period."""
 FOUNDING_S = 5.0
-"""Virtual seconds in which three new nodes have found each other."""
+"""Virtual seconds after which three new nodes have found each other."""
 REJOIN_S = 2.0
-"""Virtual seconds in which a wiped node votes again in every group."""
+"""Virtual seconds after which a wiped node votes again in every group."""
 SHORT_LOG = LimitsSection(wal_file_bytes=1 << 14, wal_bytes_max=1 << 16, checkpoint_bytes=1 << 14)
-"""With it, and so many appends of the size of a file, no leader can tell a new disk everything from its log."""
+"""A log so short that, after FILLINGS appends of the size of a file, no leader's log has its first entries any more."""
 FILLINGS = 16
 NODES = ("n1", "n2", "n3")
 TOKEN = ("Stockade-Fence-Grant", "Stockade-Fence-Epoch", "Stockade-Session")
@@ -40,7 +40,7 @@ class Client(asyncio.Protocol):
 
     @classmethod
     async def to(cls, node_id: str) -> Self:
-        """Connect."""
+        """A new connection to the HTTP port of this node."""
         _, client = await asyncio.get_running_loop().create_connection(cls, *http_address(node_id))
         return client
 
@@ -58,7 +58,7 @@ class Client(asyncio.Protocol):
             self._answer.set_result(self._received)
 
     async def send(self, method: str, path: str, data: bytes = b"", **headers: object) -> bytes:
-        """The bytes that the node answers with."""
+        """Send a request; returns the bytes of the answer."""
         self._answer, self._received = asyncio.get_running_loop().create_future(), b""
         lines = {"Host": "walk", "Content-Type": "application/json", "Content-Length": len(data), **headers}
         head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
@@ -66,7 +66,7 @@ class Client(asyncio.Protocol):
         return await self._answer
 
     async def ask(self, method: str, path: str, body: Any = None, **headers: object) -> Any:
-        """What the node answers in JSON, which is no refusal."""
+        """The JSON body of the node's answer, whose status must be 200 or 201."""
         answer = await self.send(method, path, b"" if body is None else json.dumps(body).encode(), **headers)
         assert answer.split(maxsplit=2)[1] in (b"200", b"201"), answer
         return json.loads(answer.partition(b"\r\n\r\n")[2])
@@ -83,7 +83,7 @@ class Cluster:
         self._running: dict[str, tuple[Node, HttpServer]] = {}
 
     def data(self, node_id: str) -> Path:
-        """A node's folder."""
+        """The data folder of a node."""
         return self._folder / node_id
 
     async def start(self, node_id: str) -> None:
@@ -115,17 +115,17 @@ class Cluster:
         await node.stop()
 
     async def pass_time(self, seconds: float) -> None:
-        """Let virtual time pass: what is due by then is done, however busy the machine is."""
+        """Let virtual time pass: everything due within it is done, however busy the machine is."""
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
-        """Stop what runs."""
+        """Stop the nodes that run. Asserts that none has failed."""
         for node_id in list(self._running):
             await self.stop(node_id)
         assert not self.failures, self.failures
 
     async def found(self, partitions: int) -> tuple[str, list[str]]:
-        """Start all nodes and make a topic ``t``. Answers who leads the controller, and who each partition."""
+        """Start all nodes, and create a topic ``t``. Returns the controller's leader, and each partition's leader."""
         for node_id in NODES:
             await self.start(node_id)
         await asyncio.sleep(FOUNDING_S)
@@ -146,12 +146,12 @@ class Cluster:
 
 
 def http_address(node_id: str) -> tuple[str, int]:
-    """Where a node's HTTP interface listens."""
+    """The address at which a node's HTTP interface listens."""
     return "127.0.0.1", 7100 + int(node_id[1:])
 
 
 async def own(client: Client) -> dict[str, object]:
-    """A new session that may acquire: its header."""
+    """Open a session; returns the header with which it acquires."""
     session = await client.ask("POST", "/v1/sessions", {"client_id": "walk", "ttl_ms": 60_000})
     return {"Stockade-Session": session["session"]}
 
@@ -163,7 +163,7 @@ async def acquire(client: Client, session: dict[str, object]) -> Any:
 
 
 async def appender(controller: str, leader: str) -> tuple[Client, Callable[..., Any]]:
-    """A connection to the leader of the only partition, and what makes the next append on it."""
+    """A warm connection to the leader of the only partition, and a function that returns the next append on it."""
     deciding, client = await Client.to(controller), await Client.to(leader)
     session = await own(deciding)
     grant = await acquire(deciding, session)
@@ -184,12 +184,12 @@ async def appender(controller: str, leader: str) -> tuple[Client, Callable[..., 
 
     for _ in range(WARM_UPS):
         await append()
-        await asyncio.sleep(SETTLE_S / WARM_UPS)  # so that the lease clock passes, and what its first step does is over
+        await asyncio.sleep(SETTLE_S / WARM_UPS)  # the lease clock moves on, and the work of its first step is over
     return client, append
 
 
 async def follow_append(cluster: Cluster) -> dict[str, str]:
-    """Follow an append. Answers what to call each node."""
+    """Follow an append. Returns the role of each node, by node id."""
     controller, (leader,) = await cluster.found(partitions=1)
     client, append = await appender(controller, leader)
     await asyncio.sleep(SETTLE_S)
@@ -198,7 +198,7 @@ async def follow_append(cluster: Cluster) -> dict[str, str]:
 
 
 async def follow_acquire(cluster: Cluster) -> dict[str, str]:
-    """Follow an acquire of four partitions. Answers what to call each node."""
+    """Follow an acquire of four partitions. Returns the role of each node, by node id."""
     controller, leaders = await cluster.found(partitions=4)
     assert {controller} < set(leaders), f"the controller is led by {controller}, the partitions by {leaders}"
     client = await Client.to(controller)
@@ -211,12 +211,12 @@ async def follow_acquire(cluster: Cluster) -> dict[str, str]:
 
 
 async def follow_rejoin(cluster: Cluster) -> dict[str, str]:
-    """Follow a node that lost its disk. Answers what to call each node."""
+    """Follow the start of a node that lost its disk. Returns the role of each node, by node id."""
     return await _follow_start(cluster, shutil.rmtree)
 
 
 async def follow_restart(cluster: Cluster) -> dict[str, str]:
-    """Follow the same node when it has its disk still. Answers what to call each node."""
+    """Follow the start of the same node with its disk intact. Returns the role of each node, by node id."""
     return await _follow_start(cluster, lambda _: None)
 
 
@@ -235,7 +235,7 @@ async def _follow_start(cluster: Cluster, meanwhile: Callable[[Path], None]) -> 
     with cluster.loop.following(f"{PRODUCT}/"):
         await cluster.start(moving)
         await asyncio.sleep(REJOIN_S)
-    # Without the third node, only one that votes makes a majority with the leader: in the partition, in the controller.
+    # With the third node stopped, a majority needs the moving node as a voter: in the partition, in the controller.
     await cluster.stop(next(node_id for node_id in NODES if node_id not in {moving, leader}))
     await append()
     await own(await Client.to(leader))

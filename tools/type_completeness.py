@@ -40,7 +40,7 @@ def _faults(report: dict[str, Any], *, with_spark: bool) -> Iterator[str]:
 
 
 def ask() -> dict[str, Any]:
-    """What pyright says. The package is looked at in the working tree."""
+    """The report of pyright about the package in the working tree."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     asked = subprocess.run(COMMAND, env=environment, stdout=subprocess.PIPE, check=False)
     report: dict[str, Any] = json.loads(asked.stdout)
@@ -48,7 +48,7 @@ def ask() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print what is wrong and how much there is; exit code 1 when something is."""
+    """Print the faults and how many public names there are; the exit code is 1 if there is a fault, or no name."""
     report = ask()
     found = list(faults(report, with_spark=find_spec("pyspark") is not None))
     for line in found:

@@ -24,9 +24,9 @@ COPIES = {
     "inter.LICENSE": "@fontsource-variable/inter/LICENSE",
     "noble-hashes.LICENSE": "@noble/hashes/LICENSE",
 }
-"""What is taken as it is: name here, and where npm puts it."""
+"""The files that are copied as they are: by their name here, their path in node_modules."""
 BUNDLES = ("preact.js", "uplot.js", "noble-hashes.js")
-"""What esbuild makes of the entries in tools/vendor."""
+"""The files that esbuild bundles from the entries in tools/vendor."""
 OPTIONS = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--legal-comments=inline", "--log-level=error")
 
 
@@ -56,7 +56,7 @@ def differences(made: Path, kept: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files, or with ``--check`` compare them; the exit code."""
+    """Write the files, or with ``--check`` compare them; returns the exit code."""
     with tempfile.TemporaryDirectory() as name:
         made = Path(name)
         build(made)

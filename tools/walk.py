@@ -76,7 +76,7 @@ WALKS = {"append": follow_append, "acquire": follow_acquire, "rejoin": follow_re
 
 
 def walk(name: str) -> list[Hop]:
-    """What a walk passes, in the order of the first calls, with details and what is known."""
+    """The functions that a walk passes, in the order of their first calls; details and known ones included."""
     found, details = followed(WALKS[name])
     known = known_to(name)
 
@@ -94,7 +94,9 @@ def size(hops: Collection[Hop]) -> Size:
 
 
 def known_to(name: str) -> set[Function]:
-    """What a walk passes and does not count: what an append passes of the log, and any start of a node."""
+    """The functions that a walk passes and does not count: for ``acquire`` those that an append passes in ``raft/``,
+    for ``rejoin`` also those that the same node passes when it starts with its folder.
+    """
     if name == "append":
         return set()
     log = {function for function in followed(follow_append)[0] if function[0].startswith("raft/")}
@@ -151,7 +153,7 @@ def function_of(code: CodeType) -> Function | None:
 
 @cache
 def fields(path: Path) -> frozenset[str]:
-    """Properties and operator methods that only return something and call nothing."""
+    """The qualified names of the file's properties and operator methods that only return something and call nothing."""
     return frozenset(_fields(ast.parse(path.read_text(encoding="utf-8")), ""))
 
 
@@ -167,7 +169,7 @@ def _fields(node: ast.AST, prefix: str) -> Iterator[str]:
 
 
 def is_field(function: ast.FunctionDef) -> bool:
-    """Whether who reads a call of it need not look it up."""
+    """Whether this is a property or operator method of one ``return`` without a call: a field by another name."""
     kinds = {decorator.id for decorator in function.decorator_list if isinstance(decorator, ast.Name)}
     name = function.name
     if not kinds & {"property", "cached_property"} and not (name.startswith("__") and name.endswith("__")):
@@ -210,7 +212,7 @@ def with_page(document: str) -> str:
 
 
 def main() -> None:
-    """Walk and print."""
+    """Walk, and print the walks or write them into the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("walk", choices=[*WALKS, "all"])
     parser.add_argument("--short", action="store_true", help="a line for each file in place of each function")

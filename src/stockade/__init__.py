@@ -1,8 +1,8 @@
 """Stockade: a replicated, partitioned log whose server enforces that a partition has one writer at a time.
 
-The public names of the client; `stockade.model`, `stockade.errors`, `stockade.sync`, `stockade.otel` and
-`stockade.testing` have the others. Each is imported at its first use, so a command or a Spark worker loads only what it
-needs; none imports the server, except `stockade.testing`.
+This module has the main public names of the client; `stockade.model`, `stockade.errors`, `stockade.sync`,
+`stockade.otel` and `stockade.testing` have the others. Each name is imported at its first use, so a command or a Spark
+worker loads only what it needs. Only `stockade.testing` imports the server.
 """
 
 from importlib import import_module

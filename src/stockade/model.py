@@ -1,4 +1,4 @@
-"""The values that the client's methods answer with: frozen, with the field names of docs/openapi.yaml.
+"""The values that the client's methods return: frozen, with the field names of docs/openapi.yaml.
 
 A client ignores fields that a newer node adds.
 """

@@ -16,7 +16,7 @@ from ..home import Home
 from .queue.batch import Batch, Receipt
 
 TURN_BYTES = 256 << 10
-"""A task that takes more than this without waiting lets the event loop run once."""
+"""A task that has taken this many bytes of the buffer without waiting lets the event loop run once."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class Buffer:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take_now(self, size: int) -> bool:
-        """Take room if there is some, no task waits for it, and the event loop is due no turn.
+        """Take room, and answer True, if there is some, no task waits for it, and the event loop is due no turn.
 
         More than ``bytes_max`` is let in when the buffer is empty.
         """

@@ -1,9 +1,9 @@
 """Which batches share a request to a leader, and when a leader gets the next one. Pure: the sender acts.
 
-One request a leader and turn of the event loop: what partitions have due for one leader in a turn goes out together. A
-leader that has not begun to answer REQUESTS_MAX requests gets no further one; batches that are not sent yet grow in the
-meantime, so the more a producer has to send, the less a record costs. The first part that is answered, or OPENS_S,
-makes room for the next request: a partition that is slow to answer delays only itself.
+A leader gets one request in a turn of the event loop, with the batches that are due then in all partitions that it
+leads. A leader that has not begun to answer REQUESTS_MAX requests gets no further one; batches that are not sent yet
+grow in the meantime, so the more a producer has to send, the less a record costs. The first part that is answered, or
+OPENS_S, makes room for the next request: a partition that is slow to answer delays only itself.
 
 A producer that writes to one partition has no such window: its five batches in flight are the only bound.
 """

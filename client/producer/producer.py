@@ -271,7 +271,7 @@ class Producer:
         self._results.raise_unseen(await self._settle(routes))
 
     async def _settle(self, routes: Sequence[Route]) -> list[Batch]:
-        """Send what waits there, and wait for the outcomes. Returns the batches that had none before."""
+        """Send what waits in these queues, and wait for the outcomes. Returns the batches that had none before."""
         waited = [batch for route in routes for batch in route.queue.unsettled]
         for route in routes:
             route.queue.seal()

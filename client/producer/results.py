@@ -72,7 +72,9 @@ class ResultStream(Generic[T]):
         self._changed = asyncio.Event()
 
     def add(self, outcome: T, batch: Batch) -> None:
-        """A batch is settled: its room in the buffer is free now, or with a subscriber, when its result was read."""
+        """Take the result of a settled batch, whose room in the buffer is freed now; with a subscriber, when the result
+        is read.
+        """
         if not self.is_read:
             self._buffer.give_back(batch.size)
             return

@@ -30,10 +30,11 @@ class Seats:
         self._held: set[Route] = set()
 
     def want(self, sender: Sender, route: Route) -> None:
-        """Take a seat in the background, unless the partition has one, one is under way, or the partition has halted.
+        """Take a seat in the background, unless the partition has one, one is being taken, the producer has an
+        exclusive grant there, or the partition has halted.
 
-        Until then the queue holds its batches. A refusal halts it: the records fail with ProducerBusy, which names the
-        holder.
+        Until the seat is taken, the queue holds its batches. A refusal halts the partition: the records fail with
+        ProducerBusy, which names the holder.
         """
         if route in self._seats or route in self._taking or route in self._vacated or route.queue.error is not None:
             return

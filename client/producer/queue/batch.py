@@ -215,7 +215,7 @@ class Batch:
         return self.state is State.FAILED or (self.state is State.IN_FLIGHT and self.attempts > 1)
 
     def add(self, record: Record, size: int) -> int:
-        """Append a record; its index. ``size`` is ``record.size``."""
+        """Append a record; returns its index. ``size`` is ``record.size``."""
         assert not self.sealed
         key, value, timestamp_ms, headers, metadata = record
         if headers is not None or self.headers is not None:
@@ -233,7 +233,7 @@ class Batch:
         return index
 
     def extend(self, other: "Batch") -> int:
-        """Append the records of ``other``, which has no headers; the index of the first of them."""
+        """Append the records of ``other``, which has no headers; returns the index of the first of them."""
         assert not self.sealed and other.message is None and other.headers is None
         if self.headers is not None:
             self.headers += [None] * other.count

@@ -216,7 +216,7 @@ class UnsentBatches:
         return oldest.created_s + self._linger_s if is_waiting else 0.0
 
     def add(self, record: Record, size: int, now_s: float) -> tuple[Batch, int]:
-        """Queue a record: its batch, and its index in that batch."""
+        """Queue a record; returns its batch, and its index in that batch."""
         batch = self._batches[-1] if self._batches else None
         if batch is None or batch.sealed or batch.size + size > self._batch_bytes_max:
             batch = Batch(now_s)
@@ -227,8 +227,8 @@ class UnsentBatches:
         return batch, index
 
     def add_batch(self, batch: Batch) -> tuple[Batch, int]:
-        """Queue records that stay together and wait for no linger time: the batch that has them now, and the index of
-        the first of them in it.
+        """Queue records that stay together and wait for no linger time; returns the batch that has them now, and the
+        index of the first of them in it.
         """
         found, index = self.open_batch, 0
         if found is None or not self._holds(found, batch):
@@ -332,7 +332,7 @@ class PartitionQueue:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a new epoch can be requested: no batch in flight is answered under the old one any more."""
+        """Whether a new epoch can be requested: no batch waits any more for an answer under the old one."""
         if self.needs_epoch:
             return not any(batch.state is State.IN_FLIGHT for batch in self._window)
         return not self._window
@@ -353,14 +353,14 @@ class PartitionQueue:
         self.error, self._resends_unknown = None, False
 
     def add(self, record: Record, size: int, now_s: float) -> tuple[Batch, int]:
-        """Queue a record: its batch, and its index in that batch. Raises the error that halted the queue."""
+        """Queue a record; returns its batch, and its index in that batch. Raises the error that halted the queue."""
         if self.error is not None:
             raise halted(self.error)
         return self._unsent.add(record, size, now_s)
 
     def add_batch(self, batch: Batch) -> tuple[Batch, int]:
-        """Queue records that stay together: the batch that has them now, perhaps with records of other calls, and the
-        index of the first of them. Raises the error that halted the queue.
+        """Queue records that stay together; returns the batch that has them now, perhaps with records of other calls,
+        and the index of the first of them. Raises the error that halted the queue.
         """
         if self.error is not None:
             raise halted(self.error)

@@ -107,8 +107,9 @@ def sent_in(record: ConsumedRecord) -> context.Context:
 
 @contextmanager
 def requests() -> Iterator[None]:
-    """The requests that this task makes in the block, with `Client` or `Session`, carry the current trace: nodes that
-    trace continue it. A `Producer` needs no block: its requests carry the trace of the records in them.
+    """The requests that this task makes in the block, with `Client` or `Session`, carry the trace that is current at
+    its beginning; nodes that trace continue it. A `Producer` needs no block: its requests carry the trace of the
+    records in them.
     """
     carried: dict[str, str] = {}
     propagate.inject(carried)

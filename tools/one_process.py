@@ -279,10 +279,10 @@ class _Socket:
     family, type, proto = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
 
     def setsockopt(self, *_: int) -> None:
-        """A pipe has no delays to turn off."""
+        """Do nothing: a pipe has no delays to turn off."""
 
     def fileno(self) -> int:
-        """A descriptor that leaves room for every reserve."""
+        """0: a descriptor below every bound, so that the server never refuses the connection for it."""
         return 0
 
 

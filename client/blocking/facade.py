@@ -219,9 +219,9 @@ class Producer(Blocking[producer.Producer]):
     ) -> Iterator["Fence"]:
         """Inside the block, only this producer can write to ``partitions`` (None: all of the topic).
 
-        No thread can be cancelled: check ``fence.is_lost`` in long work. With ``cancel_on_loss`` the end of the block
-        raises the reason of a loss, even if nothing was sent since. ``reacquire`` is called on a thread of its own, and
-        may block.
+        No thread can be cancelled: check ``fence.is_lost`` in long work. With ``cancel_on_loss`` and no ``reacquire``,
+        the end of the block raises the reason of a loss, even if nothing was sent since. ``reacquire`` is called on a
+        thread of its own, and may block.
         """
 
         async def told(fence: session.Fence) -> None:
@@ -525,7 +525,7 @@ class Reading(Blocking[readings.Reading]):
         return self._each(self.twin, self.twin.put_back)
 
     def records(self) -> Iterator[ConsumedRecord]:
-        """Record by record; the position is the offset after the present record."""
+        """The records, one by one; the position is the offset after the present record."""
         return self._each(self.twin.records(), self.twin.put_back)
 
     @property

@@ -117,7 +117,7 @@ class Reading:
             return piece
 
     async def records(self) -> AsyncIterator[ConsumedRecord]:
-        """Record by record; the position is the offset after the present record. Another iteration goes on there."""
+        """The records, one by one; another iteration goes on at the position, the offset after the present record."""
         turn_ends_s = 0.0
         while True:
             try:

@@ -63,8 +63,8 @@ class Acquiring:
     async def undone(self) -> None:
         """Return when nothing of a cancelled acquisition is left.
 
-        A new one that began before might be answered with the grant that an undo is about to release, or be refused
-        because the session waits in a queue that it is about to leave.
+        A new acquisition that began before that might be answered with the grant that an undo is about to release, or
+        be refused because the session waits in a queue that an undo is about to leave.
         """
         while self._undos:
             await asyncio.wait(list(self._undos))
@@ -104,7 +104,7 @@ class Acquiring:
             known.set_result(None)
 
     def cancel(self) -> None:
-        """The session has ended, and with it everything that is to be undone."""
+        """Cancel every undo: the session has ended, and with it everything that an undo would give up."""
         for undo, asking in self._undos.items():
             undo.cancel()
             if asking is not None:

@@ -451,7 +451,7 @@ class Session:
             self._lose(error)
 
     async def _revive(self) -> str:
-        """Open a new session in place of a lost one; the session's id."""
+        """Open a new session if this one is lost; returns the id of the session."""
         async with self._opening:
             if self.error is not None:
                 self._stop_renewing()

@@ -2,8 +2,8 @@
 
 Files only, in one folder: NODE.crt and NODE.key for each node, ca.crt for all of them, and ca.key, which belongs on no
 node. A node's certificate serves its connections to other nodes and, with the hosts under which clients reach it, its
-HTTPS. A client's certificate names the client and no node. Nothing that exists is overwritten, and no file is there in
-part, or without the other one of its pair.
+HTTPS. A client's certificate names the client and no node. No existing file is overwritten. A pair of certificate and
+key is written as a whole or not at all.
 """
 
 import ipaddress
@@ -27,16 +27,16 @@ from ..ui.files import whole_file
 CA_NAME = "ca"
 """Name of the CA's files; no node and no machine may have it."""
 CA_DAYS = 3650
-"""Validity of the CA's certificate, and the most for a node's."""
+"""Validity of the CA's certificate in days; the longest of a node's certificate."""
 NODE_DAYS = 825
-"""Default validity of a node's certificate."""
+"""Default validity of a node's certificate in days."""
 BACKDATED = timedelta(hours=1)
 """Certificates are valid from this long before now, because clocks of machines differ."""
 COMMON_NAME_CHARS_MAX = 64
 
 
 class CannotMake(Exception):
-    """A pair of files was not made, nor those that would have followed; the message says why."""
+    """A certificate with its key could not be made; those after it were not made either. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Authority:
         return cls(certificate, key)
 
     def save(self, directory: Path) -> list[Path]:
-        """Write ca.crt and ca.key; the paths."""
+        """Write ca.crt and ca.key; returns their paths. Raises CannotMake."""
         return _save(directory, CA_NAME, self.certificate, self.key)
 
     def issue(
@@ -86,15 +86,15 @@ class Authority:
         until: datetime,
         hosts: Sequence[str] = (),
     ) -> list[Path]:
-        """Make a key and a certificate of these nodes, at these host names and IP addresses, that lasts ``until`` then,
-        and no longer than the authority. Write NAME.crt and NAME.key; the paths.
+        """Make one key and certificate for these nodes, at these host names and IP addresses, valid ``until`` then but
+        no longer than the CA. Writes NAME.crt and NAME.key; returns their paths. Raises CannotMake.
         """
         both_ways = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         uris = [x509.UniformResourceIdentifier(node_uri(cluster_id, node_id)) for node_id in node_ids]
         return self._issue(directory, name, [*uris, *map(_host_name, hosts)], both_ways, until)
 
     def issue_to_client(self, directory: Path, cluster_id: str, name: str, until: datetime) -> list[Path]:
-        """Likewise for a client, with ``client_uri``: no node takes it for another node's."""
+        """Like ``issue``, for a client: the certificate has ``client_uri``, so no node takes it for a node's."""
         names = [x509.UniformResourceIdentifier(client_uri(cluster_id, name))]
         return self._issue(directory, name, names, [ExtendedKeyUsageOID.CLIENT_AUTH], until)
 
@@ -123,7 +123,7 @@ class Authority:
 
 
 class Wanted(NamedTuple):
-    """A node, or a machine, that is to get a certificate, and the hosts under which clients reach it."""
+    """A node, or a machine, for which a certificate is to be made, and the hosts under which clients reach it."""
 
     name: str
     hosts: tuple[str, ...] = ()
@@ -138,10 +138,10 @@ def make_certificates(
     processes: int | None = None,
     clients: Sequence[str] = (),
 ) -> list[Path]:
-    """Make certificates for nodes, or with ``processes`` for machines of so many nodes each, and for clients, signed by
-    the folder's CA, which is made if there is none. Returns the new files.
+    """Make certificates for nodes (with ``processes``: for machines of so many nodes each) and for clients, signed by
+    the CA of the folder, which is made if there is none. Returns the paths of the new files.
 
-    Raises CannotMake, before anything is written, if one of the files exists, and when one cannot be written.
+    Raises CannotMake: if one of the files exists, before anything is written; or at the first that cannot be written.
     """
     names = [*(node.name for node in nodes), *clients]
     there = [str(path) for name in names for path in node_files(directory, name) if path.exists()]
@@ -164,7 +164,7 @@ def make_certificates(
 
 
 def client_uri(cluster_id: str, name: str) -> str:
-    """The subject alternative name of kind URI in a client's certificate. A node's ends after one segment."""
+    """The URI (subject alternative name) of a client's certificate. A node's has one segment after the cluster id."""
     return f"stockade://{cluster_id}/client/{name}"
 
 
@@ -174,13 +174,13 @@ def node_files(directory: Path, name: str) -> list[Path]:
 
 
 def tls_section(directory: Path, name: str) -> str:
-    """The lines of a node's or a machine's configuration that use these files between nodes."""
+    """The section [raft.tls] with these files, for the configuration of a node or a machine: TLS between nodes."""
     certificate, key = node_files(directory, name)
     return _section("raft.tls", {"ca": _file(directory, CA_NAME, "crt"), "certificate": certificate, "key": key})
 
 
 def https_section(directory: Path, name: str) -> str:
-    """Likewise for HTTPS: clients that this authority knows show their certificates, others need none."""
+    """The section [http_tls] with these files: HTTPS, at which a client may show a certificate of this CA, or none."""
     certificate, key = node_files(directory, name)
     authority = _file(directory, CA_NAME, "crt")
     files = {"certificate": certificate, "key": key, "client_ca": authority, "ca": authority}
@@ -207,7 +207,7 @@ def _host_name(host: str) -> x509.GeneralName:
 
 
 def _name(text: str) -> x509.Name:
-    """A name for people; nodes check the URI."""
+    """The common name: nodes do not check it, they check the URI."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:COMMON_NAME_CHARS_MAX])])
 
 

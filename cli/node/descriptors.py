@@ -1,4 +1,4 @@
-"""File descriptors of a node: what the system allows it, and how many are left for connections of clients."""
+"""File descriptors of a node: how many the system allows, and how many of them client connections may use."""
 
 import resource
 
@@ -6,28 +6,30 @@ from ...cluster.config import ConfigError, LimitsSection
 from ...http_api.request.connections import ConnectionBounds
 
 DESCRIPTORS_MIN = 512
-"""The least limit with which a node starts."""
+"""The lowest limit of open files with which a node starts."""
 RESERVED_MIN = 256
-"""Descriptors that connections of clients never get, at least: for the files of the log and of segments, checkpoints,
-the other nodes, and the connections that the kernel hands over at once before one of them is judged. Of a larger limit
-a quarter is reserved: a node with many partitions holds two files open for each. DESCRIPTORS_KEPT of them are held
-back even from the node itself, so that its log opens files when all others are in use.
+"""Fewest descriptors that are reserved from client connections: for files of the log, segments and checkpoints, for
+connections to other nodes, and for connections that the kernel hands over in one go before the node judges the first.
+Of a larger limit a quarter is reserved, because a node holds two files open for each partition. DESCRIPTORS_KEPT of the
+reserved ones are withheld even from the node, so that its log can open files when all others are in use.
 """
 
 
 def allowed() -> int:
-    """How many descriptors a node may have open, once it has raised its limit."""
+    """How many descriptors a node may have open once ``raise_limit`` has run: the hard limit."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def raise_limit() -> None:
-    """Make the hard limit of this process its limit."""
+    """Raise the soft limit of open files of this process to its hard limit."""
     hard = allowed()
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def bounds(limits: LimitsSection, descriptors: int) -> ConnectionBounds:
-    """How many connections a node with so many descriptors takes. Raises ConfigError if they are too few to run."""
+    """The bounds of client connections for a node that may open ``descriptors`` files. Raises ConfigError below
+    DESCRIPTORS_MIN.
+    """
     if descriptors < DESCRIPTORS_MIN:
         raise ConfigError(
             [
@@ -44,7 +46,7 @@ def bounds(limits: LimitsSection, descriptors: int) -> ConnectionBounds:
 
 
 def said(found: ConnectionBounds, descriptors: int) -> str:
-    """The bounds, for people."""
+    """The bounds in words, for the log and for ``--check``."""
     return (
         f"at most {found.connections_max} connections of clients, {found.address_connections_max} of one address;"
         f" of its {descriptors} open files {descriptors - found.descriptors_max} are kept for the log"

@@ -1,6 +1,7 @@
-"""Asks issuers of JSON Web Tokens for their keys, where the configuration names a URL for these.
+"""Asks issuers of JSON Web Tokens for their keys, where the configuration names a URL for them.
 
-Between two answers the keys of the last one count, also while the issuer cannot be reached; no request waits for it.
+The keys of the last answer count until the next answer, also while the issuer cannot be reached. No client request
+waits for an issuer.
 """
 
 import asyncio
@@ -13,13 +14,13 @@ from ...cluster.access.issuers import KEYS_BYTES_MAX, Issuer, Issuers, KeysFault
 
 TIMEOUT_S = 10.0
 AGAIN_S = 5.0
-"""After an attempt without keys, while there are none yet."""
+"""Seconds to the next attempt while the issuer has not given any keys yet."""
 
 _log = logging.getLogger("stockade")
 
 
 async def follow(issuers: Issuers, issuer: Issuer) -> None:
-    """Take the keys at ``keys_url`` every ``refresh_s`` seconds, until cancelled."""
+    """Fetch the issuer's keys from its ``keys_url`` every ``refresh_s`` seconds, until cancelled."""
     assert issuer.keys_url is not None
     has_keys = was_refused = False
     while True:
@@ -44,7 +45,7 @@ async def follow(issuers: Issuers, issuer: Issuer) -> None:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Keys come from the URL that the configuration names, and from no other."""
+    """Refuses redirects: keys come only from the URL that the configuration names."""
 
     def redirect_request(self, *_: object) -> None:
         return None

@@ -1,7 +1,8 @@
-"""The end of a node's process, which comes also while a disk or a tiered store hangs.
+"""Ends a node's process even while a disk or a tiered store hangs.
 
-Python would wait for the threads that wait for them, and pyarrow for its requests to S3: for minutes, or for ever if
-the server of a shared folder is gone. A service manager starts the node again only when the process has ended.
+At its exit Python joins the threads that wait for the disk or the store, and pyarrow waits for its requests to S3: for
+minutes, or for ever if the server of a shared folder is gone. A service manager starts the node again only when the
+process has ended.
 """
 
 import logging
@@ -16,9 +17,9 @@ import click
 from ...cluster.tiered.threads import are_at_work
 
 WAIT_S = 1.0
-"""Time for threads that have nothing to do any more."""
+"""Seconds that idle threads of the store get to end."""
 STALLED_S = 2.0
-"""Time for a node whose disk hangs to close the connections of its clients. Nothing else of its end can be waited for.
+"""Seconds that a node whose disk hangs gets to close its client connections: all other steps of its stop may hang, too.
 """
 
 _log = logging.getLogger(__name__)
@@ -26,8 +27,8 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def leaving() -> Iterator[None]:
-    """What is within ends the process by an exception. If threads still wait for the store then, the process ends at
-    once, with the same exit code and the same last words.
+    """Inside the block an exception ends the process. If threads still wait for the tiered store at that time, the
+    process exits at once, without joining them, with the same exit code and the same message.
     """
     try:
         yield
@@ -49,7 +50,9 @@ def leaving() -> Iterator[None]:
 
 
 def end_stalled() -> None:
-    """End the process in STALLED_S with exit code 1, whatever waits for the disk then. Log lines are out already."""
+    """End the process with exit code 1 after STALLED_S, even if threads wait for the disk. No log line is lost: each is
+    written at once.
+    """
     timer = Timer(STALLED_S, os._exit, (1,))
     timer.daemon = True
     timer.start()

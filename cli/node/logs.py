@@ -1,4 +1,4 @@
-"""What a node writes to its log: how a line looks, and how much is said, which SIGUSR1 changes while the node runs."""
+"""The log of a node: the format of its lines, and their level, which SIGUSR1 changes while the node runs."""
 
 import json
 import logging
@@ -14,14 +14,14 @@ Format = Literal["text", "json"]
 FORMATS: tuple[Format, ...] = ("text", "json")
 LEVELS = ("debug", "info", "warning", "error")
 OURS = "stockade"
-"""The logger of all that Stockade says. What libraries say stays at INFO."""
+"""The logger above all loggers of Stockade. Loggers of libraries stay at INFO."""
 
 _log = logging.getLogger(OURS)
 
 
 class JsonLines(logging.Formatter):
-    """A line is one JSON object: time (UTC), level, node, logger, message; ``exception`` with the traceback; and what
-    the event itself has (``record.event``), which a program reads in place of the message.
+    """Formats each line as one JSON object: time (UTC), level, node, logger, message; ``exception`` with the traceback;
+    and the fields of ``record.event``, which a program reads in place of the message.
     """
 
     def __init__(self, node_id: str) -> None:
@@ -29,7 +29,7 @@ class JsonLines(logging.Formatter):
         self._node_id = node_id
 
     def format(self, record: logging.LogRecord) -> str:
-        """As logging wants it."""
+        """The line for a record of the log."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {
             "time": time,
@@ -45,7 +45,10 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def logging_to_stderr(level: str, line_format: Format, node_id: str, *, is_one_of_many: bool) -> Iterator[None]:
-    """Within it, the process logs to stderr at ``level``; SIGUSR1 turns DEBUG on, and off again."""
+    """Inside the block the process logs to stderr at ``level``; each SIGUSR1 turns DEBUG on, or off again.
+
+    ``is_one_of_many``: text lines name the node.
+    """
     name = f" {node_id}" if is_one_of_many else ""
     text = logging.Formatter(f"%(asctime)s %(levelname)s{name} %(name)s: %(message)s")
     handler = logging.StreamHandler(sys.stderr)
@@ -55,7 +58,7 @@ def logging_to_stderr(level: str, line_format: Format, node_id: str, *, is_one_o
     def switch(*_: object) -> None:
         other = logging.DEBUG if _log.level != logging.DEBUG else (wanted if wanted != logging.DEBUG else logging.INFO)
         _log.setLevel(other)
-        # Said at any level: the operator who sent the signal looks for it.
+        # Logged at any level: the operator who sent the signal looks for this line.
         _log.log(max(other, logging.INFO), "SIGUSR1: the log has lines from %s on", logging.getLevelName(other))
 
     root = logging.getLogger()

@@ -13,19 +13,19 @@ from ..service.notify import ServiceManager
 from .supervisor import READY_TIMEOUT_S, NodeProcess, Stopping, Supervisor, cannot_listen, is_ready, probing
 
 WAL = "wal"
-"""In the data folder of a node that has run."""
+"""A folder that the data folder of each node has once the node has run."""
 FROM_ONE_TO_MANY = (
     "give the machine another node_id, data_dir and ports, let it join the cluster, and then remove that node"
 )
 PARENT_S = 1.0
-"""Between two looks whether the process that started this one is still there."""
+"""Longest pause, in seconds, between two checks that the parent process is still there."""
 
 _log = logging.getLogger("stockade")
 
 
 def check_data(config: NodeConfig) -> None:
-    """Raises ConfigError when the data on this disk is not what the configuration means: a node that does not find its
-    folder would begin anew beside it.
+    """Raises ConfigError when the data folder belongs to a single node and the configuration describes a machine of
+    several, or the reverse: the node would not find its data, and would begin anew in an empty folder beside them.
     """
     data, first = Path(config.data_dir), node_name(config.node_id, 1)
     if config.processes is not None and (data / WAL).exists():
@@ -35,7 +35,7 @@ def check_data(config: NodeConfig) -> None:
 
 
 def left_over(config: NodeConfig) -> list[str]:
-    """Nodes of this machine that have run, and that the configuration does not start any more."""
+    """Ids of the nodes of this machine that have data here, and that the configuration no longer starts; ascending."""
     if config.processes is None:
         return []
     started = {node.node_id for node in config.nodes()}
@@ -44,7 +44,7 @@ def left_over(config: NodeConfig) -> list[str]:
 
 
 class Machine:
-    """The nodes of one machine. ``command`` with the number of a node behind it runs that node."""
+    """The node processes of one machine. ``command``, followed by the number of a node, runs that node."""
 
     def __init__(self, config: NodeConfig, command: Sequence[str], manager: ServiceManager) -> None:
         self._config = config
@@ -54,7 +54,8 @@ class Machine:
         self._faults: list[str] = []
 
     def run(self, *, with_parent: bool) -> list[str]:
-        """Run the nodes until a signal, or until one of them cannot start. Why the machine failed; empty: it did not.
+        """Run the nodes until a signal, or until one of them cannot start. Returns why the machine failed; empty if it
+        did not.
 
         ``with_parent``: the machine stops when the process that started it is gone.
         """
@@ -101,7 +102,9 @@ class Machine:
         self._manager.ready(self._status)
 
     def _wait(self, processes: Sequence[NodeProcess], with_parent: bool) -> None:
-        """Until the machine shall stop. Meanwhile, tell the service manager how far its nodes are."""
+        """Wait for the order to stop, or for the end of the parent (``with_parent``). Meanwhile send the service
+        manager its watchdog messages, and tell it once when all nodes answer.
+        """
         parent, starting = os.getppid(), list(processes)
         every_s = min(PARENT_S, self._manager.alive_every_s or PARENT_S)
         while not self._stopping.wait(every_s):
@@ -126,7 +129,7 @@ def _pass_on(number: signal.Signals, processes: Sequence[NodeProcess]) -> None:
 
 
 def in_use(nodes: Sequence[NodeConfig]) -> list[str]:
-    """A sentence for each address of these nodes at which they cannot listen."""
+    """For each address at which one of these nodes cannot listen: the setting, the address and the reason."""
     addresses = [(f"http of {node.node_id}", node.http) for node in nodes]
     addresses += [
         (f"http_tls.plain_listen of {node.node_id}", node.http_tls.plain_listen)
@@ -138,7 +141,7 @@ def in_use(nodes: Sequence[NodeConfig]) -> list[str]:
 
 
 def cannot_write(folder: Path) -> str | None:
-    """Why a process of this user cannot make files in a folder, which may not be there yet; None: it can."""
+    """Why a process of this user cannot create files in ``folder``, which need not exist yet; None if it can."""
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         return f"{there} is not a directory"
@@ -146,5 +149,5 @@ def cannot_write(folder: Path) -> str | None:
 
 
 def listed(faults: Sequence[str]) -> str:
-    """Faults for people, one in a line."""
+    """The faults as a list for a message, one in a line."""
     return "\n".join(f"  - {fault}" for fault in faults)

@@ -1,4 +1,4 @@
-"""`stockade probe`: asks the node of this configuration for its health; for whatever restarts or watches containers."""
+"""`stockade probe`: asks the node of this configuration for its health, for programs that watch or restart nodes."""
 
 import sys
 from pathlib import Path

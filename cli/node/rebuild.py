@@ -58,7 +58,9 @@ def rebuild(data: Path, yes: bool) -> None:
 
 
 def _lock(wal: Path) -> int | None:
-    """Lock the log of the node, which a running node has locked."""
+    """Lock the node's write-ahead log, as a running node does. Returns the lock's descriptor; None if there is no log.
+    Raises ClickException if the node runs.
+    """
     if not wal.exists():
         return None
     try:

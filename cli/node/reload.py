@@ -1,7 +1,8 @@
-"""Certificates and keys of issuers that a running node takes from their files again, when one changes and on SIGHUP;
-and principals, which it takes from its configuration on SIGHUP alone: a file that people edit is not read half-way.
+"""A running node reads files again: certificates, and keys of issuers, when a file changes and on SIGHUP; principals of
+its configuration on SIGHUP alone, because a file that is being edited must not be read half-way.
 
-Open connections go on. Files that cannot be used are refused with a line in the log, and those before them stay.
+Open connections go on. Files that cannot be used are refused with a line in the log; the node goes on with what it had
+read before.
 """
 
 import asyncio
@@ -16,36 +17,36 @@ from ...cluster.config import ConfigError, NodeConfig
 from ...raft.net.tls import TlsFault
 
 RELOAD_CHECK_S = 2.0
-"""Between two looks whether a file of a certificate has changed."""
+"""Seconds between two checks whether a file has changed."""
 
 _log = logging.getLogger("stockade")
 
 
 class Reloadable(Protocol):
-    """Something made of files."""
+    """State of a node that is read from files."""
 
     def has_changed(self) -> bool:
-        """Whether a file is another than at the last ``reload``."""
+        """Whether a file has changed since the last ``reload``."""
         ...
 
     def reload(self) -> None:
-        """Read the files again. Raises TlsFault, KeysFault or ConfigError, and changes nothing then."""
+        """Read the files again. Raises TlsFault, KeysFault or ConfigError; then the state is as before."""
         ...
 
 
 class Principals:
-    """[[principals]] and [[tokens]] of the configuration; ``read`` reads all of it again."""
+    """The [[principals]] and [[tokens]] of a node's configuration; ``read`` reads the whole configuration again."""
 
     def __init__(self, access: Access, read: Callable[[], NodeConfig]) -> None:
         self._access = access
         self._read = read
 
     def has_changed(self) -> bool:
-        """As Reloadable wants it: a signal says when."""
+        """Always False: only SIGHUP reloads principals."""
         return False
 
     def reload(self) -> None:
-        """As Reloadable wants it. What else has changed in the configuration takes a restart."""
+        """Put the principals and tokens of the configuration into force; its other changes need a restart."""
         config = self._read()
         try:
             self._access.configure(config.tokens, config.principals)
@@ -54,8 +55,8 @@ class Principals:
 
 
 class Reloader:
-    """Watches the files of a node's certificates and keys, by the name of the section that names them, and runs what
-    asks elsewhere for such (``following``).
+    """Watches a node's reloadable files, each under the name of its section of the configuration, and runs
+    ``following``: the loops that ask issuers for their keys.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Reloader:
             self._reload(name)
 
     async def watch(self) -> None:
-        """Read the files of a section when one of them changes, until cancelled."""
+        """Reload each section when one of its files changes, and run ``following``, until cancelled."""
         await asyncio.gather(self._watch_files(), *(follow() for follow in self._following))
 
     async def _watch_files(self) -> None:
@@ -79,7 +80,7 @@ class Reloader:
             self.look()
 
     def look(self) -> None:
-        """Read the files of the sections of which one has changed."""
+        """Reload the sections that have a changed file."""
         for name, section in self._sections.items():
             if section.has_changed():
                 self._reload(name)

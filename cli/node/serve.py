@@ -49,14 +49,15 @@ from .machine import Machine, cannot_write, check_data, in_use, listed
 from .reload import Principals, Reloadable, Reloader
 
 ASK_AGAIN_S = 1.0
-"""Time between two attempts to join, when no node answered."""
+"""Seconds between two attempts to join, while no node has admitted this one."""
 
 _joining_log = logging.getLogger(__name__)
 
 
 async def joined(config: NodeConfig) -> NodeConfig:
-    """The configuration with all members of the cluster that this node joins; unchanged if it does not join, or has
-    joined before. Asks until a node answers. Raises ConfigError if the cluster is another one.
+    """The configuration with all members of the cluster that this node joins; unchanged if ``join`` is empty, or the
+    node has joined before. Repeats the request until a node answers it. Raises ConfigError if the nodes of ``join``
+    belong to a cluster with another ``cluster_id``.
     """
     if not config.join or is_member(Path(config.data_dir)):
         return config
@@ -87,7 +88,7 @@ async def _register(config: NodeConfig) -> Cluster:
 
 
 def _as_client(config: NodeConfig) -> ClientConfig:
-    """How this node asks others whether it may join."""
+    """The configuration of the client with which this node asks to join: it shows the node's own certificate."""
     tls = config.http_tls
     if tls is None:
         return ClientConfig.of(config.join)
@@ -95,7 +96,7 @@ def _as_client(config: NodeConfig) -> ClientConfig:
 
 
 GARBAGE_THRESHOLD = 50_000
-"""Python's garbage collector looks for cycles after so many new objects. Requests make many objects, few cycles."""
+"""New objects after which Python's garbage collector looks for cycles: requests make many objects, but few cycles."""
 
 _log = logging.getLogger("stockade")
 
@@ -194,8 +195,9 @@ def serve(
 
 
 def configured(config: Path | None, processes: int | None = None) -> tuple[NodeConfig, str]:
-    """The configuration of a file and the environment, and what to call it. Raises ClickException with every fault, or
-    else with what is on the disk instead.
+    """The configuration of a file and the environment, and the name of its source for messages. Raises ClickException
+    with every fault of the configuration; or, if it has none, with the data on the disk that contradict it, or with a
+    limit of open files that is too low.
     """
     source = "the environment" if config is None else str(config)
     if config is None and not any(given(os.environ)):
@@ -218,7 +220,7 @@ def _summary(settings: NodeConfig) -> str:
 
 
 def _command(config: Path | None, processes: int | None, log_format: str, log_level: str) -> list[str]:
-    """The words that run a node of this machine, but for its number."""
+    """The command line that runs a node of this machine; the caller appends the number of the node."""
     words = ["--log-format", log_format, "--log-level", log_level]
     words += [] if config is None else ["--config", str(config)]
     words += [] if processes is None else ["--processes", str(processes)]
@@ -242,7 +244,7 @@ def _run_node(
 
 
 class CannotStart(Exception):
-    """The operating system refused what a node needs to start. The text says what, and why."""
+    """The operating system refused a file or socket that a node needs to start. The text names it and the reason."""
 
     def __init__(self, error: OSError) -> None:
         why = error.strerror or str(error)
@@ -250,14 +252,14 @@ class CannotStart(Exception):
 
 
 def make_first_array() -> None:
-    """pyarrow looks for pandas when it makes its first array of Python objects, and imports it where it is installed,
-    in half a second: before the event loop turns, and not with the first record that has headers.
+    """Make pyarrow's first array of Python objects before the event loop runs: with that array pyarrow imports pandas,
+    if it is installed, which takes half a second. Otherwise the first record with headers would wait for the import.
     """
     pa.array([b""])
 
 
 async def run(settings: NodeConfig, with_parent: bool, manager: ServiceManager, again: Callable[[], NodeConfig]) -> int:
-    """Run the node until a signal or a failure; ``again`` reads its configuration again. Returns the exit code."""
+    """Run the node until a signal or a failure, and return the exit code. ``again`` reads its configuration again."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGHUP, lambda: _log.info("SIGHUP while the node starts: nothing is read again"))
@@ -302,8 +304,8 @@ async def _start(
     failed: Callable[[BaseException], None],
     again: Callable[[], NodeConfig],
 ) -> tuple[Node, HttpServer, Reloader]:
-    """The node with the configuration that it has in its cluster, and what listens to its clients. Raises CannotStart,
-    and what Node.start raises.
+    """Start the node with ``in_cluster``, its configuration with all members, then its HTTP server and its reloader.
+    Raises CannotStart, and the errors of Node.start.
     """
     try:
         node = await Node.start(in_cluster, on_failure=failed)
@@ -319,10 +321,11 @@ async def _start(
 
 
 def _serve_manager(manager: ServiceManager, reloader: Reloader, status: str) -> None:
-    """Tell the service manager that the node serves, and read files again on SIGHUP from now on.
+    """Tell the service manager that the node is ready, and read the files again at each SIGHUP from now on.
 
-    Ready is a node that answers requests, not one that has found a majority: a service manager that starts one machine
-    after another would wait for the first while that waits for the others. `/readyz` tells of the cluster.
+    Here a node is ready when it answers requests, even before its groups have a majority: a service manager that starts
+    one machine after another would otherwise wait for the first, which waits for the others. `/readyz` tells whether
+    the cluster serves.
     """
 
     def reload() -> None:
@@ -335,7 +338,7 @@ def _serve_manager(manager: ServiceManager, reloader: Reloader, status: str) -> 
 
 
 async def _listen(settings: NodeConfig, node: Node, again: Callable[[], NodeConfig]) -> tuple[HttpServer, Reloader]:
-    """Listen to clients; and what reads the node's certificates and principals again."""
+    """Start the node's HTTP server; returns it with the reloader of the node's certificates, keys and principals."""
     section = settings.http_tls
     tls = None if section is None else HttpTls(section)
     plain = None if section is None or section.plain_listen is None else parse_address(section.plain_listen)

@@ -1,4 +1,4 @@
-"""Keeps the node processes of one machine running: starts again what ended, says why it ended, stops all together.
+"""Keeps the node processes of one machine running: restarts one that ended, says why it ended, stops all together.
 
 `stockade serve` with `processes` and `stockade cluster` both use it.
 """
@@ -21,18 +21,18 @@ from typing import Generic, TypeVar
 from ...cluster.config import parse_address
 
 RESTART_AFTER_S = 2.0
-"""A process that ended is started again so long after; twice as long after each further end in which it was not ready
-in between, up to RESTART_AFTER_MAX_S.
+"""Seconds from the end of a process to its restart. The delay doubles with each further end, up to RESTART_AFTER_MAX_S,
+until the process has been ready again.
 """
 RESTART_AFTER_MAX_S = 30.0
 READY_TIMEOUT_S = 0.5
-"""How long the supervisor waits for a node's answer whether it is ready: meanwhile it sees no other node."""
+"""How long the supervisor waits for a node to answer whether it is ready; meanwhile it looks at no other node."""
 ANSWER_BYTES_MAX = 65536
-"""Of an answer that is shown."""
+"""Bytes of a node's answer that are shown at most."""
 LOOK_S = 0.1
-"""Between two looks at the processes."""
+"""Seconds between two looks at the processes."""
 LOOK_READY_MAX_S = 1.0
-"""At most so long between two questions whether a node is ready; a tenth of the time that it has taken, if less."""
+"""Longest pause between two questions whether a node is ready; less at first: a tenth of the time since its start."""
 STOP_TIMEOUT_S = 25.0
 """A node that has not ended this long after SIGTERM is killed."""
 
@@ -41,7 +41,7 @@ STOP_TIMEOUT_S = 25.0
 class NodeProcess:
     """One node of this machine, the address (host:port) of its HTTP interface, and its process.
 
-    ``tls``: what asks the node by HTTPS whether it is ready, see ``probing``; None: it is asked by HTTP.
+    ``tls``: the TLS context (``probing``) with which the supervisor asks whether the node is ready; None: plain HTTP.
     """
 
     name: str
@@ -51,13 +51,13 @@ class NodeProcess:
     died_at: float | None = field(default=None, kw_only=True)
     restarts: int = field(default=0, kw_only=True)
     ends: int = field(default=0, kw_only=True)
-    """How often it ended since it was ready last."""
+    """How often the process has ended since it was last ready."""
     awaited_since: float | None = field(default=None, kw_only=True)
-    """When it was started, until it is ready."""
+    """When the process was started; None once it is ready."""
     asked_at: float = field(default=0.0, kw_only=True)
-    """When it was asked last whether it is ready."""
+    """When the supervisor last asked the node whether it is ready."""
     was_ready: bool = field(default=False, kw_only=True)
-    """Whether it has ever been ready under this supervisor."""
+    """Whether the node has ever been ready under this supervisor."""
 
     @property
     def url(self) -> str:
@@ -73,7 +73,7 @@ _Node = TypeVar("_Node", bound=NodeProcess)
 
 
 def ending(returncode: int) -> str:
-    """For people: how a process ended."""
+    """Describe the end of a process for the log: its exit code, or the signal that killed it."""
     if returncode >= 0:
         return f"ended with exit code {returncode}"
     try:
@@ -83,18 +83,18 @@ def ending(returncode: int) -> str:
 
 
 def restart_delay_s(ends: int) -> float:
-    """How long to wait before a process is started again that ended so often, and was not ready in between."""
-    doublings = min(max(ends - 1, 0), 64)  # more of them change nothing, and a float has a bound
+    """Seconds from the end of a process to its restart, when it has ended ``ends`` times since it was last ready."""
+    doublings = min(max(ends - 1, 0), 64)  # more doublings change nothing, and would overflow a float
     return min(RESTART_AFTER_S * 2.0**doublings, RESTART_AFTER_MAX_S)
 
 
 _DIRECT = urllib.request.ProxyHandler({})
-"""A proxy of the environment is for the world outside."""
+"""Uses no proxy: one that the environment names is for other machines."""
 
 
 def probing(certificate: str, key: str) -> ssl.SSLContext:
-    """What asks a node of this machine whether it is ready: with its own certificate, should it want one. No secret
-    goes with the question, and the answer only decides what is printed: nothing is verified.
+    """The TLS context with which this machine asks its own node whether it is ready. It shows the node's certificate,
+    in case the node requires one. It verifies nothing: the request has no secret, and goes to this machine.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -109,8 +109,8 @@ def is_ready(node: NodeProcess, timeout_s: float = 2.0, *, path: str = "/readyz"
 
 
 def why_not_ready(node: NodeProcess, timeout_s: float, path: str) -> str | None:
-    """What a node of this machine answers when asked at one of the paths about its health, if that is not 200; None: it
-    is 200.
+    """What a node of this machine answers at ``path`` (a health path) if its status is not 200; the reason, if it does
+    not answer; None if the status is 200.
     """
     opener = urllib.request.build_opener(_DIRECT, urllib.request.HTTPSHandler(context=node.tls))
     try:
@@ -126,7 +126,7 @@ def why_not_ready(node: NodeProcess, timeout_s: float, path: str) -> str | None:
 
 
 def cannot_listen(address: str) -> str | None:
-    """Why a node cannot listen at this address now; None: it can."""
+    """Why a node cannot listen at this address (host:port) now; None if it can."""
     host, port = parse_address(address)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -137,21 +137,22 @@ def cannot_listen(address: str) -> str | None:
 
 
 class Stopping:
-    """Whether a process is to stop. A handler of signals may say so at any moment; an event of `threading` has a lock
-    that the thread below the handler may hold, and then both wait for ever.
+    """The order to stop this process, which a signal handler may give at any moment. It is no `threading.Event`, which
+    has a lock: if the thread that the handler interrupts holds that lock, the handler would wait for ever.
 
-    A wait has an end: Python runs no handler in it for a signal that came just before, or to another thread.
+    ``wait`` has a timeout, because Python runs no handler during it for a signal that came just before, or that another
+    thread received.
     """
 
     def __init__(self) -> None:
         self._orders: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def order(self) -> None:
-        """It is to stop."""
+        """Order the process to stop."""
         self._orders.put(None)
 
     def wait(self, timeout_s: float = 1.0) -> bool:
-        """Take an order, or wait for one; False: none came in that time."""
+        """Take an order, or wait for one. Returns False if none has come in ``timeout_s``."""
         try:
             self._orders.get(timeout=timeout_s)
         except queue.Empty:
@@ -160,10 +161,11 @@ class Stopping:
 
 
 class Supervisor(Generic[_Node]):
-    """Watches the processes of ``nodes``, which may grow.
+    """Watches the processes of ``nodes``, a list that may grow.
 
-    ``spawn`` starts the process of a node that does not run; ``tell`` takes a line for people; ``last_words`` of a node
-    that ended with an exit code are added to its line; ``changed`` is called when a process was started or has ended.
+    ``spawn`` starts the process of a node that does not run; ``tell`` takes a line for the operator; ``last_words``
+    gives the end of the log of a node that ended with a positive exit code, for that line; ``changed`` is called after
+    each start and each end of a process.
     """
 
     def __init__(
@@ -177,9 +179,9 @@ class Supervisor(Generic[_Node]):
         changed: Callable[[], None] = lambda: None,
         give_up: Callable[[str], None] | None = None,
     ) -> None:
-        """``restart`` False: what ended stays down. ``give_up`` is called with the reason when a node ended with an
-        exit code before it was ever ready: it cannot start, and the supervisor starts nothing any more. Without
-        ``give_up`` that node is started again like any other.
+        """``restart`` False: a process that ended stays down. ``give_up`` is called with the reason when a node ends
+        with a positive exit code before it was ever ready, that is, it cannot start; from then on the supervisor starts
+        no process. Without ``give_up`` that node is started again like any other.
         """
         self._nodes = nodes
         self._spawn = spawn
@@ -199,14 +201,14 @@ class Supervisor(Generic[_Node]):
         self._changed()
 
     def watch(self) -> None:
-        """Begin to watch: until ``stop``."""
+        """Watch the processes in a thread, until ``stop``."""
         self._thread.start()
 
     def stop(self) -> list[str]:
         """Stop all processes with SIGTERM; SIGKILL those that do not end in STOP_TIMEOUT_S.
 
-        Answers how those ended that ran until now and did not stop cleanly; one that SIGTERM killed had not begun to
-        listen to signals.
+        Returns a line for each process that ran until now and did not stop cleanly. An end by SIGTERM itself is clean:
+        the process had not installed its signal handlers yet.
         """
         self._stopping.set()
         if self._thread.is_alive():
@@ -244,7 +246,7 @@ class Supervisor(Generic[_Node]):
     def _start_again(self, node: _Node) -> None:
         try:
             self.start(node)
-        except OSError as error:  # no memory, or no process, to be had
+        except OSError as error:  # the system has no memory or no process left
             node.died_at = time.monotonic()
             node.ends += 1
             self._tell(

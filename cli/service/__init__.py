@@ -1,4 +1,4 @@
-"""What a service manager gives to a node, and what it hears of it.
+"""The interface between a node and its service manager: environment variables in, state messages out.
 
 In: environment variables. Out: a configuration, messages to the service manager.
 May import: cluster.

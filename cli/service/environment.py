@@ -2,7 +2,7 @@
 
 A variable's name is STOCKADE_ and the setting's name in capitals, with two underscores behind the name of a table:
 ``limits.wal_bytes_max`` is STOCKADE_LIMITS__WAL_BYTES_MAX. With _FILE behind it, the variable names a file that holds
-the value. A variable counts before the TOML file, setting by setting; an empty one counts as none.
+the value. Setting by setting, a variable overrides the TOML file; an empty variable counts as absent.
 """
 
 import json
@@ -21,7 +21,7 @@ PREFIX = "STOCKADE_"
 BETWEEN = "__"
 FILE = "_FILE"
 VALUE_BYTES_MAX = 4 * 1024 * 1024
-"""Of a file that a variable names."""
+"""Largest file that a variable may name."""
 OTHERS = frozenset(
     PREFIX + name
     for name in (
@@ -29,9 +29,11 @@ OTHERS = frozenset(
         *("GRANT", "EPOCH", "SESSION", "TOPIC", "GROUP", "RESOURCE", "GENERATION", "FENCE_EPOCH", "OWNED", "COMPLETE"),
     )
 )
-"""Variables that are no settings of a node: of clients, of options, and those that commands set for what they run."""
+"""Variables with the prefix that are no settings of a node: those of clients and of command-line options, and those
+that commands set for the COMMAND that they run.
+"""
 _LINK = re.compile(r"STOCKADE_(\w+_)?(SERVICE_(HOST|PORT)(_\w+)?|PORT(_\d+_(TCP|UDP)(_\w+)?)?)\Z")
-"""Kubernetes tells of services in variables: of one that is called stockade, or stockade-nodes, in these."""
+"""Variables that Kubernetes sets in each pod about a service with the name stockade, or stockade-nodes."""
 _JSON = re.compile(r"\s*\[(?!\[)")
 
 
@@ -42,12 +44,12 @@ def settings() -> dict[str, Setting]:
 
 
 def variable_of(setting: Setting) -> str:
-    """The name of its environment variable."""
+    """The name of a setting's environment variable."""
     return PREFIX + BETWEEN.join(setting.path).upper()
 
 
 def is_setting(variable: str) -> bool:
-    """Whether a variable gives a setting, itself or by a file."""
+    """Whether this environment variable gives a setting, as its value or, with _FILE, in a file."""
     return variable in settings() or variable.removesuffix(FILE) in settings()
 
 
@@ -57,8 +59,8 @@ def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class Given(NamedTuple):
-    """What the environment says: tables and values as a TOML file has them, the variable of each setting, and faults
-    by the name of the setting that they are about.
+    """The configuration that the environment gives: ``values``, in tables as a TOML file has them; ``variables``, by
+    the name of the setting that each gives; ``faults``, by the name of the setting (or of a variable that gives none).
     """
 
     values: dict[str, Any]
@@ -66,8 +68,8 @@ class Given(NamedTuple):
     faults: dict[str, str]
 
     def explained(self, faults: Iterable[str]) -> Iterator[str]:
-        """The faults of the whole configuration, each with the variable that it is about. Those of settings that could
-        not be read are known already.
+        """These faults of the whole configuration, each with the variable that gave the setting. Faults of settings in
+        ``self.faults`` are left out: they are reported already.
         """
         for fault in faults:
             name = re.split(r"[:\[]", fault, maxsplit=1)[0]
@@ -77,7 +79,7 @@ class Given(NamedTuple):
 
 
 def given(environ: Mapping[str, str]) -> Given:
-    """The settings in these variables. Reads the files that they name."""
+    """The settings that these variables give; reads the files that they name."""
     found = Given({}, {}, {})
     for variable in sorted(name for name in environ if name.startswith(PREFIX) and environ[name]):
         setting = settings().get(variable) or settings().get(variable.removesuffix(FILE))
@@ -85,7 +87,7 @@ def given(environ: Mapping[str, str]) -> Given:
             if variable not in OTHERS and not _LINK.match(variable):
                 found.faults[variable] = f"{variable}: no setting of a node has this name"
         elif variable != variable_of(setting) and setting.path[-1] in FILES:
-            # Its content would be taken for a path, and shown as one that cannot be opened: a key, perhaps.
+            # The content of the file, perhaps a private key, would be taken for a path, and shown in a message.
             found.faults[setting.name] = f"{variable}: say {variable_of(setting)}, which names the file itself"
         elif variable != variable_of(setting) and environ.get(variable_of(setting)):
             found.faults[setting.name] = f"{variable}: {variable_of(setting)} says the same setting"
@@ -109,7 +111,7 @@ def _text(environ: Mapping[str, str], setting: Setting, variable: str) -> str:
 
 
 def _value(setting: Setting, text: str) -> Any:
-    """The value that a text stands for. Raises ValueError. Bounds and forms are for ``cluster.config`` to check."""
+    """The value of a setting in a text. Raises ValueError. Later ``cluster.config`` checks bounds and forms."""
     if setting.type is bool:
         if text not in ("true", "false"):
             raise ValueError(f"{text!r} is neither true nor false")
@@ -141,7 +143,9 @@ def _put(values: dict[str, Any], setting: Setting, value: Any) -> None:
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Two configurations in one; where both have a setting, ``above`` counts. Lists are not mixed."""
+    """Both configurations together; where both have a setting, that of ``above`` counts. Lists are replaced, not
+    joined.
+    """
     together = {**below, **above}
     for name in below.keys() & above.keys():
         if isinstance(below[name], Mapping) and isinstance(above[name], Mapping):
@@ -150,8 +154,8 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def load(path: Path | None, processes: int | None = None, environ: Mapping[str, str] = os.environ) -> NodeConfig:
-    """The configuration of a TOML file, of the environment, or of both; ``processes`` counts before either. Relative
-    paths count from the file, without one from the working directory.
+    """The configuration of a TOML file, of the environment, or of both; ``processes`` overrides both. Relative paths
+    are relative to the file's folder, or without a file to the working directory.
 
     Raises ConfigError with every fault.
     """

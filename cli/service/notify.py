@@ -1,6 +1,6 @@
-"""Tells a service manager how far this process is, by the protocol of sd_notify(3): datagrams to NOTIFY_SOCKET.
+"""Tells a service manager the state of this process, by the protocol of sd_notify(3): datagrams to NOTIFY_SOCKET.
 
-Written out here, since it is a few lines, and the library that comes with systemd needs its C headers to be built.
+The protocol is a few lines, so it is implemented here: systemd's own library needs C headers for its build.
 """
 
 import asyncio
@@ -12,16 +12,17 @@ from collections.abc import MutableMapping
 from typing import Self
 
 SEND_TIMEOUT_S = 0.2
-"""A message that the service manager has no room for in this time is lost."""
+"""A message is lost if the service manager's socket has no room for it in this time."""
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 _log = logging.getLogger("stockade")
 
 
 class ServiceManager:
-    """The service manager that started this process, if it wants to hear of it: without ``address`` nothing is sent.
+    """The service manager that started this process. ``address``: its socket; None: it takes no messages, so none is
+    sent.
 
-    ``watchdog_s``: the process is killed when it has not been ``alive`` for so long; None: it is not watched.
+    ``watchdog_s``: the service manager kills the process after so long without ``alive``; None: it has no watchdog.
     """
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
@@ -30,8 +31,8 @@ class ServiceManager:
 
     @classmethod
     def taken(cls, environ: MutableMapping[str, str] = os.environ) -> Self:
-        """The one that the environment names. Its variables are taken away: what this process starts does not speak
-        for it.
+        """The service manager that the environment names. Removes its variables from ``environ``, so that no child of
+        this process sends messages in its name.
         """
         address, span, process = (environ.pop(name, None) for name in VARIABLES)
         if not address or address[0] not in "/@":
@@ -42,31 +43,31 @@ class ServiceManager:
 
     @property
     def alive_every_s(self) -> float | None:
-        """How often to say ``alive``; None: never."""
+        """Seconds between two calls of ``alive``; None if there is no watchdog."""
         return None if self.watchdog_s is None else self.watchdog_s / 3
 
     def ready(self, status: str) -> None:
-        """The process serves: as it began, or again after ``reloading``. ``status`` is for people."""
+        """Say that the process serves: after its start, or again after ``reloading``. ``status`` is for operators."""
         self._tell("READY=1", f"STATUS={status}")
 
     def status(self, status: str) -> None:
-        """What the process does now, for people."""
+        """Say what the process does now, for operators."""
         self._tell(f"STATUS={status}")
 
     def reloading(self) -> None:
-        """Files are read again, until ``ready``."""
+        """Say that the process reads its files again; ``ready`` ends that."""
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self) -> None:
-        """The process is about to end."""
+        """Say that the process is about to end."""
         self._tell("STOPPING=1", "STATUS=stopping")
 
     def alive(self) -> None:
-        """The process has not hung."""
+        """Send the watchdog message: the process does not hang."""
         self._tell("WATCHDOG=1")
 
     async def stay_alive(self) -> None:
-        """Say so for as long as the event loop turns, until cancelled."""
+        """Call ``alive`` at intervals while the event loop turns, until cancelled; return if there is no watchdog."""
         while self.alive_every_s is not None:
             self.alive()
             await asyncio.sleep(self.alive_every_s)

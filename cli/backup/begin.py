@@ -1,5 +1,5 @@
-"""How a backup begins and ends in a place where others may be made and pruned at the same time (prune.py says why it is
-right).
+"""How a backup begins and ends in a place where other processes may make and prune backups at the same time; prune.py
+has the proof that it loses no file.
 """
 
 import secrets
@@ -13,12 +13,13 @@ _NAME_TIME = "%Y%m%dT%H%M%S.%fZ"
 
 
 class CannotBackUp(Exception):
-    """The place has a backup that does not belong to this cluster, or others work there."""
+    """The backup is refused: its place is another cluster's or was pruned meanwhile, or the caller may not see all."""
 
 
 class Begun(NamedTuple):
-    """A backup under way. ``previous``: the last one that can be read. ``sizes``: the files that are there.
-    ``damaged``: what is wrong with manifests that were written since the previous one.
+    """A backup under way. ``mark``: that of the last pruning; ``previous``: the last manifest that can be read;
+    ``sizes``: the files of records in the place, with their bytes; ``damaged``: the faults of the manifests after
+    ``previous``.
     """
 
     name: str
@@ -30,7 +31,7 @@ class Begun(NamedTuple):
 
 
 def begin(store: Store, cluster_id: str) -> Begun:
-    """Choose the backup to go on from. Raises CannotBackUp, CannotReach."""
+    """Begin a backup: read the mark, and choose the previous backup. Raises CannotBackUp, CannotReach."""
     started = datetime.now(UTC)
     mark, damaged = store.last_pruning(), []
     previous = None
@@ -46,7 +47,7 @@ def begin(store: Store, cluster_id: str) -> Begun:
 
 
 def begun_ms(name: str) -> int | None:
-    """When a backup of this name began; None: no backup has such a name."""
+    """When the backup of this name began, in ms since 1970; None if no backup can have this name."""
     try:
         return int(datetime.strptime(name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC).timestamp() * 1000)
     except ValueError:
@@ -54,7 +55,9 @@ def begun_ms(name: str) -> int | None:
 
 
 def end(store: Store, begun: Begun, manifest: Manifest) -> None:
-    """Make the backup exist. Raises CannotBackUp: it comes to nothing; CannotReach."""
+    """Announce the manifest, and add it unless the place was pruned meanwhile: then raise CannotBackUp, and there is no
+    backup. Raises CannotReach.
+    """
     store.announce(manifest)
     is_used = begun.previous is None or store.has_manifest(begun.previous.name)
     if store.last_pruning() != begun.mark or not is_used:

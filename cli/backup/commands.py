@@ -1,4 +1,4 @@
-"""`stockade backup …`: copies of a cluster's topics that outlive it, and the way back."""
+"""`stockade backup …`: create, list, verify, prune and restore backups of a cluster's topics."""
 
 import asyncio
 import socket
@@ -33,12 +33,12 @@ from .store import Store
 from .verify import verify
 
 TELL_MS = 5_000
-"""How long a command tries to tell the cluster of a backup that it has made."""
+"""How long a command tries to report a backup to the cluster, in ms."""
 UNSHOWN = "the backup is made; standard output cannot be written, so nothing is shown there"
 COUNTED: tuple[type[Exception], ...] = (StockadeError, *FAILURES)
-"""With any of these, no backup was made."""
+"""Errors with which an attempt makes no backup; the gauges count it as failed."""
 PRUNING_S = 3600.0
-"""How often `create --every` removes older backups at most: to list a month of backups takes a store some time."""
+"""Seconds between two prunings of `create --every` at least: to list a month of backups takes a store some time."""
 _KEEPING: list[Adding] = [
     click.option("--keep-last", type=WholeNumber(1), help="Keep so many of the newest backups."),
     click.option("--keep-for", "keep_for_s", type=DurationType(), help="Keep backups that are not older than this."),
@@ -46,7 +46,7 @@ _KEEPING: list[Adding] = [
 
 
 class Kept(NamedTuple):
-    """What to keep: at least one of them."""
+    """What `prune` keeps: at least one of the two options is given."""
 
     keep_last: int | None
     keep_for_s: float | None
@@ -118,7 +118,7 @@ async def create(
     gauges, pruning = Gauges(schedule.metrics_file, schedule.every_s or INTERVAL_S), Pruning(schedule)
 
     async def once() -> OSError | None:
-        """Answers why the backup, which is made, cannot be shown."""
+        """Make one backup. Returns the error if it is made and standard output does not take its summary."""
         store = await asyncio.to_thread(Store, place)
         async with Client(config) as client:
             with progress_bar("copying") as (bar, task):
@@ -137,19 +137,19 @@ async def create(
         await _again_and_again(once, gauges, schedule.every_s)
     with _counted(gauges):
         fault = await once()
-    if fault is not None and not isinstance(fault, BrokenPipeError):  # its reader may want no more
+    if fault is not None and not isinstance(fault, BrokenPipeError):  # a reader such as `head` may have closed it
         refuse("OUTPUT_NOT_WRITTEN", f"{UNSHOWN}: {fault}", as_json=output == "json", no_side_effects=False)
 
 
 class Pruning:
-    """What removes older backups after new ones: after the first one of a command, and then once in PRUNING_S."""
+    """Removes older backups after the first new backup of a command, and then after a new one once in PRUNING_S."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule, self._needed = schedule, Needed()
         self._due_s: float | None = None
 
     def run(self, store: Store, now_s: float) -> None:
-        """Remove older backups, if that is due. The new one is none the worse if that cannot be. Blocks."""
+        """Remove older backups, if that is due. A failure is only reported: the new backup stands. Blocks."""
         if not self._schedule.prunes or (self._due_s is not None and now_s < self._due_s):
             return
         try:
@@ -177,7 +177,7 @@ async def _again_and_again(
 
 
 async def _tell(client: Client, place: str, made: Manifest) -> None:
-    """Let the cluster show it. A backup is none the worse if that cannot be."""
+    """Report the backup to the cluster, so that the cluster shows it. A failure is only printed: the backup stands."""
     sizes = {"topics": len(made.topics), "records": made.records, "bytes": made.size}
     body = {"place": shown(place), "name": made.name, "cut_ms": made.cut_ms} | sizes
     body["took_ms"] = max(0, made.ended_ms - made.started_ms)
@@ -188,7 +188,7 @@ async def _tell(client: Client, place: str, made: Manifest) -> None:
 
 
 def shown(place: str) -> str:
-    """A place for all who may see the cluster: without credentials and options; a folder with its machine."""
+    """The place as all who may see the cluster see it: a URL without credentials and options, or MACHINE:FOLDER."""
     path = place.removeprefix("file://")
     return without_arguments(place) if "://" in path else f"{socket.gethostname()}:{Path(path).absolute()}"
 
@@ -203,7 +203,7 @@ def _counted(gauges: Gauges) -> Iterator[None]:
 
 
 def _noted(write: Callable[[], None], otherwise: str) -> None:
-    """Write gauges, or say that they cannot be written: that is no failure of a backup."""
+    """Write the gauges. If that fails, print ``otherwise`` and the reason: it is no failure of the backup."""
     try:
         write()
     except CannotReach as error:

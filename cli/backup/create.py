@@ -1,15 +1,16 @@
-"""Makes a backup of a running cluster through its public API: no file of a node is touched, and any user with the right
-to read may do it.
+"""Makes a backup of a running cluster through its public API: it touches no file of a node, and any user with the right
+to read may make one.
 
-The cut: the end of every partition is read first, with its configuration; then the records up to there are copied.
-Records that are written meanwhile are left to the next backup. Ends are read one after the other, so the cut is a
-vector of offsets and no single moment; no append spans partitions, so it tears none. Records below an end never change,
-which is why an incremental backup copies only those beyond the last one. Positions are read last: a group that has read
-beyond the cut meanwhile goes on at the cut after a restore, as what it has read there is gone.
+The cut: the backup first reads the configuration of every topic and the log end of every partition, and then copies the
+records below these ends. Records that are written meanwhile go into the next backup. The ends are read one after the
+other, so the cut is a vector of offsets and not one moment; no append spans partitions, so the cut tears no append.
+Records below an end never change, so an incremental backup copies only those behind the last backup's ends. Positions
+are read last: a group that has read beyond the cut meanwhile continues at the cut after a restore, because the records
+that it read beyond are gone.
 
-A cluster lists only what its caller may see, and one that began anew may have the id of one that was lost. So a topic
-of the last backup that is not listed is asked for by its name; a cluster that has none of them is refused; and before
-records are added to those of earlier backups, the last one of these is compared with the cluster's.
+A cluster lists only topics that its caller may see, and a new cluster may have the id of one that was lost. So a topic
+of the last backup that is not listed is asked for by its name; a cluster that has none of these topics is refused; and
+before records are added to those of earlier backups, the last record of these is compared with the cluster's.
 """
 
 import asyncio
@@ -37,43 +38,47 @@ from .store import Store
 from .verify import row_at
 
 FETCH_BYTES = 8 * 1024 * 1024
-"""Asked for at a time, at most."""
+"""Bytes that one fetch asks for at most."""
 FETCH_BYTES_FIRST = 64 * 1024
-"""Asked for first, before it is known how well a partition's records are compressed."""
+"""Bytes that the first fetch of a partition asks for, while it is unknown how well its records are compressed."""
 FETCH_BYTES_UNPACKED = 64 * 1024 * 1024
-"""So many an answer should have in memory, where it is unpacked, at most: ZSTD makes a thousandth of some records."""
+"""Bytes that an answer should take in memory at most, where it is unpacked: ZSTD makes a thousandth of some records."""
 ASKED_AT_A_TIME = 16
-"""Small questions that are asked at the same time."""
+"""Small requests in flight at the same time."""
 COPIED_AT_A_TIME = 4
 """Partitions that are copied at the same time; each has one fetch and one file of the backup in memory."""
 GONE = UnknownTopicOrPartition, InconsistentTopicId
-"""The topic was deleted meanwhile; there may be another one of its name."""
+"""Errors that mean that the topic was deleted meanwhile; another topic may have its name now."""
 
 _T = TypeVar("_T")
 _In = TypeVar("_In")
 
 
 class Cut(NamedTuple):
-    """Where a partition began and ended."""
+    """Where the log of a partition began and ended when the cut was made."""
 
     log_start: int
     log_end: int
 
 
 class Progress(NamedTuple):
-    """``found``: so many more records are to be copied. ``copied``: so many are."""
+    """Callbacks with numbers of records: ``found`` when more are to be copied, ``copied`` when some have been."""
 
     found: Callable[[int], None]
     copied: Callable[[int], None]
 
 
 def next_fetch_bytes(asked: int, unpacked: int) -> int:
-    """How many bytes to ask for after an answer that has ``unpacked`` bytes in memory: they may unpack alike."""
+    """Bytes to ask for after an answer that took ``unpacked`` bytes in memory, as if the next one unpacks alike: at
+    most four times ``asked`` and FETCH_BYTES, and no more than would take FETCH_BYTES_UNPACKED.
+    """
     return max(1, min(FETCH_BYTES, 4 * asked, asked * FETCH_BYTES_UNPACKED // max(1, unpacked)))
 
 
 async def patiently(client: Client, call: Callable[[], Awaitable[_T]]) -> _T:
-    """What ``call`` answers, which changes nothing: repeated like every call of the client."""
+    """The answer of ``call``, which must change nothing. It is repeated with the client's pauses and deadline, for
+    refusals that only concern the moment; others are raised.
+    """
     deadline = time.monotonic() + client.config.delivery_timeout_ms / 1000
     attempts = 0
     while True:
@@ -85,7 +90,7 @@ async def patiently(client: Client, call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 async def record_at(client: Client, topic: str, number: int, offset: int, topic_id: int) -> pa.RecordBatch | None:
-    """The record at an offset below the log's end, as a batch; None: it was trimmed."""
+    """The record at an offset below the log's end, as a batch of one row; None if it was trimmed."""
     try:
         found = await patiently(client, lambda: client.fetch(topic, number, offset, max_bytes=1, topic_id=topic_id))
     except OffsetOutOfRange:
@@ -103,8 +108,9 @@ async def back_up(
     *,
     principals: bool = False,
 ) -> tuple[Manifest, list[str]]:
-    """Back up these topics (none: all), with the positions of groups; ``groups``: of these in any case. Also answers
-    what was wrong with earlier manifests. ``principals``: with those of the cluster, and their rights.
+    """Back up these topics (none: all) with the positions of groups; returns the manifest, and the faults of earlier
+    manifests that were passed over. ``groups``: groups whose positions are kept in any case. ``principals``: also keep
+    the principals of the cluster with their rights.
 
     Raises CannotBackUp, CannotReach, Damaged, StockadeError.
     """
@@ -139,7 +145,7 @@ async def back_up(
 
 
 async def _each(given: Iterable[_In], ask: Callable[[_In], Awaitable[_T]]) -> list[_T]:
-    """What ``ask`` answers, in the same order; so many at a time."""
+    """The answers of ``ask`` in the order of ``given``; at most ASKED_AT_A_TIME are in flight."""
     slots = asyncio.Semaphore(ASKED_AT_A_TIME)
 
     async def one(each: _In) -> _T:
@@ -150,7 +156,7 @@ async def _each(given: Iterable[_In], ask: Callable[[_In], Awaitable[_T]]) -> li
 
 
 async def _in_order(work: Iterable[Awaitable[_T]]) -> list[_T]:
-    """What all of these answer; when one fails, the others are ended."""
+    """The results of all of ``work``, in its order. When one fails, the others are cancelled and waited for."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         return await asyncio.gather(*tasks)
@@ -161,7 +167,9 @@ async def _in_order(work: Iterable[Awaitable[_T]]) -> list[_T]:
 
 
 class _Chosen(NamedTuple):
-    """``topics`` of the ``names`` that there are. ``deleted``: those of the last backup that are gone since."""
+    """What to back up. ``names``: the topics by name; ``topics``: those of them that exist; ``deleted``: topics of the
+    last backup that were deleted since.
+    """
 
     topics: list[Topic]
     names: set[str]
@@ -169,7 +177,9 @@ class _Chosen(NamedTuple):
 
 
 async def _chosen(client: Client, wanted: Sequence[str], before: Sequence[TopicBackup]) -> _Chosen:
-    """What to back up: topics by name, or (``wanted`` is empty) all. ``before``: of the last backup."""
+    """What to back up: the topics of ``wanted``, or all if it is empty. ``before``: the topics of the last backup.
+    Raises CannotBackUp.
+    """
     listed = wanted or [each.name for each in await client.topics()]
     asked = [*dict.fromkeys([*listed, *(each.topic for each in before)])]
     answers = dict(zip(asked, await _each(asked, lambda name: _described(client, name)), strict=True))
@@ -200,12 +210,12 @@ async def _described(client: Client, name: str) -> Topic | UnknownTopicOrPartiti
 
 
 def _is_gone(before: TopicBackup, now: Topic | UnknownTopicOrPartition | PermissionDenied) -> bool:
-    """Whether a topic was deleted; there may be another one of its name."""
+    """Whether the topic ``before`` was deleted; another topic may have its name now."""
     return now.topic_id != before.topic_id if isinstance(now, Topic) else isinstance(now, UnknownTopicOrPartition)
 
 
 async def _cut(client: Client, topic: Topic) -> list[Cut]:
-    """Empty if the topic is gone."""
+    """The cut of each partition of a topic; empty if the topic is gone."""
 
     async def ask(partition: int) -> Cut:
         offsets = await client.offsets(topic.name, partition)
@@ -223,10 +233,10 @@ class _Copy:
         self._slots = asyncio.Semaphore(COPIED_AT_A_TIME)
         self._before = {topic.topic: topic for topic in (begun.previous.topics if begun.previous else [])}
         self.missing: list[str] = []
-        """Files of earlier backups that are not as they were."""
+        """Paths of files of earlier backups that are missing or damaged."""
 
     async def topic(self, topic: Topic, cuts: Sequence[Cut]) -> TopicBackup | None:
-        """A topic's backup; None: it was deleted meanwhile."""
+        """Back up one topic; None if it was deleted meanwhile."""
         if not cuts:
             return None
         before = self._before.get(topic.name)
@@ -250,13 +260,13 @@ class _Copy:
             try:
                 return await self._from(topic, number, usable, cut)
             except DamagedFile as damage:
-                if damage.file not in usable:  # but of this backup
+                if damage.file not in usable:  # a file of this backup
                     raise
                 self.missing.append(damage.file.path)
                 usable = usable[: usable.index(damage.file)]
 
     async def _from(self, topic: Topic, number: int, usable: Sequence[DataFile], cut: Cut) -> PartitionBackup:
-        """Back up a partition with these files of earlier backups. Raises DamagedFile if one of them is."""
+        """Back up a partition; ``usable``: its files of earlier backups. Raises DamagedFile for a damaged one."""
         at = usable[-1].end_offset if usable else cut.log_start
         self._progress.found(cut.log_end - at)
         files = PartitionFiles(self._store, f"{topic.topic_id}-{topic.name}/{number}", self._begun.name, usable, at)
@@ -268,7 +278,9 @@ class _Copy:
         return PartitionBackup(number, first, cut.log_end, topic.partitions[number].topic_epoch, made)
 
     async def _compare(self, topic: Topic, number: int, file: DataFile) -> None:
-        """Raises CannotBackUp if the cluster has another record where this file has its last one; DamagedFile."""
+        """Raises CannotBackUp if the cluster has another record at the offset of the file's last one. Raises
+        DamagedFile.
+        """
         offset = file.end_offset - 1
         backed_up = await asyncio.to_thread(lambda: row_at(read_file(self._store, file), file, offset))
         present = await record_at(self._client, topic.name, number, offset, topic.topic_id)
@@ -279,7 +291,7 @@ class _Copy:
             )
 
     async def _copy(self, topic: Topic, number: int, at: int, cut: Cut, files: PartitionFiles) -> int:
-        """Copy up to the cut; answers where the backup begins."""
+        """Copy the records from ``at`` up to the cut. Returns the offset at which the partition's backup begins."""
         first, asked = cut.log_start, FETCH_BYTES_FIRST
         while at < cut.log_end:
             try:
@@ -307,8 +319,8 @@ class _Copy:
 async def _positions(
     client: Client, topics: Sequence[Topic], groups: Iterable[str]
 ) -> tuple[list[PositionBackup], int]:
-    """The positions of ``groups``, and of as many other groups as a partition lists: the furthest behind that the
-    caller may know. Also answers how many more there are.
+    """The positions of ``groups``, and of the other groups that each partition lists: those furthest behind, of those
+    that the caller may see. Also returns how many positions were left out.
     """
     places = [(topic.name, each.partition) for topic in topics for each in topic.partitions]
 

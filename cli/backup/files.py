@@ -1,10 +1,11 @@
-"""The files of records of one backup: how they are written, and which of earlier backups go on to be used.
+"""The files of records of one backup: how it writes new files, and which files of earlier backups it goes on to use.
 
-A backup after each minute would make a file of a partition for each minute, and a manifest that names them all. So a
-backup that has something new takes the last files in, too, while what it has is at least a half as large as the file
-before it: sizes fall by half at least from each file to the next, so a partition has a few large files and, at its end,
-as many small ones as its size has doublings at most; and each record is written again only so often. What is taken in
-is read from the place and compared with its digest. Files of earlier backups stay until they are pruned.
+A backup in each minute would otherwise write a file of each partition in each minute, and its manifest would name them
+all. So a backup with new records merges the last files of a partition into its new file, while that is at least half as
+large as the file before it. Then each file is at most half as large as the one before it, unless both together would
+reach FILE_BYTES: a partition has a few large files, and behind them at most as many small ones as its size has
+doublings. A merge makes the file of a record at least half as large again, so each record is merged only a few times.
+A merged file is read from the place and compared with its digest. Files of earlier backups stay until they are pruned.
 """
 
 import hashlib
@@ -19,17 +20,17 @@ from .store import DATA, Store
 from .verify import batches_of, times_of
 
 FILE_BYTES = 32 * 1024 * 1024
-"""A file is complete when it has so many bytes."""
+"""A file is complete at this size, compressed."""
 FILE_BYTES_UNPACKED = 128 * 1024 * 1024
-"""Or when its records have so many in memory: ZSTD makes very little of some."""
+"""A file is also complete when its records have so many bytes in memory: ZSTD makes very little of some."""
 
 
 BATCH_BYTES = 1024 * 1024
-"""Batches are put together up to so many bytes: a batch of one record takes more room than the record."""
+"""Small batches are joined up to this size in memory: a batch of one record takes more room than the record."""
 
 
 class DamagedFile(Damaged):
-    """``file``, of an earlier backup, is not as its manifest says, or it is gone."""
+    """The file ``file`` of an earlier backup differs from its manifest's entry, or is gone."""
 
     def __init__(self, file: DataFile, damage: Damaged) -> None:
         super().__init__(str(damage))
@@ -37,7 +38,9 @@ class DamagedFile(Damaged):
 
 
 def read_file(store: Store, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """Its batches, once all of it is as the manifest says. Raises DamagedFile, before the first; CannotReach."""
+    """The batches of a file that the manifest names. Raises DamagedFile, before the first batch, unless the whole file
+    is as the manifest says; CannotReach.
+    """
     try:
         return batches_of(store.read(file.path), file)
     except Damaged as damage:
@@ -45,7 +48,7 @@ def read_file(store: Store, file: DataFile) -> Iterator[pa.RecordBatch]:
 
 
 class FileWriter:
-    """An Arrow stream in memory, compressed with ZSTD."""
+    """One file of records as it grows: an Arrow stream in memory, compressed with ZSTD."""
 
     def __init__(self, first_offset: int) -> None:
         self.first_offset = first_offset
@@ -59,11 +62,11 @@ class FileWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next records belong into the next file."""
+        """Whether the file is complete, so that the next records go into a new file."""
         return self._sink.tell() >= FILE_BYTES or self._unpacked >= FILE_BYTES_UNPACKED
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Records that follow those that it has."""
+        """Append records, which follow those that the file has."""
         if batch.num_rows:
             self._held.append(batch)
             self._held_bytes += batch.nbytes
@@ -71,7 +74,7 @@ class FileWriter:
                 self.write_held()
 
     def write_held(self) -> int:
-        """Compress what waits to be compressed with more; answers the bytes of the file so far."""
+        """Compress the batches that wait to be joined; returns the bytes of the file so far."""
         if self._held:
             batch = pa.concat_batches(self._held)
             least, most = times_of([batch])
@@ -82,14 +85,14 @@ class FileWriter:
         return int(self._sink.tell())
 
     def close(self) -> pa.Buffer:
-        """The file's bytes."""
+        """End the file; returns its bytes."""
         self.write_held()
         self._stream.close()
         return self._sink.getvalue()
 
 
 class PartitionFiles:
-    """The files of a partition, as they will be in the manifest: ``files`` go on to be used. Blocks."""
+    """The files of a partition as the manifest will name them: ``files`` of earlier backups, then new ones. Blocks."""
 
     def __init__(self, store: Store, place: str, backup: str, files: Sequence[DataFile], start: int) -> None:
         """``place``: TOPIC_ID-TOPIC/PARTITION. ``start``: the offset that follows ``files``."""
@@ -98,18 +101,20 @@ class PartitionFiles:
         self._writer = FileWriter(start)
 
     def add(self, batch: pa.RecordBatch, end: int) -> None:
-        """Records up to the offset ``end``."""
+        """Append records; ``end``: the offset that follows them."""
         self._writer.add(batch)
         if self._writer.is_full:
             self._write(end)
             self._writer = FileWriter(end)
 
     def begin_at(self, offset: int) -> None:
-        """What lies before this offset is not needed any more."""
+        """Begin anew at this offset: records before it were trimmed, and no file so far is needed."""
         self.files, self._writer = [], FileWriter(offset)
 
     def finish(self, end: int) -> list[DataFile]:
-        """Write the rest, up to the offset ``end``. Raises DamagedFile, CannotReach."""
+        """Write the records that are not in a file yet, up to the offset ``end``, and merge the last files. Returns all
+        files of the partition. Raises DamagedFile, CannotReach.
+        """
         if self._writer.first_offset < end:
             self._take_in()
         if self._writer.first_offset < end:
@@ -140,8 +145,8 @@ class PartitionFiles:
 
 
 def whole(files: Sequence[DataFile], sizes: dict[str, int], missing: Callable[[str], None]) -> list[DataFile]:
-    """The first of these files that are all there, with as many bytes as they should have. ``missing`` is called with
-    the others that are not.
+    """The files before the first one that is missing or has another size than it should. ``sizes``: bytes by path.
+    ``missing`` is called with the path of each such file.
     """
     faulty = [file for file in files if sizes.get(file.path) != file.bytes]
     for file in faulty:
@@ -150,5 +155,5 @@ def whole(files: Sequence[DataFile], sizes: dict[str, int], missing: Callable[[s
 
 
 def kept(before: PartitionBackup | None, log_start: int) -> list[DataFile]:
-    """The files of the last backup that go on to be needed: those with records from the log's start on."""
+    """The files of a partition's last backup that are still needed: those with a record at or above the log's start."""
     return [file for file in before.files if file.end_offset > log_start] if before is not None else []

@@ -1,4 +1,4 @@
-"""What the commands of `stockade backup` share: the place, how they end, and what they say on the way."""
+"""Shared by the commands of `stockade backup`: the argument PLACE, the end by an error, messages, progress bars."""
 
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -23,12 +23,14 @@ CODES = {
     CannotRestore: "CANNOT_RESTORE",
     Damaged: "BACKUP_UNREADABLE",
 }
-"""What no node refuses, but a command of backups itself, and its code for programs. None of them ever changes."""
+"""The errors with which a command of backups itself fails, and not a node, with their codes for programs. No code ever
+changes.
+"""
 FAILURES: tuple[type[Exception], ...] = tuple(CODES)
 
 
 class PlaceType(click.ParamType[str]):
-    """A folder or a URL, which is never quoted where it is refused."""
+    """A folder or a URL. A message that refuses it never quotes it, because it may have credentials."""
 
     name = "place"
 
@@ -43,7 +45,7 @@ name_option: Adding = click.option("--name", help="Of a backup that `stockade ba
 
 
 def explained(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
-    """A command that says in a line why it failed, or in JSON with that output."""
+    """Decorate a command: one of FAILURES ends it with a line that says why, or with JSON if that is its output."""
 
     @wraps(command)
     async def body(*args: Any, **options: Any) -> None:
@@ -56,13 +58,15 @@ def explained(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
 
 def end_with(error: Exception, output: str, *, no_side_effects: bool = True) -> NoReturn:
-    """End with one of FAILURES. ``no_side_effects``: it is certain that nothing was changed."""
+    """End the process because of ``error``, one of FAILURES. ``no_side_effects``: it is certain that nothing was
+    changed.
+    """
     code = next(code for kind, code in CODES.items() if isinstance(error, kind))
     refuse(code, str(error), as_json=output == "json", no_side_effects=no_side_effects)
 
 
 def local(work: Callable[[], Any], output: str, *, no_side_effects: bool = True) -> Any:
-    """What ``work``, of a command that asks no node, answers; or the end of the command."""
+    """The result of ``work``, for a command that asks no node; CannotReach and Damaged end the command."""
     try:
         return work()
     except (CannotReach, Damaged) as error:
@@ -70,14 +74,14 @@ def local(work: Callable[[], Any], output: str, *, no_side_effects: bool = True)
 
 
 def say(text: str) -> None:
-    """Say it on standard error. The work is none the worse if that cannot be written."""
+    """Print a line on standard error. A failure to write it is ignored: it does not concern the work."""
     with suppress(OSError):
         click.echo(text, err=True)
 
 
 def written(show: Callable[[], None]) -> OSError | None:
-    """Print on standard output; answers why that cannot be written. Nothing more is printed there then: what is still
-    buffered would fail again when the process ends, and change its exit code.
+    """Run ``show``, which prints on standard output; returns the error if that cannot be written. Then standard output
+    is closed to further output: bytes in its buffer would fail again at the process's end and change its exit code.
     """
     try:
         show()
@@ -89,7 +93,7 @@ def written(show: Callable[[], None]) -> OSError | None:
 
 @contextmanager
 def progress_bar(what: str, total: int = 0) -> Iterator[tuple[Progress, TaskID]]:
-    """A bar on standard error, if that is a terminal."""
+    """A progress bar on standard error during the block, if that is a terminal."""
     console = Console(stderr=True, highlight=False)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -1,7 +1,7 @@
-"""The manifest of a backup: everything that it has, with digests and offsets. JSON, for programs of any language.
+"""The manifest of a backup: all that the backup has, with digests and offsets. JSON, for programs of any language.
 
-Each manifest stands for itself: one of an incremental backup names the files of earlier ones, too. It is written last,
-so a backup that was cut short leaves none.
+Each manifest is complete by itself: that of an incremental backup also names the files of earlier backups that it uses.
+The manifest is written last, so a backup that was cut short leaves none.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class Damaged(Exception):
-    """A backup is not what its manifest says; or there is no such manifest."""
+    """A backup differs from its manifest; or its manifest is missing or cannot be read."""
 
 
 class Missing(Damaged):
@@ -24,8 +24,8 @@ class Missing(Damaged):
 
 class DataFile(msgspec.Struct, frozen=True):
     """An Arrow stream with the records of ``first_offset <= offset < end_offset``, one row each, in the order of the
-    offsets. ``path`` is relative to the backup's place; ``bytes`` and ``sha256`` are the file's. The times are the
-    least and the greatest timestamp of a record.
+    offsets. ``path`` is relative to the backup's place; ``bytes`` and ``sha256`` are the file's.
+    ``timestamp_ms_min`` and ``timestamp_ms_max``: the least and the greatest timestamp of its records.
     """
 
     path: str
@@ -50,7 +50,7 @@ class PartitionBackup(msgspec.Struct, frozen=True):
 
 
 class TopicBackup(msgspec.Struct, frozen=True):
-    """A topic; ``partitions[k]`` is partition k."""
+    """A topic with its settings; ``partitions[k]`` is partition k."""
 
     topic: str
     topic_id: int
@@ -71,7 +71,7 @@ class PositionBackup(msgspec.Struct, frozen=True):
 
 
 class PrincipalBackup(msgspec.Struct, frozen=True):
-    """A principal of the cluster, not of a node's configuration. It has no tokens: nodes tell no hash of one."""
+    """A principal of the cluster, not of a node's configuration; without its tokens: nodes never tell their hashes."""
 
     principal: str
     rights: list[str]
@@ -79,12 +79,13 @@ class PrincipalBackup(msgspec.Struct, frozen=True):
     subjects: list[str]
     quota: PrincipalQuota
     tokens: int
-    """How many it had."""
+    """How many tokens the principal had."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """``cut_ms``: the backup has what was committed when all ends of partitions were read, from ``started_ms`` to
-    ``cut_ms``; it was complete at ``ended_ms``. Times are those of the machine that made it, in ms since 1970.
+    """The manifest of one backup. The log ends of the partitions were read between ``started_ms`` and ``cut_ms``; the
+    backup has what was committed by then, and was complete at ``ended_ms``. Times are those of the machine that made
+    it, in ms since 1970.
     """
 
     name: str
@@ -102,12 +103,12 @@ class Manifest(msgspec.Struct, frozen=True):
     """Whether the file NAME.json.sha256 beside the manifest has its SHA-256."""
     principals: list[PrincipalBackup] = []
     copied_again: list[str] = []
-    """Files of earlier backups that were missing, or not as they were: their records were copied once more."""
+    """Paths of files of earlier backups that were missing or damaged: their records were copied once more."""
     deleted: list[str] = []
-    """Topics of the backup before that were deleted since; there may be others of their names."""
+    """Topics of the previous backup that were deleted since; other topics may have their names now."""
     positions_left_out: int = 0
-    """How many more positions of groups the partitions have: the caller may not know those groups, or a partition has
-    more than it lists.
+    """Positions of groups that the partitions have and this backup lacks: the caller may not see those groups, or a
+    partition has more positions than it lists.
     """
 
     @property
@@ -122,12 +123,12 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def records(self) -> int:
-        """How many records it has."""
+        """How many records the backup has."""
         return sum(each.end_offset - each.first_offset for topic in self.topics for each in topic.partitions)
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Bytes of all files that the manifest names."""
         return sum(file.bytes for _, file in self.files)
 
 
@@ -136,12 +137,12 @@ class _Versioned(msgspec.Struct):
 
 
 def encode(manifest: Manifest) -> bytes:
-    """As JSON that people can read, too."""
+    """The manifest as indented JSON."""
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
 
 
 def decode(content: bytes, name: str) -> Manifest:
-    """Raises Damaged."""
+    """The manifest in the content of a file. Raises Damaged. ``name`` is for messages."""
     try:
         version = msgspec.json.decode(content, type=_Versioned).version
         if version != VERSION:

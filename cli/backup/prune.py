@@ -1,30 +1,34 @@
-"""Removes backups, and the files that no other backup has.
+"""Removes backups, and the files that no other backup needs.
 
-**Why no backup loses a file**, though others are made and pruned in the same place meanwhile, and there are no locks.
+**Why no backup loses a file**, although other processes make and prune backups in the same place, without locks.
 
 A backup (begin.py) does, in this order: (a) read the mark; (b) read the manifest of the last backup, whose files it
-goes on to use; (c) write files under names of its own; (d) announce its manifest; (e) give up if the mark is another
-one, or the manifest of (b) is gone; (f) add the manifest, and only then withdraw the announcement.
-A pruning does: (1) list the files of records; (2) remove manifests; (3) write its mark; (4) read all announcements, all
-manifests, and both once more, in this order; (5) remove those files of (1) that none of them names.
+goes on to use; (c) write files under names of its own; (d) announce its manifest; (e) give up if the mark has changed,
+or the manifest of (b) is gone; (f) add the manifest, and only then withdraw the announcement.
 
-Let the second reading of (4) begin at t.
+A pruning does: (1) list the files of records; (2) remove manifests; (3) write its mark; (4) read all announcements,
+then all manifests, and then both once more; (5) remove the files of (1) that no announcement or manifest of (4) names.
 
-- ``d < t``: it finds the announcement, or the manifest, which was there before the announcement went.
-- ``t < d``, a file of (c) that (1) has: it was written before (1), so ``a < 3 < t < d < e``, and the backup gives up.
-- ``t < d``, a file of the manifest of (b): if that was there when (4) read manifests first, it names the file: it was
-  there until (e), or the backup gave up. If it came later, all of this holds for the backup that added it.
+Let t be the time at which the second reading of (4) begins, and take a backup and a file that it needs.
 
-A manifest is never another one under its name, so one that is listed need not be read again by a process that has read
-it (``Needed``). No clock is asked, but for two bounds (``ABANDONED_MS``):
+- ``d < t``: the second reading finds the announcement; or it finds the manifest, added before the announcement went.
+- ``t < d``, and (1) lists the file, and the backup wrote it at (c): that was before (1), so ``a < 3 < t < d < e``, and
+  the backup gives up.
+- ``t < d``, and the file is of the manifest of (b): if the first reading of (4) found that manifest, the file stays. If
+  not, the manifest was removed before, and the backup gives up at (e); or it was added later, and then all of this
+  holds for the backup that added it.
 
-- On announcements of backups that died.
-- On announcements that cannot be read: an object store may keep a part of one. One that is not complete yet names
-  nothing that the above needs, for d is when it is complete; a damaged one may. So a young one ends the pruning. One
-  whose backup began so long ago is passed over, and is removed at the end if it could not be read at (1) nor at the
-  second reading of (4): if its backup is alive, then ``a < 1 < 3 < t < d``, and it gives up.
+The content of a manifest never changes, so a process that has read a listed manifest need not read it again
+(``Needed``). No clock is read, except for two bounds (``ABANDONED_MS``):
 
-A place that shows no manifest, or not the newest that it showed before, is not believed: no pruning removes the newest.
+- On the age of announcements of backups that died.
+- On the age of announcements that cannot be read: an object store may keep a part of one. An incomplete announcement
+  names nothing that the proof needs, for d is the time when it is complete; a damaged one may. So a young one ends the
+  pruning. An old one is passed over, and is removed at the end if it could be read neither at (1) nor at the second
+  reading of (4): if its backup is alive, then ``a < 1 < 3 < t < d``, and that backup gives up.
+
+If a place lists no manifest, or not the newest that it listed before, the listing is taken to be wrong and nothing is
+removed: no pruning removes the newest manifest.
 """
 
 import uuid
@@ -37,18 +41,18 @@ from .manifest import Damaged, Manifest
 from .store import DATA, MANIFESTS, Store
 
 ABANDONED_MS = 7 * 86_400_000
-"""A backup that announced its manifest and has not added it after so long never will."""
+"""A backup that has not added its manifest so long after its announcement is taken to be dead."""
 
 
 class Keep(NamedTuple):
-    """Which backups stay: the ``last`` newest, and those whose cut is at or after ``since_ms``. The newest always."""
+    """Which backups stay: the ``last`` newest (at least one), and those with ``cut_ms >= since_ms``."""
 
     last: int
     since_ms: int | None
 
 
 class Pruned(NamedTuple):
-    """Names of backups, and files of records with their bytes together, that were removed (or would be)."""
+    """What was removed, or would be: names of backups, the number of files of records, and their bytes in all."""
 
     backups: list[str]
     files: int
@@ -56,26 +60,26 @@ class Pruned(NamedTuple):
 
 
 class Needed:
-    """What the manifests of a place name, without the manifests: of each file the newest one that names it. So memory
-    goes with files and backups, and not with both multiplied.
+    """The files that the manifests of a place name: for each file, only the newest manifest that names it. So memory
+    grows with files + backups, not with files * backups.
     """
 
     def __init__(self) -> None:
         self.cuts: dict[str, int] = {}
-        """When each backup was cut, by its name."""
+        """``cut_ms`` of each backup, by its name."""
         self._newest: dict[str, str] = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self._newest
 
     def read(self, store: Store, without: Collection[str] = ()) -> None:
-        """Read the manifests that are there now, but for these names, and forget those that are gone.
+        """Read the manifests that are in the place now, except those of ``without``, and forget those that are gone.
 
         Raises CannotReach; Damaged if one cannot be read: nothing says which files it needs.
         """
         names = [name for name in store.manifests() if name not in without]
         newest, gone = max(self.cuts, default=""), self.cuts.keys() - names
-        if gone and (not names or max(gone) > names[0]):  # it may have been the newest that names a file
+        if gone and (not names or max(gone) > names[0]):  # it may be the newest manifest that names a file
             self.cuts, self._newest = {}, {}
         if newest and (not names or names[-1] < newest):
             raise CannotReach(f"{store.url}: {MANIFESTS}/{newest}.json was there, and is not any more")
@@ -99,7 +103,7 @@ class Needed:
 
 
 def chosen(cuts: Mapping[str, int], keep: Keep) -> list[str]:
-    """The names of the backups to remove; ``cuts``: when each was cut, by its name."""
+    """The names of the backups to remove; ``cuts``: ``cut_ms`` of each backup, by its name."""
     old = sorted(cuts)[: -max(1, keep.last)]
     return [name for name in old if keep.since_ms is None or cuts[name] < keep.since_ms]
 
@@ -113,8 +117,8 @@ def prune(
     dry: bool = False,
     removed: Callable[[int], None] = lambda size: None,
 ) -> Pruned:
-    """Remove backups; ``removed`` is called with the bytes of each file of records. ``dry``: remove nothing. ``needed``
-    is of an earlier pruning of the place.
+    """Remove the backups that ``keep`` does not keep, and files that no backup needs. ``removed`` is called with the
+    bytes of each removed file. ``dry``: remove nothing. ``needed``: that of an earlier pruning, which saves reading.
 
     Raises CannotReach; Damaged, with no file of records removed, if a manifest or an announcement cannot be read.
     """
@@ -149,14 +153,14 @@ def prune(
 
 
 def unneeded(files: dict[str, int], announced: Iterable[Manifest], needed: Needed) -> dict[str, int]:
-    """The files that none of these manifests names."""
+    """Those of ``files`` that no announced manifest names, and no manifest of ``needed``."""
     used = {file.path for manifest in announced for _, file in manifest.files}
     return {path: size for path, size in files.items() if path not in used and path not in needed}
 
 
 def _announced(store: Store, now_ms: int) -> tuple[list[Manifest], set[str]]:
-    """What backups announced; and the names of what cannot be read, of backups that began so long ago. Raises Damaged
-    for one that began later.
+    """The announced manifests; and the names of unreadable announcements whose backups began over ABANDONED_MS ago.
+    Raises Damaged for an unreadable one of a backup that began later.
     """
     found, damaged = store.announced()
     for name, fault in damaged.items():

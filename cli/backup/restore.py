@@ -1,24 +1,25 @@
-"""Restores topics from a backup into a running cluster, through its public API: a new cluster, or the same one under
-other names.
+"""Restores topics from a backup into a running cluster, through its public API: into a new cluster, or into the same
+one under other names.
 
-What comes back: topics with their configuration, their records with keys, values, headers, timestamps and offsets; and
-positions of groups; on request principals with their rights. What does not: sessions, grants, tickets, owners and
+Restored are topics with their configuration and their records with keys, values, headers, timestamps and offsets;
+positions of groups; and on request principals with their rights. Not restored are sessions, grants, tickets, owners and
 fencing epochs (writers acquire anew), producer ids and sequence numbers (a producer that repeats a batch from before
 the backup stores it once more), stages, message ids, tokens, and the times of receipt, from which retention by age
 counts.
 
-A log that began later than offset 0, as records had been dropped before the backup, begins there again: its partition
-is told so (``begin_at``) while it has never had a record. ``renumber`` is for a cluster that does not know this: its
-logs begin at 0, and offsets and positions are less by ``first_offset``.
+A log may have begun above offset 0, because records had been dropped before the backup. The restored log begins at the
+same offset: ``begin_at`` sets it while the partition has never had a record. ``renumber`` is for a cluster that cannot
+do that: its logs begin at 0, and offsets and positions are less by ``first_offset``.
 
-Each append names the log's end that it expects, so a record is stored once, whatever is repeated, and a restore that
-was cut short goes on where it was (``resume``). Topics take no fences, and drop nothing, before they are complete. What
-others write meanwhile is at the log's end, so no append follows it; ``resume`` finds it there, as the last record is
-not the backup's.
+Each append names the log end that it expects (``if_log_end``), so each record is stored once even if an append is
+repeated, and a restore that was cut short goes on where it stopped (``resume``). A topic requires no fence and drops
+no record before it is complete. If another client writes meanwhile, its record moves the log's end, so the next append
+is refused; ``resume`` notices it, because the last record is not the backup's.
 
-All topics are looked at before the first one is written to (``prepare``), so what can be refused then leaves nothing
-behind. A topic is complete with its configuration and positions before the next one begins. What others have changed in
-one that is complete stays: settings, and the positions of groups, which would read records twice, or skip them.
+``prepare`` checks all topics before the first one is written to, so a refusal at that time leaves nothing behind. A
+topic is complete, with its configuration and positions, before the next one begins. In a complete topic later changes
+by others stay: settings, and positions of groups, since groups with an overwritten position would read records twice,
+or skip some.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ from .store import Store
 from .verify import TIMESTAMP, batches_of, gaps, row_at
 
 RECORDS_MAX = 50_000
-"""Of one append."""
+"""Records of one append at most."""
 AT_A_TIME = 4
 """Partitions that are restored at the same time; each has a file of the backup in memory."""
 OPEN = {
@@ -52,21 +53,23 @@ OPEN = {
     "retention_bytes": -1,
     "max_batch_bytes": BATCH_BYTES_MAX,
 }
-"""The configuration of a topic that is not complete yet, where it differs from its own. Its max_batch_bytes may be less
-than when it took its largest record."""
+"""Settings of a topic until it is complete, in place of its own. Its own max_batch_bytes may have been lowered since it
+took its largest record."""
 KEPT_OFFSETS = 2
-"""From this feature level of the cluster on (cluster/features.py) a log can begin later than at offset 0."""
+"""The feature level (cluster/features.py) from which on a log can begin above offset 0."""
 OPEN_QUOTA = (1 << 63) - 1
-"""In place of its quota, if it has one: the records are taken, and a cluster that knows no quotas refuses the topic."""
+"""The quota of a topic with a quota until it is complete: no record exceeds it, and a cluster that knows no quotas
+refuses the topic at its creation.
+"""
 
 
 class CannotRestore(Exception):
-    """The cluster has something where the records should go, or the backup has not what was asked for."""
+    """The cluster has other data where the records should go, or the backup lacks a topic that was asked for."""
 
 
 class Until(NamedTuple):
-    """Where to stop: before the first record of a partition with this timestamp (ms) or a later one, and before these
-    offsets of the backup, by (topic, partition).
+    """Where a restore stops in each partition: before its first record with this timestamp (ms since 1970) or a later
+    one, and before its offset in ``offsets``, by (topic, partition) of the backup.
     """
 
     timestamp_ms: int | None = None
@@ -77,8 +80,9 @@ NEVER = Until()
 
 
 class Manner(NamedTuple):
-    """How to restore. ``renumber``: every log begins at offset 0. ``resume``: what is there already is of an earlier
-    attempt, in the same manner. ``replication_factor`` None: that of the cluster for new topics.
+    """How to restore. ``renumber``: every log begins at offset 0. ``resume``: records that are in the topics already
+    come from an earlier attempt with the same options. ``replication_factor`` None: the cluster's default for new
+    topics.
     """
 
     until: Until = NEVER
@@ -88,7 +92,7 @@ class Manner(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A partition as it is now. ``shift``: the offset of a record here, less that in the backup."""
+    """A partition after its restore. ``shift``: offset of a record here - its offset in the backup; 0 or negative."""
 
     topic: str
     partition: int
@@ -100,8 +104,8 @@ class Restored(NamedTuple):
 async def prepare(
     client: Client, store: Store, manifest: Manifest, names: Mapping[str, str], manner: Manner
 ) -> list["TopicRestore"]:
-    """What restores the topics of ``names``, each under the name that it is mapped to. Changes nothing yet, and raises
-    CannotRestore, Damaged, CannotReach or StockadeError if one of them cannot be restored.
+    """A checked TopicRestore for each topic of ``names``, which maps its name in the backup to its new name. Changes
+    nothing. Raises CannotRestore, Damaged, CannotReach or StockadeError if one of the topics cannot be restored.
     """
     known = {topic.topic: topic for topic in manifest.topics}
     if missing := sorted(set(names) - set(known)):
@@ -114,7 +118,9 @@ async def prepare(
 
 
 async def check_principals(client: Client) -> None:
-    """Raises CannotRestore if this cluster cannot have principals of a backup."""
+    """Raises CannotRestore if the cluster is open: the first principal would close it, and those restored have no
+    tokens.
+    """
     if (await client.caller()).open:
         raise CannotRestore(
             "principals end the time in which every client may do everything, and these have no tokens yet: first make"
@@ -123,7 +129,7 @@ async def check_principals(client: Client) -> None:
 
 
 async def restore_principals(client: Client, manifest: Manifest) -> AsyncIterator[PrincipalBackup]:
-    """Create the principals of a backup that the cluster does not have; yields each one when it is there."""
+    """Create the principals of a backup that the cluster does not have; yields each one after its creation."""
     for each in manifest.principals:
         try:
             await client.principal(each.principal)
@@ -139,7 +145,7 @@ async def restore_principals(client: Client, manifest: Manifest) -> AsyncIterato
 
 
 class TopicRestore:
-    """A topic of a backup, to be restored as ``name``: first ``check``, then ``run``."""
+    """The restore of one topic of a backup under ``name``: call ``check``, then ``run``."""
 
     def __init__(
         self, client: Client, store: Store, manifest: Manifest, topic: TopicBackup, name: str, manner: Manner
@@ -152,7 +158,9 @@ class TopicRestore:
         self._restored: Callable[[int], None] = lambda records: None
 
     async def check(self, feature_level: int) -> None:
-        """Find what is there, and where to begin and to stop. Changes nothing. Raises CannotRestore, Damaged."""
+        """Find the topic and its logs in the cluster, and choose where to begin and to stop. Changes nothing. Raises
+        CannotRestore, Damaged, CannotReach, StockadeError.
+        """
         topic = self._topic
         if faults := [fault for each in topic.partitions for fault in gaps(f"{topic.topic}/{each.partition}", each)]:
             raise Damaged("; ".join(faults))
@@ -178,7 +186,9 @@ class TopicRestore:
             await self._check_resumed(self._present)
 
     async def _find(self) -> Topic | None:
-        """The topic, if an earlier attempt created it. Raises CannotRestore: it is another one, as it seems."""
+        """The topic, if an earlier attempt created it; None if there is none. Raises CannotRestore if its partitions or
+        settings show that it is another topic.
+        """
         try:
             found = await self._client.topic(self._name)
         except UnknownTopicOrPartition:
@@ -196,7 +206,7 @@ class TopicRestore:
             raise CannotRestore(f"topic {self._name} is there already, with other settings: choose another name")
 
     async def run(self, restored: Callable[[int], None]) -> list[Restored]:
-        """Restore it; ``restored`` is called with numbers of records."""
+        """Restore the topic; ``restored`` is called with the number of records of each step."""
         self._restored = restored
         topic, client = self._topic, self._client
         found = self._present or await client.create_topic(
@@ -218,7 +228,9 @@ class TopicRestore:
         return list(done)
 
     async def _close(self) -> None:
-        """Give the topic, which has all its records, its own configuration."""
+        """Give the topic its own configuration, when it has all its records. Raises CannotRestore if others changed its
+        settings meanwhile.
+        """
         present = await self._client.topic(self._name)
         if present.config == self._topic.config:
             return
@@ -230,7 +242,7 @@ class TopicRestore:
         await self._client.change_topic(self._name, config=_changes(self._open, self._topic.config))
 
     async def _commit(self, position: PositionBackup, place: Restored) -> None:
-        """Let a group go on where it was; one that has a position since an earlier attempt stays there."""
+        """Commit a group's position of the backup; with ``resume``, only if the group has no position yet."""
         where = position.group, place.topic, place.partition
         if self._manner.resume and (await self._client.position(*where)).offset is not None:
             return
@@ -238,11 +250,11 @@ class TopicRestore:
         await self._client.commit_position(*where, offset, metadata=position.metadata)
 
     def _is_late(self, partition: PartitionBackup) -> bool:
-        """Whether its log begins later than at offset 0."""
+        """Whether the restored log begins above offset 0."""
         return partition.first_offset > 0 and not self._manner.renumber
 
     def _start(self, partition: PartitionBackup, log_start: int, log_end: int) -> tuple[int, int]:
-        """The next offset of a partition, and what is added to an offset of the backup."""
+        """(The next offset of the partition in the cluster, the shift from offsets of the backup to the cluster's.)"""
         first, where = partition.first_offset, f"{self._name}/{partition.partition}"
         if not self._is_late(partition):
             return log_end, -first
@@ -253,20 +265,20 @@ class TopicRestore:
         return log_end or first, 0
 
     def _stop(self, partition: PartitionBackup) -> int:
-        """Where a restore stops at the latest, by offset."""
+        """The offset of the backup before which the restore stops at the latest; timestamps are not considered."""
         limits = self._manner.until.offsets
         return min(limits.get((self._topic.topic, partition.partition), partition.end_offset), partition.end_offset)
 
     async def _resumed(self, partition: PartitionBackup, start: tuple[int, int], stop: int) -> int:
-        """Where a restore stops, by time too. Raises CannotRestore if the last record that earlier attempts restored,
-        as it seems, is another one.
+        """The offset of the backup before which the restore stops, by offset and by time. Raises CannotRestore if the
+        record at the end of what earlier attempts restored is not the backup's.
         """
         number, (end, shift) = partition.partition, start
         async with self._slots:
             stop = await asyncio.to_thread(self._stop_in_time, partition, stop)
             offset = min(end - shift, stop) - 1
             file = next((each for each in partition.files if each.first_offset <= offset < each.end_offset), None)
-            if file is None or offset < partition.first_offset:  # nothing was restored
+            if file is None or offset < partition.first_offset:  # no record was restored yet
                 return stop
             backed_up = await asyncio.to_thread(lambda: row_at(self._read(file), file, offset))
         present = await record_at(self._client, self._name, number, offset + shift, self._topic_id)
@@ -278,7 +290,7 @@ class TopicRestore:
         return stop
 
     def _stop_in_time(self, partition: PartitionBackup, stop: int) -> int:
-        """The first offset before ``stop`` with a record of a time that is too late; or ``stop``. Blocks."""
+        """The first offset below ``stop`` whose record has a timestamp at or after the limit; else ``stop``. Blocks."""
         limit = self._manner.until.timestamp_ms
         for file in partition.files:
             if limit is not None and file.timestamp_ms_max >= limit and file.first_offset < stop:
@@ -314,7 +326,7 @@ class TopicRestore:
         return batches_of(self._store.read(file.path), file)
 
     def _in_time(self, file: DataFile, batch: pa.RecordBatch) -> int:
-        """How many records of a batch come before the first one of a time that is too late."""
+        """How many records of a batch come before its first one with a timestamp at or after the limit."""
         limit = self._manner.until.timestamp_ms
         if limit is None or file.timestamp_ms_max < limit:
             return int(batch.num_rows)
@@ -322,7 +334,9 @@ class TopicRestore:
         return int(batch.num_rows) if late < 0 else int(late)
 
     async def _append(self, number: int, batch: pa.RecordBatch, log_end: int) -> None:
-        """Store a batch at this offset, once: an attempt without an answer is looked for before the next one."""
+        """Store a batch at offset ``log_end``, once. If an attempt had no answer and the log has grown by exactly the
+        batch, it is taken as stored.
+        """
         client, message = self._client, _message(batch)
         deadline = time.monotonic() + client.config.delivery_timeout_ms / 1000
         attempts = 0
@@ -334,7 +348,7 @@ class TopicRestore:
                 return
             except OffsetMismatch as other:
                 if attempts and other.fields["log_end"] == log_end + batch.num_rows:
-                    return  # by an attempt whose answer was lost
+                    return  # an attempt whose answer was lost stored the batch
                 raise CannotRestore(f"someone else writes to {self._name}/{number}") from other
             except StockadeError as error:
                 attempts += 1
@@ -344,13 +358,15 @@ class TopicRestore:
 
 
 def _message(batch: pa.RecordBatch) -> bytes:
-    """The message of a batch; compressed where a topic takes it only so, as the one record in it came."""
+    """The Arrow message of a batch; compressed if it is too large otherwise, as is a single record that came
+    compressed.
+    """
     message: bytes = batch.serialize().to_pybytes()
     return message if len(message) <= BATCH_BYTES_MAX else compressed(message, "zstd")
 
 
 def _within(batches: Iterable[pa.RecordBatch], base: int, at: int, stop: int) -> Iterator[pa.RecordBatch]:
-    """The rows with ``at <= offset < stop`` of batches that begin at ``base``."""
+    """The rows with ``at <= offset < stop`` of batches, of which the first begins at offset ``base``."""
     for batch in batches:
         low, high = max(base, at), min(base + batch.num_rows, stop)
         if low < high:
@@ -372,7 +388,7 @@ def _merged(batches: Iterator[pa.RecordBatch], config: TopicConfig) -> Iterator[
 
 
 def _parts(batch: pa.RecordBatch, config: TopicConfig) -> Iterator[pa.RecordBatch]:
-    """A batch in parts that the topic takes, but for single records that it would not take today."""
+    """A batch, halved until each part is within the topic's own bounds; a single record that exceeds them is a part."""
     rows = batch.num_rows
     if rows and (rows > RECORDS_MAX or (rows > 1 and pa.ipc.get_record_batch_size(batch) > config.max_batch_bytes)):
         yield from _parts(batch.slice(0, rows // 2), config)
@@ -387,7 +403,7 @@ def _changes(before: TopicConfig, after: TopicConfig) -> dict[str, object]:
 
 
 def size_to_restore(manifest: Manifest, names: Mapping[str, str], until: Until) -> int:
-    """How many records a restore would store at most."""
+    """How many records a restore stores at most: timestamps are not considered."""
     return sum(
         max(
             0,

@@ -42,7 +42,7 @@ class OffsetType(click.ParamType[tuple[str, int, int]]):
 
 
 class How(NamedTuple):
-    """Where a restore stops, and how it restores."""
+    """The options that say where a restore stops, and how it restores."""
 
     until_ms: int | None
     offsets: tuple[tuple[str, int, int], ...]
@@ -136,7 +136,9 @@ async def restore_backup(
 def _targets(
     offsets: Sequence[tuple[str, int, int]], manifest: Manifest, names: Collection[str]
 ) -> dict[tuple[str, int], int]:
-    """Where to stop, by topic and partition of the backup. Raises click.UsageError: all that are none of ``names``."""
+    """The offsets before which to stop, by topic and partition of the backup. Raises click.UsageError with every fault:
+    a topic that is not restored, a partition that it lacks, a partition given twice.
+    """
     partitions = {topic.topic: len(topic.partitions) for topic in manifest.topics if topic.topic in names}
     found: dict[tuple[str, int], int] = {}
     faults = []
@@ -156,7 +158,7 @@ def _targets(
 
 @contextmanager
 def _told_of_a_part(done: list[Restored], output: str) -> Iterator[None]:
-    """When a restore fails that has begun: what is complete, as it is shown without a failure, and how to go on."""
+    """If the restore in the block fails, show the complete partitions, as after a success, and how to go on."""
     try:
         yield
     except BaseException as error:

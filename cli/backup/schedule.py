@@ -1,5 +1,6 @@
-"""Backups at intervals, and what a monitoring system is told of them: gauges in a file, as the textfile collector of
-Prometheus' node_exporter reads it. A file outlives this process, so a backup that does not run any more gets old there.
+"""The schedule of backups, and their gauges for a monitoring system: in a file for the textfile collector of
+Prometheus' node_exporter. The file outlives this process, so when backups no longer run, an alert sees the last one get
+old.
 """
 
 import time
@@ -24,14 +25,14 @@ GAUGES = {
 }
 """Every gauge, without its prefix, and its meaning."""
 INTERVAL_S = 86_400.0
-"""Between two backups of a command that makes one, and is run by a timer."""
+"""The gauge ``interval_seconds`` of a command without --every, which a timer is expected to run: a day."""
 
 
 class Gauges:
-    """What is known of the backups in a place; kept in a file, if one was named."""
+    """The gauges of the backups in a place, written to the file ``path`` if one was named."""
 
     def __init__(self, path: str | None, interval_s: float) -> None:
-        """Goes on from what the file says. Raises CannotReach."""
+        """Begins with the values in the file. Raises CannotReach if the file exists and cannot be read."""
         self._path = None if path is None else Path(path)
         self._values = dict.fromkeys(GAUGES, 0.0)
         if self._path is not None:
@@ -39,7 +40,7 @@ class Gauges:
         self._values["interval_seconds"] = interval_s
 
     def succeeded(self, made: Manifest) -> None:
-        """A backup was made. Raises CannotReach."""
+        """Record a backup that was made. Raises CannotReach if the file cannot be written."""
         self._values |= {
             "last_success_timestamp_seconds": made.started_ms / 1000,
             "seconds": (made.ended_ms - made.started_ms) / 1000,
@@ -49,7 +50,7 @@ class Gauges:
         self._write(0.0)
 
     def failed(self) -> None:
-        """One was not. Raises CannotReach."""
+        """Record an attempt that failed. Raises CannotReach if the file cannot be written."""
         self._write(1.0)
 
     def _write(self, failed: float) -> None:
@@ -77,7 +78,9 @@ def _read(path: Path) -> dict[str, float]:
 
 
 class Schedule(NamedTuple):
-    """``every_s`` None: once. ``metrics_file``: where the gauges are kept."""
+    """When `backup create` makes and removes backups. ``every_s`` None: one backup; ``metrics_file``: file of the
+    gauges; ``keep_last`` and ``keep_for_s``: backups that pruning keeps (both None: no pruning).
+    """
 
     every_s: float | None
     metrics_file: str | None
@@ -86,5 +89,5 @@ class Schedule(NamedTuple):
 
     @property
     def prunes(self) -> bool:
-        """Whether old backups are removed after each new one."""
+        """Whether older backups are removed after new ones."""
         return self.keep_last is not None or self.keep_for_s is not None

@@ -1,9 +1,9 @@
-"""Where backups are: in a place (partition/places), where a file may be the part of one whose writer failed. No
-manifest names such a file, for a manifest is written after all that it names. Everything here blocks.
+"""The files of backups in a place (partition/places). Such a file may be incomplete, if its writer failed. No manifest
+names an incomplete file, because a manifest is written after all files that it names. Everything here blocks.
 
 Many processes may make backups in one place while others prune it (prune.py), and a place has no locks. So no file of
-records is ever written twice: each backup has names of its own. And a backup that is being made announces its manifest
-(``announce``) before it looks whether others have pruned meanwhile: prune.py says why that is enough.
+records is ever written twice: each backup has file names of its own. A backup under way announces its manifest
+(``announce``) before it checks whether another process has pruned meanwhile: prune.py says why that is enough.
 """
 
 import hashlib
@@ -13,29 +13,29 @@ from ...partition.places.place import NotThere, Place
 from .manifest import Damaged, Manifest, Missing, decode, encode
 
 DATA, MANIFESTS, UNFINISHED = "data", "manifests", "unfinished"
-"""Folders: the files of records; the manifests, a file with the SHA-256 beside each; and the manifests of backups that
-were not complete when they were written.
+"""Folders: the files of records; the manifests, each with a file of its SHA-256; and the announced manifests of backups
+under way.
 """
 _PRUNED = "pruned"
 _DIGEST = ".sha256"
 
 
 class Store(Place):
-    """The place of backups. Raises CannotReach where the place fails."""
+    """A place of backups. Each method raises CannotReach where the place fails."""
 
     def read(self, path: str) -> bytes:
-        """Its content. Raises Missing."""
+        """The content of the file at ``path``. Raises Missing."""
         try:
             return super().read(path)
         except NotThere as error:
             raise Missing(str(error)) from error
 
     def manifests(self) -> list[str]:
-        """The names of all manifests, ascending by the time when they were begun."""
+        """The names of all backups that have a manifest, ascending by the time at which they began."""
         return _names(self.sizes(MANIFESTS))
 
     def manifest(self, name: str | None) -> Manifest:
-        """A manifest by its name; None: the newest. Raises Damaged; Missing if there is none of this name."""
+        """The manifest of this name; None: the newest. Raises Missing if there is none of this name; Damaged."""
         if name is None:
             names = self.manifests()
             if not names:
@@ -58,7 +58,7 @@ class Store(Place):
         return True
 
     def _digest(self, name: str) -> bytes | None:
-        """What the file beside a manifest says; None: another process removes both just now. Raises Damaged."""
+        """The SHA-256 in the file beside a manifest; None if another process is just removing both. Raises Missing."""
         try:
             return self.read(f"{MANIFESTS}/{name}.json{_DIGEST}").partition(b" ")[0]
         except Missing:
@@ -67,7 +67,9 @@ class Store(Place):
             return None
 
     def manifest_or_fault(self, name: str) -> tuple[Manifest | None, str]:
-        """A manifest that was listed; or what is wrong with it: "" if others have removed it since."""
+        """(The manifest of this name, ""); or (None, what is wrong with it), which is "" if it was removed since it was
+        listed.
+        """
         try:
             return self.manifest(name), ""
         except Missing as error:
@@ -76,15 +78,15 @@ class Store(Place):
             return None, str(error)
 
     def announce(self, manifest: Manifest) -> None:
-        """Say which files an almost complete backup has: from now on no ``prune`` removes them."""
+        """Announce the manifest of a backup whose files are all written: from now on no ``prune`` removes them."""
         self.write(f"{UNFINISHED}/{manifest.name}.json", encode(manifest))
 
     def withdraw(self, name: str) -> None:
-        """It comes to nothing, or it is complete."""
+        """Withdraw the announcement of a backup: it is complete, or it was given up."""
         self.remove(f"{UNFINISHED}/{name}.json")
 
     def announced(self) -> tuple[list[Manifest], dict[str, str]]:
-        """What was announced, and not withdrawn, and what is wrong with what cannot be read, by name."""
+        """The manifests that are announced and not withdrawn; and the faults of those that cannot be read, by name."""
         found, damaged = [], {}
         for name in _names(self.sizes(UNFINISHED)):
             path = f"{UNFINISHED}/{name}.json"
@@ -97,26 +99,26 @@ class Store(Place):
         return found, damaged
 
     def add(self, manifest: Manifest) -> None:
-        """Write a manifest: from now on the backup exists."""
+        """Write the manifest of a backup: from now on the backup exists."""
         name, content = manifest.name, encode(manifest)
         digest = hashlib.sha256(content).hexdigest()
         self.write(f"{MANIFESTS}/{name}.json{_DIGEST}", f"{digest}  {name}.json\n".encode())  # as sha256sum -c reads it
         self.write(f"{MANIFESTS}/{name}.json", content)
 
     def forget(self, name: str) -> None:
-        """Remove a manifest: from now on the backup does not exist."""
+        """Remove the manifest of a backup: from now on the backup does not exist."""
         self.remove(f"{MANIFESTS}/{name}.json")
         self.remove(f"{MANIFESTS}/{name}.json{_DIGEST}")
 
     def last_pruning(self) -> bytes:
-        """Which pruning of this place was the last one; b"": there was none."""
+        """The mark of the last pruning of this place; b"" if there was none."""
         try:
             return self.read(_PRUNED)
         except Missing:
             return b""
 
     def begin_pruning(self, mark: bytes) -> None:
-        """From now on ``last_pruning`` is this one."""
+        """Write the mark of this pruning, which ``last_pruning`` returns from now on."""
         self.write(_PRUNED, mark)
 
 

@@ -12,13 +12,15 @@ from .manifest import Damaged, DataFile, Manifest, PartitionBackup
 from .store import Store
 
 FILES_AT_A_TIME = 4
-"""Files that are read at the same time, and are in memory."""
+"""Files that are read, and held in memory, at the same time."""
 TIMESTAMP = "timestamp"
-"""The column with the times of the records."""
+"""The column with the timestamps of the records."""
 
 
 def batches_of(content: bytes, file: DataFile) -> Iterator[pa.RecordBatch]:
-    """The batches of a file that is as its manifest says, one in memory at a time. Raises Damaged, before the first."""
+    """The batches of a file, one in memory at a time. Raises Damaged, before the first batch, if size, SHA-256 or
+    number of records differ from the manifest's.
+    """
     if len(content) != file.bytes:
         raise Damaged(f"{file.path} has {len(content)} bytes in place of {file.bytes}")
     if hashlib.sha256(content).hexdigest() != file.sha256:
@@ -33,7 +35,7 @@ def batches_of(content: bytes, file: DataFile) -> Iterator[pa.RecordBatch]:
 
 
 def row_at(batches: Iterable[pa.RecordBatch], file: DataFile, offset: int) -> pa.RecordBatch:
-    """The record of a file at this offset, as a batch."""
+    """The record of a file at this offset, as a batch of one row. Raises IndexError."""
     base = file.first_offset
     for batch in batches:
         if offset < base + batch.num_rows:
@@ -43,13 +45,13 @@ def row_at(batches: Iterable[pa.RecordBatch], file: DataFile, offset: int) -> pa
 
 
 def times_of(batches: Iterable[pa.RecordBatch]) -> tuple[int, int]:
-    """The least and the greatest timestamp, in ms."""
+    """The least and the greatest timestamp of the records, in ms since 1970."""
     found = [pc.min_max(batch.column(TIMESTAMP).cast(pa.int64())) for batch in batches]
     return min(each["min"].as_py() for each in found), max(each["max"].as_py() for each in found)
 
 
 def gaps(name: str, partition: PartitionBackup) -> Iterator[str]:
-    """What is wrong with the list of a partition's files."""
+    """The faults of a partition's list of files: offsets that no file has, or that two files have."""
     expected = None
     for file in partition.files:
         is_first_late = expected is None and file.first_offset > partition.first_offset
@@ -61,7 +63,7 @@ def gaps(name: str, partition: PartitionBackup) -> Iterator[str]:
 
 
 def verify(store: Store, manifest: Manifest, verified: Callable[[DataFile], None]) -> list[str]:
-    """Everything that is wrong with a backup; ``verified`` is called after each file. Raises CannotReach."""
+    """All faults of a backup; ``verified`` is called after each file. Raises CannotReach."""
     faults: list[str] = []
     for topic in manifest.topics:
         for partition in topic.partitions:
@@ -81,7 +83,7 @@ def _chunks(files: list[tuple[str, DataFile]]) -> Iterator[list[tuple[str, DataF
 
 
 def _fault(store: Store, name: str, file: DataFile) -> str:
-    """What is wrong with a file; empty: nothing."""
+    """The fault of a file; "" if it has none."""
     try:
         if times_of(batches_of(store.read(file.path), file)) != (file.timestamp_ms_min, file.timestamp_ms_max):
             return f"{name}: {file.path} has records of other times than its manifest says"

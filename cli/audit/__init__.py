@@ -1,4 +1,4 @@
-"""`stockade audit …`: the ledger shown, verified and exported; and who could write what.
+"""`stockade audit …`: shows, verifies and exports the ledger, and answers who could write what.
 
 In: entries of a running cluster's ledger.
 Out: tables, JSON lines, an Arrow file that pyarrow alone can verify.

@@ -1,4 +1,4 @@
-"""`stockade audit ledger|who-could-write|export|verify`: what the ledger says, and whether it can be trusted."""
+"""`stockade audit ledger|who-could-write|export|verify`: shows, exports, verifies and queries the ledger."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -89,7 +89,7 @@ async def _pages(
 
 
 async def _all(client: Client, **choice: str) -> tuple[int, list[HashedEntry]]:
-    """The number of the ledger's first entry, and all that are like this."""
+    """The number of the ledger's first entry, and all entries that ``choice`` (topic, principal, act) selects."""
     first, entries = 1, list[HashedEntry]()
     async for page in _pages(client, 1, {"topic": None, "principal": None, "act": None} | choice, follow=False):
         first = page.first
@@ -150,7 +150,9 @@ async def who_could_write_command(
 
 
 async def _partitions(client: Client, topic: str, topic_id: int) -> int | None:
-    """How many the topic has, which never had more; None: it is gone, or not for the caller to see."""
+    """How many partitions the topic has, which is the most that it ever had; None: it is gone, or the caller may not
+    see it.
+    """
     try:
         found = await client.topic(topic, patience_ms=0)
     except (UnknownTopicOrPartition, PermissionDenied):
@@ -253,7 +255,7 @@ async def verify(client: Client, head: str | None, output: str) -> None:
 
 
 def _show_chain(chain: Chain, output: str, proved: int = 0) -> None:
-    """``proved``: the entry of a head that was noted earlier; 0: none was."""
+    """Print the chain. ``proved``: number of the entry whose head was noted earlier and matches; 0 without one."""
     count = 0 if chain.first is None else chain.last - chain.first + 1
     if output == "json":
         show_json({"first": chain.first, "last": chain.last, "entries": count, "head": chain.head, "proved": proved})

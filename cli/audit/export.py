@@ -1,5 +1,5 @@
-"""The ledger as an Arrow file, and its chain followed. docs/how-to/ledger.md does the same on a page, with nothing but
-pyarrow and hashlib.
+"""Exports the ledger as an Arrow file, and verifies its chain of hashes. docs/how-to/ledger.md does the same with a
+short script that needs only pyarrow and hashlib.
 """
 
 from collections.abc import AsyncIterator
@@ -25,7 +25,11 @@ class Fault(Exception):
 
 
 class Chain:
-    """Follows entries one after the other. ``head`` is the hash of the last one."""
+    """Verifies entry after entry that each has the number and the hash that follow from the one before it.
+
+    ``first`` and ``last``: numbers of the first and the last entry; ``head``: the hash of the last; ``began_ms`` and
+    ``ended_ms``: their times.
+    """
 
     def __init__(self) -> None:
         self.first: int | None = None
@@ -35,7 +39,7 @@ class Chain:
         self.ended_ms: int = 0
 
     def follow(self, number: int, encoded: bytes) -> LedgerEntry:
-        """The next entry. Raises Fault."""
+        """Verify the next entry; returns it decoded. Raises Fault."""
         try:
             entry = msgspec.json.decode(encoded, type=LedgerEntry)
         except msgspec.DecodeError as error:
@@ -54,8 +58,8 @@ class Chain:
 
 
 async def stored(client: Client, first: int) -> AsyncIterator[list[tuple[int, bytes]]]:
-    """The ledger's entries with their numbers, byte for byte, from a number on, up to its end at the time of the last
-    answer. Entry k is at offset k - 1.
+    """Pages of the ledger's entries as (number, bytes as stored), from the number ``first`` on, up to the ledger's end
+    at the time of the last fetch. Entry k is at offset k - 1.
     """
     offset: int | str = "earliest" if first <= 1 else first - 1
     while True:
@@ -74,8 +78,8 @@ async def stored(client: Client, first: int) -> AsyncIterator[list[tuple[int, by
 
 
 async def export(client: Client, path: Path, cluster_id: str) -> Chain:
-    """Write the ledger into an Arrow file that only its owner may read, and follow its chain meanwhile. Raises Fault,
-    OSError; a file that was there is as it was then.
+    """Write the ledger into an Arrow file that only its owner may read, and verify its chain meanwhile. Raises Fault,
+    OSError; then an existing file of this name is unchanged.
     """
     chain = Chain()
     schema = SCHEMA.with_metadata({"cluster_id": cluster_id})
@@ -90,7 +94,7 @@ async def export(client: Client, path: Path, cluster_id: str) -> Chain:
 
 
 def _opened(path: Path) -> AbstractContextManager[BinaryIO]:
-    """A device or a pipe is written to as it is; a link stays, and what it leads to is replaced."""
+    """The file at ``path`` for writing. A device or a pipe is written to directly; a link's target is replaced."""
     if path.exists() and not path.is_file():
         return path.open("wb")
     return whole_file(path.resolve(), SECRET_MODE, replaces=True)

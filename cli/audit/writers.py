@@ -1,23 +1,24 @@
 """Who could write to a partition at an offset, by the ledger. Pure.
 
-A partition comes to a place in the order of decisions by an install, and reports where its log ended then, and at which
-place it was before. So between the offsets of two installs that follow one another, the slot was what the decisions up
-to the first one's place say: who held a grant that was made at that place or before, and not ended by then.
+The controller's decisions about slots have an order; a *place* is a number in it. A fence install brings a partition to
+a place. The partition reports it (`slot.installed`) with its log's end at that time, and with its previous place. So
+between the log ends of two consecutive installs the slot was as the decisions up to the first install's place say: held
+by the grants that were made at that place or before, and not ended by then.
 
-A report can be lost, when a leader dies, and the next one overtakes it. Then the next report's place before is not the
-one that was reported last, and each decision between the two may have been in force for some of these offsets. That is
-no violation, since epochs along the log do not fall; the answer names them as possible.
+A report can be lost when a leader dies, and the next report comes without it. Then the previous place in that report is
+not the place of the report before it, and each decision between these two places may have been in force for some of the
+offsets. That is no violation, since epochs do not fall along the log; the answer names these grants as possible.
 
-While the ledger's topic took nothing for long, entries were left out, and `ledger.gap` tells when. An answer that an
-entry of that time could change is unknown. One cannot: at a place that an exclusive grant made, it was the only holder,
-up to the install that says that it came right after that place.
+When the ledger's topic takes no entries for long, entries are left out, and a `ledger.gap` tells when. An answer that
+a left-out entry could change is `unknown`. One answer cannot change: an exclusive grant was the only holder at the
+place of its own decision, up to an install that names that place as its previous one.
 
-Whether a free or shared slot kept callers without a token out, the topic's configuration decides. No entry tells at
-which offset a partition began to act by a change of it. So a fence counts as required where every configuration that
-the topic had until then requires one.
+In a free or shared slot the topic's configuration decides whether callers without a token were refused. No entry tells
+at which offset a partition began to act by a changed configuration. So a fence counts as required only where every
+configuration that the topic had until then requires one.
 
-Before the ledger began, grants came and went that no entry tells. Of a place of that time the ledger knows the holder
-only where that was an exclusive grant that held the slot still when the ledger began.
+Grants from before the ledger's first entry may be in no entry. For a place of that time the ledger knows the holder
+only if that was an exclusive grant that still held the slot when the ledger began.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,8 +35,8 @@ DECISIONS = MADE | ENDS
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """A grant that could write. ``entry`` made it, ``end_entry`` ended it (None: it holds still). Times in ms since
-    1970.
+    """A grant that could write. ``entry``: number of the entry that made it; ``end_entry``: of the one that ended it
+    (None: it still holds). Times in ms since 1970.
     """
 
     grant: str
@@ -53,14 +54,14 @@ class Writer(msgspec.Struct, frozen=True):
 
 
 class CouldWrite(msgspec.Struct, frozen=True):
-    """The answer. ``who``: ``grants``, those of ``writers`` and no others; ``any``, every caller with the right to
-    produce, at some of these offsets at least, unless ``why`` says that the ledger does not tell; ``none``, the slot
-    was free and the topic wanted a fencing token all the time; ``unknown``, the ledger does not reach back so far. The
-    same held for the offsets ``from_offset <= offset < until_offset`` (None: not known, or up to now). ``possible``:
-    grants that may have been in force at some of these offsets, because a report was lost or is still to come, or
-    because they held the slot when the ledger began; ``possibly_any``: the slot may have been free or shared meanwhile,
-    while the topic wanted no fencing token. ``writer_group``: the writer had to own the partition in this group (None:
-    in none, or not at all of these offsets). ``proof``: numbers of entries.
+    """The answer. ``who``: ``grants``, those of ``writers`` and no other caller; ``any``, every caller with the right
+    to produce, at some of these offsets at least, unless ``why`` says that the ledger does not tell; ``none``, the slot
+    was free and the topic required a fencing token all the time; ``unknown``, the ledger does not tell. The answer
+    holds for the offsets ``from_offset <= offset < until_offset`` (None: not known, or up to now). ``possible``: grants
+    that may have been in force at some of these offsets, because a report was lost or is still to come, or because they
+    held the slot when the ledger began; ``possibly_any``: the slot may have been free or shared at some of them, and
+    the topic required no fencing token. ``writer_group``: the group in which the writer had to own the partition (None:
+    none, or not at all of these offsets). ``proof``: numbers of the entries on which the answer rests.
     """
 
     topic: str
@@ -79,9 +80,10 @@ class CouldWrite(msgspec.Struct, frozen=True):
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What the configurations that a topic had until then say of its writers. ``fence``: whether a fencing token was
-    required: True or False, by all of them; None: some required one. ``is_told``: whether the ledger has any.
-    ``writer_group``: the one of all of them. ``entries``: the numbers of those that changed ``fence``.
+    """The rules for writers in all configurations that a topic had until an install. ``fence``: whether a fencing token
+    was required: True or False if all configurations agree, None if not. ``is_told``: whether the ledger has any
+    configuration. ``writer_group``: that of all of them; None if they differ. ``entries``: the numbers of the entries
+    that changed ``fence``.
     """
 
     fence: bool | None
@@ -91,12 +93,12 @@ class Rules(msgspec.Struct, frozen=True):
 
     @property
     def is_guarded(self) -> bool:
-        """Whether no caller without a token was let in."""
+        """Whether the topic required a fencing token all the time."""
         return self.fence is True
 
 
 def incarnation(entries: Iterable[LedgerEntry]) -> int | None:
-    """The latest topic id that these entries are about."""
+    """The greatest topic id in these entries, that of the latest topic; None if they have none."""
     return max((entry.topic_id for entry in entries if entry.topic_id is not None), default=None)
 
 
@@ -110,8 +112,8 @@ def who_could_write(
     first: int,
     gaps: Sequence[LedgerEntry] = (),
 ) -> CouldWrite:
-    """``entries``: of this topic, ascending; ``gaps``: all that tell of entries that were left out; ``first``: the
-    number of the first entry that the ledger has.
+    """Who could write to ``offset``. ``entries``: those about this topic name, ascending; ``gaps``: all entries that
+    tell of left-out entries; ``first``: the number of the ledger's first entry.
     """
     mine = [entry for entry in entries if entry.topic_id == topic_id]
     here = [entry for entry in mine if is_within(partition, entry.partitions)]
@@ -147,7 +149,9 @@ def who_could_write(
 def _is_certain(
     here: Sequence[LedgerEntry], place: LedgerEntry | None, later: LedgerEntry | None, gaps: Sequence[LedgerEntry]
 ) -> bool:
-    """Whether no entry that was left out could change the answer."""
+    """Whether no left-out entry could change the answer: an exclusive grant made ``place``, and ``later`` names it as
+    its previous place; or without ``later``, every gap ended before that grant.
+    """
     if place is None:
         return False
     made = [each for each in here if each.act in MADE and _order(each) == _order(place) and not _is_of_many(each)]
@@ -165,7 +169,7 @@ def _at(
     rules: Rules,
     first: int,
 ) -> CouldWrite:
-    """The slot was as decided up to ``place``; nothing ``later`` was installed yet."""
+    """The answer for offsets between the installs ``place`` and ``later`` (None: up to now)."""
     writers = _holding(here, up_to=_order(place))
     found = _with_possible(found, here, _order(place), later, is_guarded=rules.is_guarded)
     numbers = (number for each in writers for number in (each.entry, each.end_entry) if number)
@@ -182,13 +186,13 @@ def _at(
 
 
 def _is_known(here: Iterable[LedgerEntry], place: int, first: int) -> bool:
-    """Whether the ledger has every grant that held a slot at this place, of a topic that is older than the ledger, or
-    whose first entries are gone.
+    """Whether the ledger has every grant that held the slot at this place, although the topic is older than the ledger,
+    or its first entries are gone.
     """
     for each in here:
         if each.act in DECISIONS and _order(each) <= place:
-            # An exclusive grant holds alone: after its end the slot has no holder. When the ledger begins, it tells of
-            # every grant that holds, and afterwards of every change.
+            # An exclusive grant holds alone: after its end the slot has no holder. A ledger begins with an entry for
+            # every grant that holds then, and has an entry for every later change.
             told = each.before if each.act in ENDS else each.after
             is_alone = (told or {}).get("mode") != "Shared"
             if is_alone or (first == 1 and each.act != "grant.held"):
@@ -204,7 +208,7 @@ def _before_any(
     rules: Rules,
     first: int,
 ) -> CouldWrite:
-    """No install is known from before this offset."""
+    """The answer for an offset below that of the first known install."""
     created = _creation(mine)
     if created is not None:
         found = _with(found, [created.number], from_offset=0)
@@ -215,8 +219,8 @@ def _before_any(
     made = [each for each in here if each.act == "grant.held" and (last is None or _order(each) < last)]
     if not made:
         return _with(found, why=why)
-    # Earlier offsets are of earlier grants. Reports from before the beginning are not in the ledger, so an install that
-    # says what it came right after excludes nothing here.
+    # Earlier offsets may be of earlier grants. Reports from before the ledger's first entry are not in it, so the
+    # previous place that an install names excludes no grant here.
     found = _with_possible(found, here, -1, later, is_guarded=rules.is_guarded)
     held = {writer.grant: writer for writer in (_writer(here, each) for each in made)}
     possible = held | {each.grant: each for each in found.possible}
@@ -226,12 +230,12 @@ def _before_any(
 
 
 def _creation(mine: Iterable[LedgerEntry]) -> LedgerEntry | None:
-    """The topic's; None: the ledger does not have it."""
+    """The entry of the topic's creation; None if the ledger does not have it."""
     return next((each for each in mine if each.act == "topic.create" and each.outcome == "done"), None)
 
 
 def _open(found: CouldWrite, rules: Rules, guarded: Literal["grants", "none"], why: str) -> CouldWrite:
-    """The slot kept no caller out; ``guarded`` is the answer where a fencing token was required."""
+    """The answer for a free or shared slot; ``guarded``: ``who``, if the topic required a fencing token."""
     if rules.is_guarded:
         return _with(found, who=guarded, why=f"{why}, and the topic requires a fencing token")
     why = f"{why}: every caller with the right to produce could write"
@@ -247,14 +251,14 @@ def _with(found: CouldWrite, proof: Iterable[int] = (), **fields: Any) -> CouldW
 
 
 def _without_offset(here: Iterable[LedgerEntry], place: LedgerEntry | None, later: LedgerEntry | None) -> list[int]:
-    """Installs between these two of which nothing says where they took effect."""
+    """Numbers of the installs between these two whose report has no log end: their offset is not known."""
     low, high = (0 if place is None else place.number), (None if later is None else later.number)
     lost = [each.number for each in here if each.act == "slot.installed" and _log_end(each) is None]
     return [number for number in lost if low < number and (high is None or number < high)]
 
 
 def _holding(here: Sequence[LedgerEntry], up_to: int) -> list[Writer]:
-    """Grants made at this place in the order of decisions or before, and not ended by then."""
+    """The grants that were made at the place ``up_to`` or before, and had not ended by then."""
     live: dict[str, LedgerEntry] = {}
     for entry in here:
         if entry.act in DECISIONS and _order(entry) <= up_to:
@@ -270,8 +274,8 @@ def _holding(here: Sequence[LedgerEntry], up_to: int) -> list[Writer]:
 def _with_possible(
     found: CouldWrite, here: Sequence[LedgerEntry], place: int, later: LedgerEntry | None, *, is_guarded: bool
 ) -> CouldWrite:
-    """With what may have been in force after ``place`` and before the ``later`` install: nothing, if that one says that
-    it came right after it.
+    """``found`` with the grants that may have been in force after ``place`` and before the install ``later``: none, if
+    ``later`` names ``place`` as its previous place.
     """
     if later is not None and (later.after or {}).get("previous") == place:
         return found
@@ -312,8 +316,8 @@ def _writer(here: Sequence[LedgerEntry], made: LedgerEntry) -> Writer:
 
 
 def _rules(mine: Iterable[LedgerEntry], later: LedgerEntry | None) -> Rules:
-    """Of all configurations up to the ``later`` install: a partition may act by a change long after it was decided,
-    and what was decided after a report took effect at a later offset.
+    """The rules in all configurations up to the install ``later``. Earlier ones count, since a partition may act by a
+    change long after its decision; those behind ``later`` do not, since they took effect at higher offsets.
     """
     configs: list[tuple[int, dict[str, Any]]] = []
     for each in mine:

@@ -1,6 +1,6 @@
-"""What an order that cannot be undone would hit, and the consent to it: fence, trim, delete, remove, drain.
+"""Plans of orders that cannot be undone, and the operator's consent to them: fence, trim, delete, remove, drain.
 
-In: what an operator orders, and a client. Out: a plan with a digest of the state that it rests on; the order is carried
-out only under it.
+In: an operator's order, and a client. Out: a plan of what the order would change, with a digest of the state that it
+rests on; the order is carried out only in that state.
 May import: cli.ui, client.api, partition, partition.api.
 """

@@ -1,4 +1,4 @@
-"""`stockade cluster balance` and `stockade cluster controllers`: what an operator asks of where things are."""
+"""`stockade cluster balance` and `stockade cluster controllers`: the placement of replicas, leaders and controllers."""
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from ..ui.output import count, output_option, show_json, show_result, table
 from .consent import Consent, Plan, consent_options, under_consent
 
 ROWS_MAX = 100
-"""Rows of a plan for people; JSON has all."""
+"""Rows of a plan that the table shows; JSON has all."""
 WHY = {
     "disk": "its disk is full",
     "zone": "two replicas in one zone",
@@ -33,12 +33,12 @@ WAITS = {
     "full": "the disk is full",
     "version": "other software than most nodes have",
 }
-"""Why a node is given nothing, or holds up what the cluster does by itself."""
+"""Reasons why the balance plan gives a node nothing, or why the cluster begins no move by itself, in words."""
 SETTINGS = {field.name: field for field in msgspec.structs.fields(BalanceSettings)}
 
 
 class BalanceSettingType(click.ParamType[tuple[str, Any]]):
-    """One setting, checked against the fields of BalanceSettings."""
+    """NAME=VALUE for one setting of the balance, checked against the fields of BalanceSettings."""
 
     name = "name=value"
 
@@ -102,7 +102,7 @@ async def balance(client: Client, settings: Sequence[tuple[str, Any]], *, consen
 
 
 async def balance_plan(client: Client) -> Plan:
-    """Of all that would bring the cluster into balance now."""
+    """The plan of the moves and transfers that would bring the cluster into balance now."""
     plan = await client.balance_plan()
     rows = [
         (f"{each.topic}/{each.partition}", *_ends(each), f"{each.copied_bytes:,}", WHY[each.why]) for each in plan.moves
@@ -124,7 +124,7 @@ async def balance_plan(client: Client) -> Plan:
 
 
 def _waiting(plan: BalancePlan) -> Iterator[str]:
-    """The nodes that are given nothing, or for which every move waits: one line for those of one reason."""
+    """The nodes that the plan gives nothing, or that keep the cluster from beginning moves; one line a reason."""
     nodes: dict[tuple[str, str], list[str]] = {}
     for node, why in dict.fromkeys([*plan.barred.items(), *plan.held.items()]):
         given = ["given nothing"] if plan.barred.get(node) == why else []
@@ -136,7 +136,9 @@ def _waiting(plan: BalancePlan) -> Iterator[str]:
 
 
 def _ends(move: PlannedMove) -> tuple[str, str]:
-    """The nodes that lose and gain a replica; or the first replica before and after."""
+    """(The nodes that lose a replica, those that gain one); if only the order changes, the first replica before and
+    after.
+    """
     going = [node for node in move.replicas if node not in move.target]
     coming = [node for node in move.target if node not in move.replicas]
     return (",".join(going), ",".join(coming)) if coming else (move.replicas[0], move.target[0])
@@ -188,7 +190,7 @@ async def controllers(client: Client, nodes: str | None, *, auto: bool, consent:
 
 
 async def controllers_plan(client: Client, wanted: Sequence[str] | None) -> Plan:
-    """Of choosing the controllers."""
+    """The plan of moving the controller group to these nodes; ``wanted`` None: of letting the cluster spread it."""
     plan = await client.controllers_plan(wanted)
     if not plan.target:
         raise InvalidRequest("no node is a controller yet")

@@ -1,7 +1,7 @@
-"""The options --plan, --confirm and --yes, and the way of an order: look, ask, do.
+"""The options --plan, --confirm and --yes, and the course of an order: make the plan, ask, carry the plan out.
 
-The plan that a person saw is what is carried out, or nothing: its conditions go with the order, so that the controller
-or the partition refuses it if the state has changed since, also in the moment after this command looked.
+Exactly the plan that the operator saw is carried out, or nothing: the plan's conditions go with the order, and the
+controller or the partition refuses the order if the state has changed since, even after this command's last look.
 """
 
 import functools
@@ -20,13 +20,13 @@ from ..ui.output import show_json
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Done = TypeVar("_Done")
 DIGEST_BYTES = 8
-"""Of a plan's digest: enough to detect an unnoticed change, not a plan that was forged to have the same digest."""
+"""Bytes of a plan's digest: enough to notice a change of the state, not to resist a forged plan of the same digest."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What an order would hit. ``state``: what the order rests on, of which ``digest`` is; ``about``: what changes all
-    the time. Both are JSON. ``lines`` say it to people. ``conditions``: arguments of the client's method that carries
-    the order out, by which it is refused in another state.
+    """What an order would change. ``state``: the state that the order rests on, which ``digest`` covers; ``about``:
+    further facts, which change all the time. Both are JSON. ``lines``: the plan as text. ``conditions``: arguments of
+    the client's method that carries the order out; with them the order is refused in another state.
     """
 
     order: str
@@ -37,12 +37,12 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Hexadecimal digits."""
+        """The digest of ``order`` and ``state``, in hexadecimal digits."""
         data = msgspec.json.encode((self.order, self.state), order="sorted")
         return blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
 
     def show(self, output: str, *, err: bool = False) -> None:
-        """Print it, as JSON or for people; ``err``: on standard error, before a question."""
+        """Print the plan as JSON or text; ``err``: as text on standard error, before a question."""
         if output == "json" and not err:
             show_json({"plan": self.digest, "order": self.order, "state": self.state, "about": self.about})
             return
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Consent(msgspec.Struct, frozen=True):
-    """What the command line says: only to show the plan, to carry out the one with this digest, not to ask."""
+    """The options of consent: ``only_plan``: --plan; ``digest``: of the plan to confirm (--confirm); ``yes``: --yes."""
 
     only_plan: bool
     digest: str | None
@@ -88,10 +88,11 @@ async def under_consent(
     look: Callable[[], Awaitable[Plan]],
     act: Callable[[Mapping[str, Any]], Awaitable[_Done]],
 ) -> _Done:
-    """What ``act`` answers, given the conditions of the plan that the operator agreed to; none without a plan.
+    """Carry an order out: call ``act`` with the conditions of the plan to which the operator agreed, or with none if no
+    plan was asked for, and return its answer. ``look`` makes the plan.
 
-    Ends the command: with --plan; when the answer is no; with code CHANGED and the new plan, when the plan is not the
-    one that was agreed to.
+    Ends the command after showing the plan (--plan); when the operator answers no; and with code CHANGED, showing the
+    new plan, when the plan is no longer the one that the operator agreed to.
     """
     asks = not consent.yes and consent.digest is None and sys.stdin.isatty()
     if not (consent.only_plan or consent.digest is not None or asks):

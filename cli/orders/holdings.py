@@ -1,4 +1,4 @@
-"""The grants in force on a topic, by asking those partitions that have a holder."""
+"""The grants in force on a topic: asks the partitions that have a holder, or may have one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,16 +11,17 @@ from ...partition.api.ownership import Fences, FenceTenure
 from ...partition.api.topics import Topic
 
 ASKED_AT_ONCE = 32
-"""Partitions asked about at the same time."""
+"""Requests in flight at the same time."""
 
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """A grant in force and the partitions of one topic that it holds. ``epoch``: the highest epoch of these.
+    """A grant in force and the partitions of one topic that it holds. ``epoch``: that of the first of them; only a
+    Shared grant has several epochs.
 
-    ``expires_in_ms``: its session ends then, unless it is renewed; None: the session was not among those listed.
+    ``expires_in_ms``: time until its session ends unless it is renewed; None: the session was not among those listed.
     """
 
     topic: str
@@ -37,14 +38,14 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 async def holdings(client: Client, topic: Topic, left_ms: Mapping[str, int]) -> list[Holding]:
-    """The grants that hold partitions of a topic. ``left_ms``: by grant, until its session ends."""
+    """The grants that hold partitions of a topic. ``left_ms``: by grant, the time until its session ends."""
     held = [each.partition for each in topic.partitions if each.slot_mode is not None or each.topic_epoch is None]
     found = await each_of(held, lambda number: client.fences(topic.name, number))
     return list(_holdings(topic, found, left_ms))
 
 
 async def each_of(items: Sequence[_Item], ask: Callable[[_Item], Awaitable[_Answer]]) -> list[_Answer]:
-    """The answers, in the order of the items, ASKED_AT_ONCE at a time."""
+    """The answers of ``ask``, in the order of the items; at most ASKED_AT_ONCE are in flight."""
     found: list[_Answer] = []
     for start in range(0, len(items), ASKED_AT_ONCE):
         found += await asyncio.gather(*map(ask, items[start : start + ASKED_AT_ONCE]))

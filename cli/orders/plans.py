@@ -1,4 +1,4 @@
-"""What each order would hit, read from a running cluster. Nothing here changes anything."""
+"""Makes the plan of each order from the state of a running cluster; changes nothing."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +16,13 @@ from .consent import Plan
 from .holdings import Holding, each_of, holdings
 
 NAMES_MAX = 5
-"""Names of writers and groups in a line for people; JSON has all."""
+"""Names of writers or groups that a line shows; JSON has all."""
 WEIGHED_MAX = 1000
-"""Partitions of a removal whose bytes are asked for; with more, they are not."""
+"""If a removal moves more partitions than this, the plan does not ask for their bytes."""
 
 
 async def fence_plan(client: Client, topic: str, partitions: Sequence[int]) -> Plan:
-    """Of evicting the holders of these partitions (none: of all)."""
+    """The plan of evicting the holders of these partitions (none: of all)."""
     described = await client.topic(topic)
     chosen = sorted(partitions) or [each.partition for each in described.partitions]
     ending = _touching(await holdings(client, described, {}), chosen)
@@ -33,7 +33,7 @@ async def fence_plan(client: Client, topic: str, partitions: Sequence[int]) -> P
 
 
 async def session_plan(client: Client, handle: str) -> Plan:
-    """Of ending a session."""
+    """The plan of ending a session. Raises NotFound."""
     listed = await client.sessions(handle=handle)
     if not listed.sessions:
         raise NotFound(what="session")
@@ -56,7 +56,7 @@ async def session_plan(client: Client, handle: str) -> Plan:
 
 
 async def deletion_plan(client: Client, topic: str) -> Plan:
-    """Of deleting a topic."""
+    """The plan of deleting a topic."""
     described = await client.topic(topic)
     ending = await holdings(client, described, {})
     found = await each_of(range(len(described.partitions)), lambda number: client.contents(topic, number))
@@ -81,8 +81,8 @@ async def deletion_plan(client: Client, topic: str) -> Plan:
 
 
 async def trim_plan(client: Client, topic: str, partition: int, before: int, *, exclusive: bool) -> Plan:
-    """Of dropping the records of a partition below ``before`` (-1: all). ``exclusive``: the command acquires it first,
-    which raises its epoch by one.
+    """The plan of dropping a partition's records below ``before`` (-1: all). ``exclusive``: the command first acquires
+    the partition, which raises its epoch by one.
     """
     described = await client.topic(topic)
     if partition >= len(described.partitions):
@@ -107,7 +107,7 @@ async def trim_plan(client: Client, topic: str, partition: int, before: int, *, 
 
 
 async def removal_plan(client: Client, name: str, *, zone: bool = False) -> Plan:
-    """Of removing a node, or all nodes of a zone."""
+    """The plan of removing the node ``name``, or with ``zone`` all nodes of the zone ``name``."""
     plan = await (client.removal(zone=name) if zone else client.removal(node_id=name))
     led, weights = await _load(client, plan)
     moving = f"{count(len(plan.moves), 'group')} {'moves' if len(plan.moves) == 1 else 'move'}"
@@ -122,7 +122,7 @@ async def removal_plan(client: Client, name: str, *, zone: bool = False) -> Plan
 
 
 async def _load(client: Client, plan: RemovalPlan) -> tuple[int, int | None]:
-    """Of the partitions that move: how many their nodes lead, and the bytes of all (None: there are too many)."""
+    """Of the partitions that move: how many the leaving nodes lead, and the bytes to copy; None above WEIGHED_MAX."""
     moves = [(move, move.topic, move.partition or 0) for move in plan.moves if move.topic is not None]
     topics = await each_of(sorted({topic for _, topic, _ in moves}), client.topic)
     by_name = {topic.name: topic for topic in topics}
@@ -143,7 +143,7 @@ def _touching(found: Iterable[Holding], partitions: Sequence[int]) -> list[Holdi
 
 
 def _told(found: Iterable[Holding]) -> list[Mapping[str, Any]]:
-    """Grants as a plan has them, without what changes while they are held."""
+    """The grants as a plan's state has them: without fields that change while a grant is held."""
     told = [
         {"grant": each.grant, "mode": each.mode, "epoch": each.epoch, "producer_name": each.producer_name}
         | {"client_id": each.client_id, "partitions": each.partitions}

@@ -1,4 +1,4 @@
-"""Runs a command only while something is owned; ends it, with all that it started, when the ownership is lost."""
+"""Runs COMMAND only while a grant or a resource is held; ends COMMAND, with all that it started, at the loss."""
 
 import asyncio
 import os
@@ -45,7 +45,9 @@ reacquire_option: Adding = click.option(
 
 
 class Held(NamedTuple):
-    """What COMMAND needs: ``token`` goes into its environment as STOCKADE_*; ``why`` says why it was ``lost``."""
+    """A grant or a resource while COMMAND runs. ``token``: COMMAND's variables STOCKADE_*, without the prefix; ``lost``
+    is set at the loss, and ``why`` then gives the reason.
+    """
 
     token: Mapping[str, str]
     lost: asyncio.Event
@@ -59,10 +61,11 @@ async def run_held(
     *,
     reacquire: bool,
 ) -> int:
-    """Run the command while ``hold`` holds; return its exit code, FENCED after a loss.
+    """Run the command inside ``hold(False)``, which acquires; return its exit code, or FENCED after a loss.
 
-    With ``reacquire`` a loss ends the command, and it is started again when ``hold(True)`` has acquired again. That
-    asks again after refusals that can pass; nothing is held meanwhile, so that two who wait cannot block each other.
+    With ``reacquire`` the command ends at a loss, and starts again once ``hold(True)`` has acquired again, which is
+    repeated after refusals that can pass. Nothing is held between two attempts, so that two commands that each wait
+    cannot block each other.
     """
     again = False
     while True:
@@ -80,7 +83,7 @@ async def run_held(
 
 
 async def run_while(command: Sequence[str], held: Held, grace_s: float) -> int:
-    """Run it under a subreaper; return its exit code.
+    """Run the command under a subreaper; return its exit code, or FENCED after a loss.
 
     If ``held`` is lost first, print why and end the command. When this returns, also by an exception, every process
     that the command started has ended.
@@ -110,9 +113,9 @@ async def run_while(command: Sequence[str], held: Held, grace_s: float) -> int:
             return FENCED
         finally:
             losing.cancel()
-            ours.close()  # its end tells the subreaper to end every process of the command
+            ours.close()  # end of file tells the subreaper to end every process of the command
             await ended
-            for number, handler in before.items():  # while nothing runs, they are for this process again
+            for number, handler in before.items():  # without a command the signals are for this process again
                 loop.remove_signal_handler(number)
                 signal.signal(number, handler)
 

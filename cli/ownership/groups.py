@@ -1,8 +1,8 @@
 """`stockade groups …`: list, describe with lag, reset, forget.
 
-A group commits a position for each partition. Once the group has owned a partition, only its present owner may commit
-there. So a reset owns each partition while it commits, as a member would: no member can commit an older position over
-the new one. So does forgetting.
+A group commits a position for each partition. Once a session of the group has owned a partition, only the partition's
+present owner may commit there. So `reset` and `forget` own each such partition while they commit, as a member would: no
+member can then commit an older position over the new one.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ async def forget(
 
 
 class _Moment:
-    """A word or a time; each partition resolves it to an offset."""
+    """The target of a reset as a word or a time, which each partition resolves to an offset of its own."""
 
     def __init__(self, at: str | int) -> None:
         self.at = at
@@ -107,7 +107,7 @@ async def _change(
     force: bool,
     output: str,
 ) -> None:
-    """Move the positions in these partitions, or in all if there is none; forget them if ``to`` is None."""
+    """Move the group's positions in these partitions (none: in all) to ``to``, or forget them if ``to`` is None."""
     async with Client(config) as client:
         await client.connect()
         wanted = list(partitions) or [each.partition for each in (await client.topic(topic)).partitions]
@@ -158,13 +158,13 @@ def _refuse_owned(rows: Sequence[Resource | None], force: bool) -> None:
 
 
 async def _offset(client: Client, topic: str, partition: int, at: str | int) -> int:
-    """The offset of a word or time; the log's end when no record qualifies."""
+    """The offset of a word or a time in a partition; the log's end if no record qualifies."""
     found = await client.offsets(topic, partition, at)
     return found.offset if found.offset >= 0 else found.log_end
 
 
 class GroupPosition(msgspec.Struct, frozen=True):
-    """A group's position in a partition. ``lag``: records between the position and the log's end."""
+    """A group's position in a partition. ``offset``: None if it has none; ``lag``: records from it to the log's end."""
 
     topic: str
     partition: int
@@ -279,7 +279,7 @@ async def _position(
 
 
 def _topics_of(resources: Sequence[Resource], known: dict[str, int]) -> list[str]:
-    """Topics with a partition that is a resource of the group under its name, TOPIC/PARTITION."""
+    """The topics of which the group has a partition as a resource, TOPIC/PARTITION. ``known``: partitions by topic."""
     parts = (each.resource.rpartition("/") for each in resources)
     return [topic for topic, _, number in parts if number.isdecimal() and int(number) < known.get(topic, 0)]
 

@@ -26,7 +26,7 @@ from .hold import RUN_EXITS, RUN_MEANS
 
 
 class Terms(NamedTuple):
-    """What is claimed beside RESOURCE, and what happens while others own it."""
+    """The options of a claim: further resources, and what happens while other sessions own one of them."""
 
     also: tuple[str, ...]
     wait: bool

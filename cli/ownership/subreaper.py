@@ -1,13 +1,13 @@
-"""The process between `stockade hold` or `own` and COMMAND: nothing that COMMAND started outlives it.
+"""The process between `stockade hold` or `own` and COMMAND: no process that COMMAND started outlives it.
 
-It is run by its path and imports the standard library alone, so that it starts fast. It is the subreaper of all that
-COMMAND starts (Linux): a process that leaves COMMAND's session or process group, or loses its parent, stays a
-descendant of this process, which finds and ends it with the rest. Other systems have no subreapers: there this process
-ends the process group.
+The file is run by its path and imports the standard library alone, so that it starts fast. On Linux this process is the
+subreaper of all processes that COMMAND starts: one that leaves COMMAND's session or process group, or loses its parent,
+stays a descendant of this process, which finds and ends it with the others. Other systems have no subreapers: there
+this process ends COMMAND's process group.
 
-It takes orders from a socket, a byte each: a signal number is sent to COMMAND's process group; 0 ends everything. At
-end of file (the parent died, perhaps by SIGKILL) it ends everything at once. Its exit code is COMMAND's, or 128 + the
-number of the signal that ended COMMAND. It must never start anything but COMMAND.
+It takes orders from a socket, one byte each: a signal number, which it sends to COMMAND's process group, or 0, at which
+it ends all processes. At end of file (its parent died, perhaps by SIGKILL) it ends them at once. Its exit code is
+COMMAND's, or 128 + the number of the signal that ended COMMAND. It must never start any other program than COMMAND.
 """
 
 import ctypes
@@ -25,14 +25,15 @@ from pathlib import Path
 END = 0
 NOT_RUN = 127
 KILLED_WAIT_S = 10.0
-"""How long to wait after SIGKILL. A process that is still there is stuck in the kernel (a dead disk): it is named."""
+"""How long to wait after SIGKILL. A process that is left then is stuck in the kernel (a dead disk); a message names it.
+"""
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_AGAIN_S = 0.05
 
 
 class ProcessTree:
-    """COMMAND and all its descendants. ``code``: COMMAND's exit code, None while it runs."""
+    """COMMAND and all its descendants. ``code``: COMMAND's exit code; None while COMMAND runs."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self._woken = _wakes_at_a_death()
@@ -44,10 +45,12 @@ class ProcessTree:
         )
         self.code: int | None = None
         self.is_gone: bool = False
-        """No descendant is left, orphans included."""
+        """Whether no descendant of this process is left; orphans count as descendants."""
 
     def wait(self, seconds: float | None, control: int | None = None) -> bytes | None:
-        """Wait until a child ends or the seconds have passed (None), or an order comes from ``control``."""
+        """Wait for an order from ``control``, the end of a child, or ``seconds`` (None: no timeout). Returns the order;
+        b"" at end of file; None if there is none.
+        """
         watched = [self._woken.fileno()] + ([] if control is None else [control])
         ready, _, _ = select.select(watched, [], [], seconds)
         order = None if control is None or control not in ready else os.read(control, 1)
@@ -68,19 +71,19 @@ class ProcessTree:
         self.is_gone = True
 
     def signal_group(self, number: int) -> None:
-        """Signal COMMAND and the processes that did not leave its process group."""
+        """Signal COMMAND's process group: COMMAND and the processes that did not leave the group."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._command.pid, number)
 
     def end(self, grace_s: float) -> list[int]:
-        """SIGTERM, ``grace_s`` to end, then SIGKILL. Returns the pids that are left all the same."""
+        """End all processes: SIGTERM, ``grace_s`` seconds later SIGKILL. Returns the pids that are left."""
         deadline = time.monotonic() + grace_s
         if not self.is_gone and grace_s > 0:
             self._signal_all(signal.SIGTERM)
         while not self.is_gone and (left := deadline - time.monotonic()) > 0:
             self.wait(left)
         deadline = time.monotonic() + KILLED_WAIT_S
-        self.signal_group(signal.SIGKILL)  # without subreapers no more can be done
+        self.signal_group(signal.SIGKILL)  # without a subreaper no other process can be found
         while not self.is_gone and time.monotonic() < deadline:
             self._signal_all(signal.SIGKILL)  # repeated: a process that is being started may not be listed yet
             self.wait(_KILL_AGAIN_S)
@@ -93,11 +96,11 @@ class ProcessTree:
 
 
 def descendants(ancestor: int) -> Iterator[int]:
-    """Pids of children, their children, and so on, as they are now; none without /proc."""
+    """The pids of all present descendants of a process; none without /proc."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])  # the name before may have any character
+            parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])  # the name before it may have any character
             children.setdefault(parent, []).append(int(stat.parent.name))
     line = [ancestor]
     for pid in line:
@@ -116,7 +119,7 @@ def _wakes_at_a_death() -> socket.socket:
 
 
 def _die_with_parent() -> None:
-    """The kernel kills COMMAND when this process ends, also by SIGKILL."""
+    """Have the kernel kill COMMAND when this process ends, even by SIGKILL. Runs in the child, before COMMAND."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -126,7 +129,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _obey(tree: ProcessTree, control: int, grace_s: float) -> float:
-    """Obey orders until COMMAND has ended or must end. Returns the grace for the remaining processes, in seconds."""
+    """Carry out orders until COMMAND has ended or must end. Returns the seconds that the remaining processes get."""
     while tree.code is None:
         order = tree.wait(None, control)
         if order == b"":
@@ -139,7 +142,7 @@ def _obey(tree: ProcessTree, control: int, grace_s: float) -> float:
 
 
 def main(control: int, grace_s: float, command: Sequence[str]) -> int:
-    """Run COMMAND; return the exit code."""
+    """Run COMMAND under orders from the descriptor ``control``, and end all that it started; return the exit code."""
     try:
         tree = ProcessTree(command)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`stockade canary`: one round after the other, or one for a script."""
+"""`stockade canary`: runs rounds of the canary until it is stopped; or a single one, with --once."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ from .verdict import Verdict, judge
 
 TOPIC = "stockade-canary"
 ROUND_S = 60.0
-"""A round that takes longer is given up, and has shown nothing."""
+"""Seconds after which a round is given up; it counts as unproven then."""
 
 _log = logging.getLogger(__name__)
 
@@ -120,7 +120,7 @@ async def canary(
 
 
 async def _go_on(rounds: Rounds, figures: Figures, every_s: float, output: str) -> None:
-    """One round after the other, until SIGTERM or SIGINT."""
+    """Run a round every ``every_s`` seconds, until SIGTERM or SIGINT, which cancels the round under way."""
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -129,7 +129,7 @@ async def _go_on(rounds: Rounds, figures: Figures, every_s: float, output: str) 
     while not stopping.is_set():
         playing = asyncio.create_task(_round(rounds, figures, output))
         await asyncio.wait((playing, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if not playing.done():  # it ends its sessions
+        if not playing.done():  # a cancelled round still ends its sessions
             playing.cancel()
             with suppress(asyncio.CancelledError):
                 await playing
@@ -144,7 +144,7 @@ async def _go_on(rounds: Rounds, figures: Figures, every_s: float, output: str) 
 
 
 async def _round(rounds: Rounds, figures: Figures, output: str) -> Verdict:
-    """One round, counted and told."""
+    """Run one round; count its verdict, print it and return it."""
     takeover_s: float | None = None
     try:
         async with asyncio.timeout(ROUND_S):

@@ -1,4 +1,4 @@
-"""The figures of a canary, and the port on which a monitor finds them."""
+"""The metrics of a canary, and the HTTP server from which Prometheus scrapes them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ SINCE, PROOFS, VIOLATIONS, UNPROVEN, TAKEOVERS = SERIES = (
 
 
 class Figures:
-    """Counts verdicts; ``monotonic`` is a clock in seconds."""
+    """Counts verdicts in Prometheus metrics; ``monotonic`` is a clock in seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -53,7 +53,7 @@ class Figures:
         self._takeovers = Histogram(TAKEOVERS.name, TAKEOVERS.meaning, registry=here, buckets=TAKEOVER_SECONDS)
 
     def count(self, verdict: Verdict, takeover_s: float | None) -> None:
-        """A round has ended."""
+        """Count a round that has ended; ``takeover_s`` None: it ended before its takeover was measured."""
         if takeover_s is not None:
             self._takeovers.observe(takeover_s)
         match verdict.judged:
@@ -68,7 +68,9 @@ class Figures:
 
     @contextmanager
     def served(self, host: str, port: int) -> Iterator[int]:
-        """Serve them at http://host:port/metrics meanwhile; the port (0: a free one). Raises OSError."""
+        """Serve the metrics at http://host:port/metrics during the block; yields the port. ``port`` 0: a free one.
+        Raises OSError.
+        """
         server, thread = start_http_server(port, host, self.registry)
         try:
             yield int(server.server_port)

@@ -1,4 +1,4 @@
-"""Carries out the rounds of a canary over the client's single attempts: nothing is repeated behind its back."""
+"""Carries out the rounds of a canary. It sends each attempt of a write itself: the client repeats none."""
 
 import asyncio
 import secrets
@@ -25,14 +25,14 @@ from ...partition.records.batch import batch_of_value
 from .verdict import Late, Round
 
 TTL_MS = 60_000
-"""Of the sessions of a round."""
+"""Time to live of a round's sessions."""
 NAME = "canary-"
-"""What the names of canaries begin with: they take partitions from each other, and from no other writer."""
+"""Prefix of the names of canaries: a canary takes partitions over from other canaries, and from no other writer."""
 FETCH_BYTES = 1 << 20
 SCANNED_MAX = 10_000
-"""Records that a round reads; those before them were read by an earlier one, or are not this canary's."""
+"""Records before its own that a round reads at most; earlier rounds have read those below, or others wrote them."""
 RETRIES = 25
-"""Attempts of a write whose refusal concerns only the moment: an election takes no longer than all of them."""
+"""Attempts of a write that is refused only for the moment; with PAUSE_S between them they outlast an election."""
 PAUSE_S = 0.2
 CONFIG: Mapping[str, Any] = {
     "require_fence": True,
@@ -41,13 +41,13 @@ CONFIG: Mapping[str, Any] = {
     "producer_ttl_ms": 600_000,
     "max_producers": 1_000,
 }
-"""Of the canary's topic: an hour of rounds, and no more."""
+"""Settings of the canary's topic, if the canary creates it: it keeps the records of an hour."""
 RIGHTS = ("read", "produce", "acquire")
-"""Verbs that a canary's principal needs on its topic; besides ``admin``, if it is to create it."""
+"""Verbs that a canary's principal needs on its topic; and ``admin``, if the canary has to create the topic."""
 
 
 class NoRound(Exception):
-    """A round did not come to its end. ``reason``: few words, for a metric."""
+    """A round ended early, and has shown nothing. ``reason``: a few words, for the label of a metric."""
 
     def __init__(self, reason: str, why: str) -> None:
         self.reason = reason
@@ -55,7 +55,7 @@ class NoRound(Exception):
 
 
 class _Note(msgspec.Struct, frozen=True):
-    """The value of each record of a canary. ``role``: first, taken, closing; or zombie, which is never to be stored."""
+    """The value of each record of a canary. ``role``: first, taken, closing; or zombie, which must not be stored."""
 
     canary: str
     round: int
@@ -78,20 +78,20 @@ class _Writer(msgspec.Struct, frozen=True):
 
 
 class Rounds:
-    """One round after the other, on the partitions of a topic in turn."""
+    """Runs the rounds of one canary, on the partitions of a topic in turn."""
 
     def __init__(self, client: Client, topic: str, partitions: int) -> None:
-        """``partitions``: of the topic, if it has to be created."""
+        """``partitions``: their number, if the canary has to create the topic."""
         self._client = client
         self._topic = topic
         self._wanted = partitions
         self._partitions = 0
         self._number = 0
         self._name = f"{NAME}{secrets.token_hex(4)}"
-        self._scanned: dict[int, int] = {}  # by partition: read up to here
+        self._scanned: dict[int, int] = {}  # by partition: the offset up to which it was read
 
     async def prepare(self) -> None:
-        """Find the topic, or create it. Raises NoRound."""
+        """Create the topic, or find it if it exists. Raises NoRound."""
         try:
             found = await self._client.create_topic(self._topic, partitions=self._wanted, config=CONFIG)
         except (TopicAlreadyExists, PermissionDenied) as refusal:
@@ -110,7 +110,7 @@ class Rounds:
         self._partitions = len(found.partitions)
 
     async def next(self) -> Round:
-        """One round. Raises NoRound: it did not come to its end, and has shown nothing; a StockadeError likewise."""
+        """Run one round. Raises NoRound or a StockadeError if it ended early, and has shown nothing."""
         if not self._partitions:
             await self.prepare()
         partition, self._number = self._number % self._partitions, self._number + 1
@@ -118,7 +118,7 @@ class Rounds:
         try:
             return await self._round(partition, sessions)
         except UnknownTopicOrPartition:
-            self._partitions = 0  # it was deleted: the next round creates it again
+            self._partitions = 0  # the topic was deleted: the next round creates it again
             self._scanned.clear()
             raise
         finally:
@@ -140,8 +140,8 @@ class Rounds:
         return Round(partition, heir.grant.grant, heir.grant.epoch, took_s, late, first, last, offsets, own, zombies)
 
     async def _check_own(self, partition: int) -> None:
-        """A round evicts the holder of the partition and writes into its log. Raises NoRound where either may be of use
-        to others: another writer than a canary holds the slot, or wrote the last record.
+        """Raises NoRound if the partition is in use by others: a writer that is no canary holds the slot, or wrote the
+        last record. A round would evict that holder, and write into its log.
         """
         here = (await self._client.topic(self._topic)).partitions[partition]
         if here.slot_mode is not None and (here.holder is None or not here.holder.producer_name.startswith(NAME)):
@@ -153,7 +153,9 @@ class Rounds:
                 raise NoRound("in use", f"the last record of {self._topic}/{partition} is not of a canary")
 
     async def _take(self, partition: int, sessions: list[str]) -> tuple[_Writer, float]:
-        """Take the partition over, as any writer does; seconds until the grant was in force."""
+        """Take the partition over, as any writer does. Returns the new writer, and the seconds until its grant was in
+        force.
+        """
         session: SessionInfo = await self._client.open_session(self._name, TTL_MS)
         sessions.append(session.session)
         pair = await self._client.init_producer()
@@ -167,7 +169,9 @@ class Rounds:
         return _Writer(session.session, grant, pair.producer_id, pair.producer_epoch), took_s
 
     async def _append(self, writer: _Writer, partition: int, role: str, sequence: int) -> int:
-        """A rightful write; its offset. Repeated with its stamp while the outcome is unknown, so it is stored once."""
+        """Store a record of the rightful writer; returns its offset. Retriable failures are repeated with the same
+        stamp, so the record is stored once.
+        """
         left = RETRIES
         while True:
             try:
@@ -189,8 +193,9 @@ class Rounds:
         return await self._client.append(self._topic, partition, batch.message, token=token, stamp=stamp)
 
     async def _wake(self, zombie: _Writer, partition: int) -> Late:
-        """The replaced writer goes on as if nothing had happened. A refusal that concerns only the moment is no answer
-        of the partition's: the same write is sent again. After an attempt of unknown outcome none is known.
+        """Write once more as the replaced writer; returns the answer. A retriable refusal is not the partition's
+        answer, so the same write is sent again. After one attempt of unknown outcome the outcome of the write is
+        unknown.
         """
         is_known, late = True, Late("", is_known=False)
         for _ in range(RETRIES):
@@ -205,8 +210,8 @@ class Rounds:
         return late
 
     async def _read(self, partition: int, first: int, last: int) -> tuple[list[int], dict[str, int], list[int]]:
-        """Offsets from ``first`` to ``last``, those of this round's own records, and those of zombies, also of earlier
-        rounds whose late write had an unknown outcome.
+        """Read the log up to ``last``. Returns the offsets read from ``first`` on; the offsets of this round's rightful
+        records, by role; and those of zombies' records, also of earlier rounds whose late write had an unknown outcome.
         """
         offset = max(min(self._scanned.get(partition, first), first), first - SCANNED_MAX)
         offsets: list[int] = []
@@ -215,7 +220,7 @@ class Rounds:
         while offset <= last:
             try:
                 got = await self._client.fetch(self._topic, partition, offset, max_bytes=FETCH_BYTES)
-            except OffsetOutOfRange as error:  # retention has dropped what an earlier round had left to read
+            except OffsetOutOfRange as error:  # retention has dropped records that no round has read
                 if not offset < error.fields["log_start"] <= first:
                     raise
                 offset = error.fields["log_start"]
@@ -237,7 +242,7 @@ class Rounds:
 
 
 def _note(value: bytes | None) -> _Note | None:
-    """None: it is no record of a canary."""
+    """The note in a record's value; None if the record is not of a canary."""
     try:
         return msgspec.json.decode(value or b"", type=_Note)
     except msgspec.MsgspecError:

@@ -1,13 +1,13 @@
-"""What one round has shown. Pure.
+"""The verdict on one round. Pure.
 
-In a round a first writer, the zombie to be, stores a record; a second one takes the partition over and stores another;
-the first one writes once more; the second one closes with a last record; then the log is read up to that one.
+In a round the first writer, later the zombie, stores a record; a second writer takes the partition over and stores a
+record; the first writer writes once more; the second writer stores a closing record; then the log is read up to it.
 
-A proof needs all of it: the zombie held the partition, its late write came to the partition under the second writer's
-grant and was refused there with PRODUCER_FENCED, with the certificate that nothing of it is stored; and the log, as far
-as the closing record that was written after that refusal, has no record of a zombie. A zombie's record in the log, or
-an answer that says that one was stored, is a violation, whatever else is known. Everything else is neither: an unknown
-outcome says nothing, and a read that is not complete does not either.
+A proof needs all of these: the zombie held the partition; its late write came to the partition under the second
+writer's grant, and was refused there with PRODUCER_FENCED and a certificate that nothing of it is stored; and the log,
+up to the closing record, which was written after that refusal, has no record of a zombie. A zombie's record in the log,
+or an answer that says that one was stored, is a violation, whatever else is known. All other rounds are unproven: an
+unknown outcome shows nothing, nor does an incomplete read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,21 @@ Judged = Literal["proof", "violation", "unproven"]
 
 
 class Late(msgspec.Struct, frozen=True):
-    """What the zombie was answered. ``code`` None: its write was stored, at ``offset``. ``fields``: the refusal's."""
+    """The answer to the zombie's late write. ``code`` None: it was stored, at ``offset``; ``fields``: those of the
+    refusal.
+    """
 
     code: str | None
     offset: int | None = None
     fields: Mapping[str, Any] = {}
     is_known: bool = True
-    """False: the outcome is unknown."""
+    """Whether the outcome of the write is known."""
 
 
 class Round(msgspec.Struct, frozen=True):
-    """What was done and seen. ``grant`` and ``epoch`` are the second writer's. ``first`` and ``last``: the offsets of
-    the zombie's first record and of the closing one. ``offsets``: those that were read, ascending; ``own``: of the
-    records of this round's rightful writes, by the name of each; ``zombies``: of records that a zombie wrote late.
+    """The facts of one round. ``grant`` and ``epoch``: the second writer's. ``first`` and ``last``: the offsets of the
+    zombie's first record and of the closing record. ``offsets``: the offsets read between them, ascending; ``own``: the
+    offsets of this round's rightful records, by role; ``zombies``: the offsets of records that a zombie wrote late.
     """
 
     partition: int
@@ -47,7 +49,7 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """``why``: for people; ``reason``: few words, for a metric."""
+    """The verdict on a round. ``reason``: a few words, for the label of a metric; ``why``: a sentence."""
 
     judged: Judged
     reason: str
@@ -55,11 +57,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 OWN = ("first", "taken", "closing")
-"""The rightful writes of a round, in their order."""
+"""The roles of a round's rightful records, in the order in which they are written."""
 
 
 def judge(seen: Round) -> Verdict:
-    """Whether it is a proof, a violation, or neither."""
+    """The verdict on a round: a proof, a violation, or unproven."""
     if seen.zombies:
         return _violated(f"a zombie's record is stored at offset {seen.zombies[0]} of partition {seen.partition}")
     if seen.late.code is None and seen.late.is_known:
@@ -70,7 +72,7 @@ def judge(seen: Round) -> Verdict:
 
 
 def _missing(seen: Round) -> Verdict | None:
-    """What a proof lacks; first of the answer, then of the log."""
+    """What is missing for a proof, in the answer or else in the log; None if it is complete."""
     late, holder = seen.late, seen.late.fields.get("holder") or {}
     if not late.is_known:
         return _unproven("unknown outcome", f"the outcome of the zombie's write is unknown ({late.code})")

@@ -23,17 +23,17 @@ from ..local_cluster.cluster import ClusterFailed, LocalCluster, LocalNode, end_
 from ..local_cluster.ports import LOOPBACK
 
 SETUPS = ("processes", "toxiproxy", "namespaces", "disks", "clocks")
-"""Ways to start a cluster; each allows some faults. ``disks`` and ``clocks`` can be combined with any other. Nodes
-whose clocks can be set are several times slower.
+"""Ways to start a cluster; each allows some faults. ``disks`` and ``clocks`` can be combined with any other. With
+``clocks`` nodes are several times slower.
 """
 DISK_BYTES = 2 << 30
 """Size of each node's disk, a sparse file."""
 READY_TIMEOUT_S = 120.0
-"""A node must be ready this long after its start."""
+"""How long a node may take from its start until it is ready."""
 STARTS_MAX = 3
-"""Attempts to start a node that ends by itself."""
+"""Starts of a node that keeps ending by itself, at most."""
 OPEN_HTTP = "http_plaintext = true\nopen_to_all = true\n"
-"""For nodes beyond loopback, on a network of this machine."""
+"""Settings of nodes in network namespaces: they listen beyond loopback, on a network inside this machine."""
 SMALL_FILES = """
 [limits]
 request_timeout_ms = 5000
@@ -44,7 +44,7 @@ checkpoint_bytes = 1048576
 """
 """The smallest sizes allowed, so that a minute of load meets checkpoints, truncated logs and copied replicas."""
 STALL = "disk_stall_ms = 3000\n"
-"""So that most strikes of a disk that hangs last longer."""
+"""A short bound for stalls of the disk, so that most strikes of a hanging disk exceed it."""
 
 
 class LocalArena:
@@ -80,11 +80,11 @@ class LocalArena:
         return self._by_name[node].pid
 
     def raw(self, node: str) -> RawNode:
-        """Requests to the node itself, around all proxies."""
+        """A client of the node itself, which bypasses all proxies."""
         return RawNode(self._transport, self.url(node))
 
     def url(self, node: str) -> str:
-        """Of the node itself, around all proxies."""
+        """Base URL of the node itself, which bypasses all proxies."""
         return self._by_name[node].url
 
     def data(self, node: str) -> Path:
@@ -95,16 +95,18 @@ class LocalArena:
             self._local.kill(self._by_name[node], number)
 
     def start(self, node: str) -> None:
-        """Start it unless it runs, or its disk takes no writes: then the fault starts it when it repairs the disk."""
+        """Start the node unless it runs, or its disk takes no writes: the fault that broke the disk repairs it, and
+        then starts the node.
+        """
         if self.pid(node) is None and (node not in self.disks or self.disks[node].is_well):
             try:
                 self._local.start_node(self._by_name[node])
             except OSError:
-                if node not in self.disks:  # its disk may be cut off at this moment
+                if node not in self.disks:  # a fault may cut its disk off at this moment
                     raise
 
     async def ready(self, node: str) -> None:
-        """Return when it runs and is ready; start it again, up to STARTS_MAX times, if it ends. Raises NotInTime."""
+        """Wait until the node is ready; start it again, up to STARTS_MAX times, if it ends. Raises NotInTime."""
         starts, why_not = 0, None
 
         async def is_ready() -> bool:
@@ -125,11 +127,11 @@ class LocalArena:
     def _last_words(self, node: str) -> str:
         try:
             return end_of_log(self._by_name[node], 3)
-        except OSError as error:  # its disk may be cut off at this moment
+        except OSError as error:  # a fault may cut its disk off at this moment
             return str(error)
 
     async def close(self) -> None:
-        """Close the connections; the nodes go on."""
+        """Close the clients' connections; the nodes keep running."""
         await self._transport.close()
         await self.client.close()
 
@@ -149,7 +151,8 @@ def why_not(setups: Sequence[str]) -> str | None:
 
 @contextmanager
 def local_arena(folder: Path, nodes: int, setups: Sequence[str], *, keep: bool = False) -> Iterator[LocalArena]:
-    """A ready cluster with these setups. With ``keep`` the data on its own disks is copied to ``folder``.
+    """A ready cluster with these setups, stopped at the end of the block. With ``keep`` the data on disks of its own
+    (setup ``disks``) is copied to ``folder`` then.
 
     Raises ClusterFailed, DiskFailed, ProxyError, NetworkFailed.
     """
@@ -203,7 +206,9 @@ def _proxied(local: LocalCluster, server: ProxyServer) -> Proxies:
 
 
 def mounted_disks(stack: ExitStack, local: LocalCluster) -> dict[str, LoopDisk]:
-    """A disk for the data of each node, until ``stack`` is left. Raises DiskFailed."""
+    """Mount a disk for the data of each node, by node name; they are unmounted when ``stack`` closes. Raises
+    DiskFailed.
+    """
     reason = loop_disks.why_not()
     if reason is not None:
         raise DiskFailed(reason)

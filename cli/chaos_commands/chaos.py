@@ -44,8 +44,9 @@ def chaos(context: click.Context) -> None:
 
 @contextmanager
 def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """SIGTERM, by which a CI ends what takes too long, lets go of nodes, disks and folders as Ctrl-C does. Where Ctrl-C
-    is ignored, as in the background of a script, SIGTERM ends the command at once.
+    """Inside the block SIGTERM, with which a CI ends a job that takes too long, has the effect of Ctrl-C: the command
+    stops its nodes and removes its disks and folders. Where Ctrl-C is ignored, as in the background of a script,
+    SIGTERM ends the command at once.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         yield
@@ -155,7 +156,7 @@ def _bar(console: Console) -> Progress:
 
 @contextmanager
 def _cluster(fault: str, folder: Path, nodes: int, settings: str) -> Iterator[tuple[CrashFault, Path]]:
-    """A running cluster: the fault that crashes it, and its ``cluster.json``."""
+    """Run a cluster during the block; yields the fault that crashes it, and the path of its ``cluster.json``."""
     local = LocalCluster(folder, nodes, port_base=0, restart=fault == "kill", settings=settings)
     with ExitStack() as stack:
         strike: CrashFault = KillNodes()

@@ -1,4 +1,4 @@
-"""`stockade chaos endurance`: one cluster for hours or days, with everything on, and a page on which leaks show."""
+"""`stockade chaos endurance`: runs one cluster for hours or days under load and faults; its page shows leaks."""
 
 import asyncio
 import shutil
@@ -47,10 +47,10 @@ from .run import ALL, chosen
 
 PAGE, SAMPLES, ROUND = "endurance.html", "samples.jsonl", "round"
 SAMPLES_MAX = 20_000
-"""Of a node, which bounds memory and page: a longer run takes them less often."""
+"""Samples of a node at most, which bounds memory and page: a longer run takes samples less often."""
 SAMPLE_S_MIN = 2.0
 PAGE_S = 60.0
-"""Between two writings of the page."""
+"""Seconds between two writings of the page."""
 BACKUP_S = 60.0
 BACKUP_TIMEOUT_S = 120
 ROLLING = "rolling-restart"
@@ -59,7 +59,7 @@ _FAILED = (ClusterFailed, DiskFailed, NetworkFailed, ProxyError, NotInTime, Stoc
 
 
 class Course(msgspec.Struct):
-    """What is known of a run so far."""
+    """The state of a run so far: samples, strikes, judgement and counters."""
 
     began_ns: int
     samples: list[Sample] = []
@@ -67,7 +67,7 @@ class Course(msgspec.Struct):
     judged: Judgement = msgspec.field(default_factory=Judgement)
     failures: list[str] = []
     kept: list[Path] = []
-    """Folders of the rounds in which something was wrong."""
+    """Folders of the rounds with a violation, or with a failure of the harness."""
     rounds: int = 0
     backups: int = 0
     failed_backups: int = 0
@@ -153,7 +153,7 @@ def _told(console: Console, course: Course, results: Path) -> int:
 
 
 class Run:
-    """A run of this length over a ready cluster."""
+    """A run of ``seconds`` over a ready cluster: rounds; beside them samples, a steady load, backups and the page."""
 
     def __init__(
         self,
@@ -179,7 +179,7 @@ class Run:
         self._stopping = asyncio.Event()
 
     async def watched(self, console: Console) -> Course:
-        """Carry it out, with a bar."""
+        """Carry the run out, with a progress bar; returns its final state."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._stopping.set)
         beside = [self._sample(), self._steady.run(), self._back_up(), self._write_pages()]
@@ -194,7 +194,7 @@ class Run:
                     await asyncio.wait([rounds, *tasks], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
                     for each in tasks:
                         if each.done():
-                            each.result()  # a bug of the harness
+                            each.result()  # raises: only a bug of the harness ends one of these tasks
             await rounds
         finally:
             for each in (rounds, *tasks):
@@ -236,7 +236,7 @@ class Run:
             await self._clean()
 
     async def _clean(self) -> None:
-        """Delete the topics that a round left which could not be carried out: they would look like a leak."""
+        """Delete topics that are left from a round that could not be carried out: they would look like a leak."""
         client = self._arena.client
         with suppress(StockadeError):  # the next round's end tries again
             for topic in await client.topics():
@@ -244,7 +244,7 @@ class Run:
                     await client.delete_topic(topic.name)
 
     async def _round(self, seed: int, folder: Path, *, is_struck: bool) -> Outcome:
-        """One round on the running cluster, with a history of its own: that of days would fill a disk."""
+        """Run one round on the running cluster, with a history of its own: a history of days would fill a disk."""
         faults = possible(self._arena, chosen(CATALOGUE, ALL, "--faults"))[0] if is_struck else []
         always = possible(self._arena, [ROLLING])[0] if is_struck else []
         options = Options(chosen(WORKLOADS, ALL, "--workload"), faults, seed, self._round_s, self._round_s, always)
@@ -330,7 +330,7 @@ class Run:
 
 
 class _Told(Status):
-    """Says what a round does in the course of the whole run."""
+    """The status of a round, which shows what the round does in the Course of the whole run."""
 
     def __init__(self, history: History, course: Course, *, is_struck: bool) -> None:
         self._course = course
@@ -339,7 +339,7 @@ class _Told(Status):
 
     @property
     def doing(self) -> str:
-        """What the campaign has said last."""
+        """What the round does now, as the campaign last set it."""
         return self._course.doing
 
     @doing.setter

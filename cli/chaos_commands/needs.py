@@ -1,4 +1,4 @@
-"""What each fault needs: the options with which it can strike, and what this machine lacks for them."""
+"""The needs of faults: the options with which a fault can strike, and what this machine lacks for them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,23 +8,24 @@ from ...chaos.faults.fault import Fault
 from .arena import SETUPS, LocalArena, why_not
 
 NODES, MORE_NODES = 3, 4
-"""Nodes of a cluster by default, and as many as the faults of membership need."""
+"""Nodes of a cluster by default; nodes that the faults of membership need."""
 
 
 class Needs(NamedTuple):
-    """What a fault needs here."""
+    """What a fault needs on this machine."""
 
     options: str
-    """Of `stockade chaos run`."""
+    """Options of `stockade chaos run`."""
     lacks: str | None
     """What this machine lacks for it, with the command that installs it; None if nothing."""
 
 
 def needs(fault: Fault) -> Needs:
-    """What this fault needs. The simplest setup with which it can strike counts."""
+    """What this fault needs, with the first setup of SETUPS in which it can strike."""
     refusals = {setup: _refusal(fault, [setup], MORE_NODES) for setup in SETUPS}
     plain = refusals[SETUPS[0]]
-    # A setup that the fault wants answers it otherwise than plain processes do: with yes, or with what else is missing.
+    # If no setup alone allows the fault, take the first one whose refusal differs from that of plain processes: the
+    # fault finds there what it needs, and its refusal names what else is missing.
     setup = next((setup for setup, refusal in refusals.items() if refusal is None), None) or next(
         (setup for setup, refusal in refusals.items() if refusal != plain), SETUPS[0]
     )
@@ -43,14 +44,14 @@ def refusal(fault: Fault, setups: Sequence[str], nodes: int) -> str | None:
 
 
 def _refusal(fault: Fault, setups: Sequence[str], nodes: int) -> str | None:
-    """What the fault says of a cluster that was started with these setups."""
-    if fault in clock.CLOCK_FAULTS:  # it asks the nodes' processes, which there are none of
+    """Why the fault could not strike a cluster that was started with these setups; None if it could."""
+    if fault in clock.CLOCK_FAULTS:  # its own check looks at the nodes' processes; here there are none
         return None if "clocks" in setups else "no node was started under libfaketime"
     return fault.why_not(_Planned(setups, nodes))
 
 
 class _Planned(LocalArena):
-    """A cluster that was not started: a fault says of it whether it has what the fault needs."""
+    """A cluster that is not started: `why_not` of a fault looks only at which attributes it has."""
 
     def __init__(self, setups: Sequence[str], nodes: int) -> None:
         there: Any = object()

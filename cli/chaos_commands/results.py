@@ -27,9 +27,9 @@ from .needs import needs
 
 REPORT = "report.html"
 MINUTES_FROM_S = 120
-"""Shorter times are told in seconds."""
+"""Times from this length on are shown in minutes."""
 ALIKE_MAX = 100
-"""Rounds for which the page shows the command that replays them."""
+"""Rounds for which the page shows the command that replays them, at most."""
 
 
 @click.command(
@@ -59,7 +59,7 @@ def make_report(folder: Path) -> Path:
 
 
 def replay_command(options: Options, setups: Sequence[str], nodes: int, seed: int) -> str:
-    """The command that runs the round of this seed again."""
+    """The command line that runs the round of this seed again."""
     faults = ",".join(options.faults) or "none"
     return (
         f"stockade chaos replay {seed} --workload {','.join(options.workloads)} --faults {faults} --nodes {nodes}"
@@ -164,13 +164,13 @@ def faults(output: str) -> None:
 
 
 def show(console: Console, judged: Judgement) -> None:
-    """The verdicts of a run, and how much was judged."""
+    """Print the verdicts of a run, and how much was judged."""
     show_verdicts(console, judged.verdicts)
     console.print(f"{judged.operations:,} operations checked, {judged.records:,} records of all replicas compared")
 
 
 def show_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """The table of all checkers, and the violations that they found, in words."""
+    """Print the table of all checkers, and examples of the violations that they found."""
     rows = [(each.checker, each.checked_words, f"{each.violations:,}", each.claim) for each in verdicts]
     show_table(["CHECKER", "CHECKED", "VIOLATIONS", "CLAIM"], rows)
     for verdict in verdicts:
@@ -199,7 +199,7 @@ def figures(folders: Sequence[Path]) -> None:
 
 
 def figures_of(folders: Sequence[Path]) -> Soak:
-    """Print the figures of these runs. Raises OSError, ValueError."""
+    """Print the figures over the runs in these folders, and return them. Raises OSError, ValueError."""
     soaked = Soak()
     decoder = msgspec.json.Decoder(Event)
     for folder in folders:

@@ -84,7 +84,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RunOptions(NamedTuple):
-    """The common options, as given."""
+    """The values of the options that run and replay have in common."""
 
     workload: str
     faulty: str
@@ -257,7 +257,7 @@ def chosen(catalogue: Any, names: str, option: str) -> list[str]:
 
 
 def _refuse_impossible(faults: Sequence[str], setups: Sequence[str], nodes: int) -> None:
-    """Raises BadParameter, naming all faults that cannot strike such a cluster, and what they need."""
+    """Raises BadParameter if some of the faults cannot strike such a cluster; it names all of these and their needs."""
     refusals = [refusal(CATALOGUE[name], setups, nodes) for name in faults]
     if any(refusals):
         raise click.BadParameter("; ".join(filter(None, refusals)), param_hint="--faults")

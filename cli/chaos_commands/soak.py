@@ -28,7 +28,7 @@ OVERHEAD = 0.6
 
 
 class SoakRun(msgspec.Struct, frozen=True):
-    """How the cluster of a run is started, and how many nodes it has."""
+    """One kind of run: the setups and the number of nodes of its cluster, and its workload."""
 
     setups: tuple[str, ...]
     nodes: int
@@ -40,7 +40,7 @@ RUNS = (SoakRun(("namespaces", "disks"), 4), SoakRun(("toxiproxy", "disks"), 3),
 FALLBACK = SoakRun(("processes",), 3)
 """A setup that every machine allows."""
 ALONE = tuple(SoakRun(("processes",), 3, name) for name in sorted(BY_NAME_ONLY))
-"""Workloads that leave others no room."""
+"""Runs of the workloads that leave no room for others, each in a cluster of its own."""
 
 
 @click.command(
@@ -86,7 +86,7 @@ def soak(seed: int, minutes: float, results: Path) -> None:
 
 
 def _plan(console: Console, results: Path, until_s: float) -> Iterator[tuple[Path, SoakRun, float]]:
-    """Runs until the time is over: the folder of each, its setup, and its seconds of faults."""
+    """The runs until ``until_s`` (monotonic): the folder of each, its kind, and its seconds of faults."""
     runs = [*(list(_possible(console)) or [FALLBACK]), *ALONE]
     for number, each in zip(count(1), cycle(runs), strict=False):
         seconds = min(RUN_S, (until_s - time.monotonic()) * OVERHEAD)
@@ -106,7 +106,7 @@ def _possible(console: Console) -> Iterator[SoakRun]:
 
 
 def _run(each: SoakRun, seed: int, seconds: float, folder: Path) -> int:
-    """Run it in a process of its own, so that no run can harm the next."""
+    """Carry a run out in a process of its own, so that no run can harm the next; returns its exit code."""
     chosen = {
         "seed": seed,
         "minutes": seconds / 60,
@@ -121,5 +121,5 @@ def _run(each: SoakRun, seed: int, seconds: float, folder: Path) -> int:
         try:
             return running.wait()
         except KeyboardInterrupt:
-            running.terminate()  # it lets go of its nodes and disks, which takes longer than `subprocess.run` waits
+            running.terminate()  # it stops nodes and unmounts disks, for longer than `subprocess.run` would wait
             raise

@@ -1,7 +1,7 @@
 """`stockade cluster`: runs a cluster on this machine, in the foreground.
 
-`stockade cluster status|move|transfer|add|remove|drain|balance|controllers|upgrade`: orders of an operator to any
-running cluster.
+`stockade cluster status|settings|move|transfer|add|remove|drain|balance|controllers|upgrade`: orders of an operator to
+any running cluster.
 """
 
 import asyncio
@@ -34,9 +34,11 @@ from ..ui.output import output_option, show_json, show_result, show_table, stdou
 from ..ui.parameters import WholeNumber
 
 LOOK_S = 0.2
-"""Between two requests that check whether an order is carried out."""
+"""Seconds between two requests that check whether an order is carried out."""
 UNSEEN_MAX = 50
-"""When so many requests in a row do not show a move, another order has replaced it. A node may learn of it late."""
+"""So many requests in a row without a sign of the move mean that another order has replaced it; after fewer, the asked
+node may only not have learned of it yet.
+"""
 
 _NOTHING = "-"
 _wait = click.option(
@@ -84,7 +86,7 @@ async def settings(client: Client, *, is_all: bool, output: str) -> None:
 
 
 def _setting_rows(found: Settings) -> Iterator[tuple[tuple[str, str, str, str], bool]]:
-    """For each value of a setting a row, with the nodes that have it; and whether it is the default."""
+    """For each value of a setting: a row (setting, value, default, nodes), and whether every node has the default."""
     values: dict[tuple[str, str, str], list[str]] = {}
     for node in found.nodes:
         for each in node.settings:
@@ -326,7 +328,7 @@ def _software(node: Node) -> tuple[str, str]:
 
 
 async def _carried_out(client: Client, leaving: "Leaving", what: str) -> None:
-    """Return when nodes have left; show meanwhile, on a terminal, how many of their groups have moved."""
+    """Wait until the nodes have left; show meanwhile, on a terminal, how many of their groups have moved."""
     console = Console(stderr=True, highlight=False)
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("groups moved"), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -341,10 +343,10 @@ async def _carried_out(client: Client, leaving: "Leaving", what: str) -> None:
 
 
 class Leaving:
-    """Nodes that are being removed, and how many of the groups that they held have moved."""
+    """The progress of a removal: ``moved`` of ``total`` groups have moved; ``is_done``: the nodes have left."""
 
     def __init__(self, ordered: Cluster, node_ids: Sequence[str]) -> None:
-        """``ordered``: the cluster as the order was answered."""
+        """``ordered``: the cluster in the answer to the order."""
         self._node_ids = frozenset(node_ids)
         self._groups = self._held(ordered)
         self.total: int = len(self._groups)
@@ -352,18 +354,18 @@ class Leaving:
         self.is_done: bool = False
 
     def look(self, cluster: Cluster) -> None:
-        """Take note of how far the cluster is, by a node that may be late."""
+        """Update the progress. ``cluster`` may come from a node that lags behind, so ``moved`` never falls."""
         self.moved = max(self.moved, self.total - len(self._groups & self._held(cluster)))
         self.is_done = self._node_ids.isdisjoint(node.node_id for node in cluster.nodes)
 
     def _held(self, cluster: Cluster) -> frozenset[tuple[str, int]]:
-        """The groups that move, by topic and partition; the controller group has no topic."""
+        """The groups that still have to move, as (topic, partition); the controller group is ("", 0)."""
         moving = {(each.topic, each.partition) for each in cluster.reassignments}
         return frozenset(moving if self._node_ids.isdisjoint(cluster.controllers) else {*moving, ("", 0)})
 
 
 class _Move:
-    """A move that was ordered, and whether it is done."""
+    """Watches a move that was ordered."""
 
     def __init__(self, client: Client, topic: str, partition: int, wanted: list[str]) -> None:
         self._client = client
@@ -384,7 +386,9 @@ class _Move:
 
 
 async def _until(is_done: Callable[[], Awaitable[bool]]) -> None:
-    """Return when it is done, without a timeout: copying takes as long as it takes. Retriable refusals are retried."""
+    """Ask ``is_done`` until it is True. It has no timeout, because copying has no bound. Retriable refusals are
+    retried.
+    """
     while True:
         try:
             if await is_done():
@@ -416,7 +420,7 @@ def _show(cluster: Cluster, output: str) -> None:
 
 
 def machine_rows(cluster: Cluster) -> list[tuple[str, ...]]:
-    """Each zone with its nodes: how many are up, and which are controllers. Empty where no zone has two nodes."""
+    """A row for each zone: (zone, nodes up, controllers, nodes). Empty if no zone has two nodes."""
     zones: dict[str, list[Node]] = {}
     for node in cluster.nodes:
         if node.zone is not None:

@@ -123,7 +123,7 @@ class RecordPrinter:
         return self._left == 0
 
     def show(self, piece: Piece) -> int:
-        """Write and flush as many of its records as are still wanted; returns how many."""
+        """Write and flush the records of a piece, as many as are still wanted; returns how many."""
         part = piece if self._left is None else replace(piece, batch=piece.batch.slice(0, self._left))
         sys.stdout.buffer.write(self._form(part))
         sys.stdout.buffer.flush()
@@ -135,7 +135,7 @@ class RecordPrinter:
 async def _as_member(
     consumer: Consumer, group: str, topic: str, start: Start, printer: RecordPrinter, *, skip_trimmed: bool
 ) -> None:
-    """Commit what was written out, so that no member of the group reads it again."""
+    """Read as a member of the group, and commit what was written out, so that no member reads it again."""
     client_id = f"consume-{socket.gethostname()}-{os.getpid()}"
     block = consumer.group(group, topic, start=start, client_id=client_id, skip_trimmed=skip_trimmed)
     async with block as reading:

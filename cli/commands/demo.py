@@ -107,7 +107,7 @@ def _write(report: Path, run: Run) -> None:
 
 
 class _ProgressDisplay:
-    """Shows a run: two bars, and a line for each step."""
+    """Shows a run: progress bars of records written and read back, and a line for each step."""
 
     def __init__(self, console: Console, records: int) -> None:
         self._progress = Progress(

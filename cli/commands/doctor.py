@@ -1,4 +1,4 @@
-"""`stockade doctor`: checks a cluster (nodes and topics) and a machine; says what is wrong and what to do."""
+"""`stockade doctor`: checks a cluster (nodes and topics) and a machine; prints findings with advice."""
 
 import asyncio
 import os
@@ -40,13 +40,13 @@ PROBE_TIMEOUT_MS = 3_000
 TOPICS_TIMEOUT_MS = 10_000
 LEADERLESS = "Start nodes until a majority of the controllers is back."
 ELECTING = "An election takes a moment: look again. If it lasts, read the logs of the nodes."
-"""Advice for a state that ends by itself while a majority of the nodes is there."""
+"""Advice for a state that passes by itself while a majority of the nodes is up."""
 LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What one node answered about the cluster; or why it did not answer, and what to do."""
+    """The answer of one node about the cluster; or why the node did not answer, and the advice for that."""
 
     node_id: str
     cluster: Cluster | None
@@ -63,7 +63,7 @@ class Probe:
 
 
 async def look_at_cluster(config: ClientConfig) -> tuple[list[Finding], bool]:
-    """All findings that HTTP can give, and whether any node accepted a connection.
+    """The findings about the cluster, and whether any node accepted a connection.
 
     Repeats the checks, at most LOOKS_MAX times in all, while a leader is being elected.
     """
@@ -76,7 +76,9 @@ async def look_at_cluster(config: ClientConfig) -> tuple[list[Finding], bool]:
 
 
 async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
-    """Once. Every address that was given is asked, so that a node which hangs does not hide the others."""
+    """Look at the cluster once. Asks every address of ``bootstrap``, so that a node that hangs does not hide the
+    others.
+    """
     async with Transport(config) as transport:
         asked = await asyncio.gather(*(_probe(transport, url, url) for url in config.bootstrap))
         answers = [probe.cluster for probe in asked if probe.cluster is not None]
@@ -106,7 +108,7 @@ async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> li
 
 
 async def _look_at_certificates(client: Client) -> list[Finding]:
-    """Nothing, where they cannot be had: a right may be missing."""
+    """The findings about the nodes' certificates; none if the nodes refuse to tell: a right may be missing."""
     try:
         found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
     except StockadeError:
@@ -115,7 +117,7 @@ async def _look_at_certificates(client: Client) -> list[Finding]:
 
 
 async def _look_at_settings(client: Client) -> list[Finding]:
-    """Nothing, where they cannot be had: older software does not tell them, and a right may be missing."""
+    """The findings about the nodes' settings; none if nodes do not tell them: old software, or a missing right."""
     try:
         found = await client.calls.call(Settings, "GET", "/v1/settings", params={"everywhere": "true"})
     except StockadeError:
@@ -124,7 +126,7 @@ async def _look_at_settings(client: Client) -> list[Finding]:
 
 
 def judge_certificates(found: NodeStates) -> Iterator[Finding]:
-    """Does every node use the files of its certificates as they are now?"""
+    """Check that every node has taken its certificate files as they are now."""
     advice = "Its log says what is wrong with them. The node goes on with those before, until they expire."
     for node in found.nodes:
         for use in node.refused_certificates:
@@ -132,7 +134,7 @@ def judge_certificates(found: NodeStates) -> Iterator[Finding]:
 
 
 def judge_settings(found: Settings) -> Iterator[Finding]:
-    """Do the nodes have the same settings where that matters?"""
+    """Check that the settings of ALIKE have the same value on all nodes."""
     values: dict[str, dict[str, list[str]]] = {name: {} for name in ALIKE}
     for node in found.nodes:
         for each in node.settings:
@@ -161,7 +163,7 @@ async def _probe(transport: Transport, name: str, url: str) -> Probe:
 
 
 def _silence(error: StockadeError) -> tuple[str, str]:
-    """Why a node did not answer, and what to do."""
+    """(Why a node did not answer, what to do about it.)"""
     if isinstance(error, ClusterUnreachable) and isinstance(error.__cause__, ssl.SSLError | ssl.CertificateError):
         return f"does not answer: {_message(error)}", "Check the address, --ca and --certificate."
     if isinstance(error, ClusterUnreachable):
@@ -183,7 +185,9 @@ def _message(error: StockadeError) -> str:
 
 
 def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
-    """Are all nodes there, ready, of one version, and do they name one controller leader?"""
+    """Check that all nodes answer, are ready, have room on their disks and run one version, that they name one
+    controller leader, and that no partition is moving.
+    """
     for probe in probes:
         about = f"node {probe.node_id}"
         if probe.cluster is None:
@@ -214,7 +218,7 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
 
 
 def _judge_disks(probes: Sequence[Probe]) -> Iterator[Finding]:
-    """Does every node have room on its disk, by what it says itself?"""
+    """Check that every node, by its own account, has room on its disk."""
     advice = "Trim, delete topics or shorten their retention, or enlarge the disk."
     for probe in probes:
         for node in () if probe.cluster is None else probe.cluster.nodes:
@@ -228,7 +232,7 @@ def _of_the_leaderless(silent: int, nodes: int) -> str:
 
 
 def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
-    """Does every partition have a leader, and all its replicas on nodes that answer?"""
+    """Check that every partition has a leader, and that all its replicas are on nodes that answer (not in ``dead``)."""
     for topic in topics:
         orphans = [state.partition for state in topic.partitions if state.leader_node is None]
         short = [state.partition for state in topic.partitions if {*state.replicas} & dead]
@@ -251,7 +255,7 @@ def _some(numbers: Sequence[int], most: int = 8) -> str:
 
 
 FILES_MIN = 4_096
-"""Open files that a node with some hundred partitions and clients needs at most."""
+"""Open files that suffice for a node with some hundred partitions and clients."""
 FREE_BYTES_MIN = 2 << 30
 MODES_SHOWN = 3
 SYNCS = 50
@@ -312,7 +316,9 @@ async def doctor(config: ClientConfig, data: Path | None, what_if: str | None, o
 
 
 async def suppose(config: ClientConfig, what_if: str) -> list[Finding]:
-    """What would stop. Raises click.BadParameter for a loss that this cluster cannot have."""
+    """The findings about what the loss ``what_if`` would stop. Raises click.BadParameter for a loss that this cluster
+    cannot have.
+    """
     async with Client(config) as client:
         cluster = await client.cluster()
         try:
@@ -324,7 +330,7 @@ async def suppose(config: ClientConfig, what_if: str) -> list[Finding]:
 
 
 def look_at_machine(data: Path) -> Iterator[Finding]:
-    """Is this machine fit for a node: room and speed of the disk, files that may be open, rights of others?"""
+    """Check whether this machine is fit for a node: room and speed of the disk, limit of open files, file modes."""
     free = shutil.disk_usage(data).free
     verdict: Verdict = "ok" if free >= FREE_BYTES_MIN else "warning"
     yield Finding("disk space", verdict, f"{free / (1 << 30):.1f} GiB free", "" if verdict == "ok" else "Make room.")
@@ -337,7 +343,7 @@ def look_at_machine(data: Path) -> Iterator[Finding]:
 
 
 def _look_at_modes(data: Path) -> Finding:
-    """May other users read the folder, or its group the keys in it?"""
+    """Check that other users cannot use files of the folder, nor its group the private keys in it."""
     try:
         found = {path: mode for path, mode in open_to_others(data) if path.suffix != ".crt"}  # those are public
         for key in data.rglob("*.key"):

@@ -1,4 +1,4 @@
-"""What `stockade doctor` says: one finding for each thing that it looked at."""
+"""The findings of `stockade doctor`, one for each check."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,8 +1,8 @@
 """The lines of files: a thread reads blocks (BlockReader), which are cut into lines (LineCutter) and gathered into
 batches (Gatherer).
 
-The bytes of a line without its LF are the record: a CR is part of the line, a last line without LF counts, and nothing
-after the last LF is no line.
+The record of a line is its bytes without the LF. A CR is part of the line; a last line without LF counts; if no bytes
+follow the last LF, there is no further line.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from typing import BinaryIO
 BLOCK_BYTES = 1 << 20
 """Bytes read at a time."""
 BLOCKS_AHEAD_MAX = 4
-"""Blocks that are read ahead."""
+"""Blocks that the thread reads ahead, at most."""
 
 
 class LineCutter:
-    """Cuts blocks of one file into lines."""
+    """Cuts the blocks of one file into lines."""
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
@@ -36,15 +36,16 @@ class LineCutter:
         return lines
 
     def end(self) -> list[bytes]:
-        """The last line, if it had no LF."""
+        """The last line if it has no LF, as a list of one; else an empty list."""
         rest, self._rest = b"".join(self._rest), []
         return [rest] if rest else []
 
 
 class Gatherer:
-    """Gathers lines into batches of at most ``records_max`` lines and ``bytes_max`` bytes; a longer line is one alone.
+    """Gathers lines into batches of at most ``records_max`` lines and ``bytes_max`` bytes; a longer line is a batch
+    alone.
 
-    Each line counts with its bytes and ``overhead_bytes``.
+    Each line counts as its bytes + ``overhead_bytes``.
     """
 
     def __init__(self, records_max: int, bytes_max: int, overhead_bytes: int) -> None:
@@ -72,9 +73,9 @@ class Gatherer:
 class BlockReader:
     """Reads a file on a thread of its own, some blocks ahead, so that a slow pipe does not block the event loop.
 
-    The thread is a daemon, because a read from a terminal cannot be interrupted. So it reads a duplicate of the file's
-    descriptor: the lock of the file object, held during a read, would abort the end of the interpreter, and no other
-    code closes the duplicate.
+    The thread is a daemon, because a read from a terminal cannot be interrupted. It reads a duplicate of the file's
+    descriptor, which no other code closes, and not the file object: a daemon thread that holds the object's lock would
+    make the interpreter abort at its exit.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -86,11 +87,11 @@ class BlockReader:
 
     @property
     def is_waiting(self) -> bool:
-        """The next block is not there yet."""
+        """Whether the next block has not been read yet."""
         return self._blocks.empty()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Block after block. Raises OSError."""
+        """Yields the blocks until the end of the file. Raises OSError."""
         while block := await self._blocks.get():
             if isinstance(block, OSError):
                 raise block
@@ -116,7 +117,9 @@ class BlockReader:
 
 
 def _duplicate(file: BinaryIO) -> BinaryIO:
-    """The same file without a buffer: a read returns the bytes that are there."""
+    """The file on a duplicate of its descriptor, without a buffer: a read returns the bytes that have arrived. The file
+    itself if it has no descriptor.
+    """
     try:
         descriptor = os.dup(file.fileno())
     except (AttributeError, UnsupportedOperation):

@@ -1,4 +1,4 @@
-"""`stockade refused|metrics`: the writes that nodes refused lately, and their metrics."""
+"""`stockade refused|metrics`: the writes that nodes refused lately, and the nodes' metrics."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +24,9 @@ from ..ui.parameters import WholeNumber
 
 _T = TypeVar("_T")
 PRODUCERS_ASKED_MAX = 100
-"""How many producers are looked up, to learn whether what came out of order is stored since; the latest ids."""
+"""Producers that are looked up at most, those with the highest ids, to learn whether batches that came out of order
+were stored since.
+"""
 _nodes = click.option(
     "--node", "nodes", multiple=True, type=NODE, help="Only this node; repeat it for several. Default: all."
 )
@@ -118,7 +120,7 @@ async def _ask(client: Client, wanted: Sequence[str], ask: Callable[[Node], Awai
 
 
 async def _states_of(client: Client, found: Sequence[RefusedWrite]) -> dict[int, list[ProducerOnPartition]]:
-    """What partitions remember now of the producers whose batches came out of order, by producer id."""
+    """The present state, on each partition, of the producers whose batches came out of order, by producer id."""
     ids = {each.producer_id for each in found if each.code == OutOfOrderSequence.code and each.producer_id is not None}
     states = {}
     for producer_id in sorted(ids)[-PRODUCERS_ASKED_MAX:]:
@@ -128,7 +130,7 @@ async def _states_of(client: Client, found: Sequence[RefusedWrite]) -> dict[int,
 
 
 def _is_stored_since(each: RefusedWrite, states: Mapping[int, Sequence[ProducerOnPartition]]) -> bool:
-    """Whether the partition has stored this sequence number since: a producer's numbers are stored without a gap."""
+    """Whether the partition has stored this batch since: a producer's sequence numbers are stored without a gap."""
     if each.code != OutOfOrderSequence.code or each.producer_id is None or each.sequence is None:
         return False
     return any(
@@ -147,7 +149,7 @@ def _row(node_id: str, each: RefusedWrite) -> tuple[object, ...]:
 
 
 def _sample(line: str) -> tuple[str, str, str] | None:
-    """(name, labels, value) of a line of the text format; None for a comment."""
+    """(name, labels, value) of a line of Prometheus' text format; None for a comment."""
     if not line or line.startswith("#"):
         return None
     series, _, value = line.rpartition(" ")

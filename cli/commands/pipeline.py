@@ -100,7 +100,7 @@ def audit(history: str | None, logs: str | None, html: Path | None, rehearse: in
 
 
 def _rehearsed(spark: Any, events: int, folder: str) -> dict[str, int]:
-    """Write a made-up history and logs into a folder; return the number of planted faults by checker."""
+    """Write a made-up history and logs with planted faults into a folder; return the number of faults by checker."""
     from ...spark.pipelines.audit import planted, rehearsal  # noqa: PLC0415 (needs Spark)
 
     with waiting(f"making up {events:,} events"):
@@ -291,7 +291,7 @@ def _check_target(folder: str, form: str) -> None:
 
 
 def _options(config: ClientConfig) -> dict[str, str]:
-    """Options of the source and the sink that say how to reach a cluster."""
+    """The options with which Spark's source and sink reach the cluster."""
     given = {
         "url": ",".join(config.bootstrap),
         "authToken": config.token,

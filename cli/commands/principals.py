@@ -1,8 +1,8 @@
-"""`stockade principals …`: who may do what.
+"""`stockade principals …`: principals and their rights.
 
-A token that is made here is known to this process alone, until it is printed. So a command sees beforehand whether
-standard output takes it, and when anything fails once its hash is sent, prints it on standard error: a cluster that was
-open, and that its first principal has closed, lets no client in without it.
+Only this process knows a token that it makes, until it prints the token. So a command first checks that standard output
+takes it; and if anything fails after the token's hash was sent, it prints the token on standard error: a cluster that
+was open, and that its first principal has closed, lets no client in without that token.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ QUOTAS = [field.name for field in msgspec.structs.fields(PrincipalQuota)]
 
 
 class QuotaType(click.ParamType[tuple[str, int]]):
-    """One bound of a quota."""
+    """NAME=NUMBER for one bound of a quota."""
 
     name = "name=number"
 
@@ -259,7 +259,7 @@ async def delete_token(client: Client, name: str, token_id: str, output: str, *,
 
 
 def _new() -> NewToken:
-    """A token that will be sent and shown. Raises click.UsageError where standard output would lose it."""
+    """A new token. Raises click.UsageError if standard output could not show it."""
     fault = output_fault()
     if fault is not None or is_output_null():
         why = "it is closed or /dev/null" if fault is None else fault.strerror
@@ -269,8 +269,8 @@ def _new() -> NewToken:
 
 @contextmanager
 def _kept(made: NewToken | None, state: Literal["may be in force", "is in force"]) -> Iterator[None]:
-    """Tell standard error the token if anything fails meanwhile but by a refusal, after which it is in force nowhere.
-    Ctrl-C is a failure, too.
+    """Print the token on standard error if the block fails, by Ctrl-C too; except by a refusal without side effects,
+    after which the token is in force nowhere. ``state``: what the message says of the token.
     """
     try:
         yield
@@ -283,7 +283,7 @@ def _kept(made: NewToken | None, state: Literal["may be in force", "is in force"
 
 
 def _show_kept(made: NewToken | None, facts: object, output: str) -> None:
-    """Print a token that is in force, or as JSON all facts."""
+    """Print the token, which is in force, or with JSON output ``facts``; on standard error if that fails."""
     with _kept(made, "is in force"):
         if output == "json":
             show_json(facts)

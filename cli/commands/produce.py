@@ -1,6 +1,7 @@
 """`stockade produce`: stores the lines of files, or of standard input, in a topic.
 
-Lines are gathered into batches (lines.py); Parts divides and names them; Upload sends them and follows their outcomes.
+Lines are gathered into batches (lines.py); Parts divides them by partition, or gives each a message id; Upload sends
+them and counts their outcomes.
 """
 
 import asyncio
@@ -42,11 +43,11 @@ MEGABYTE = 1_000_000
 
 
 class UploadProgress:
-    """Counts the outcomes of batches. A context manager that shows a bar on standard error, if it is a terminal and the
-    lines are not typed there: a bar would be drawn over them.
+    """Counts the outcomes of batches. A context manager, which shows a progress bar on standard error if that is a
+    terminal, unless the lines are typed there (``typed``): the bar would overwrite them.
 
-    ``bytes_total`` is the size of the input, None if it is not known. ``error`` is the first failure. ``known_records``
-    were in the log before, under the same message id.
+    ``bytes_total``: the size of the input; None if unknown. ``error``: the first failure. ``known_records``: records
+    that the log had before, under the same message id.
     """
 
     def __init__(self, bytes_total: int | None, *, typed: bool = False) -> None:
@@ -74,7 +75,7 @@ class UploadProgress:
         self._progress.stop()
 
     def stored(self, receipt: Receipt, size: int, *, named: bool) -> None:
-        """Count a batch of ``size`` bytes that is stored."""
+        """Count a stored batch of ``size`` bytes; ``named``: it has a message id."""
         self.records += receipt.count
         self.known_records += receipt.count if named and receipt.duplicate else 0
         self.bytes += size
@@ -97,14 +98,14 @@ class UploadProgress:
             self.absent_records += records
 
     def summary(self, topic: str) -> str:
-        """For people: records, bytes, seconds, rates, and the offsets in each partition."""
+        """The result as text: records, bytes, seconds, rates, and the offsets in each partition."""
         done = f"{topic}: {self.records:,} records, {self.bytes / MEGABYTE:,.1f} MB in {self._took_s:.2f} s"
         places = [f"  partition {number}: offsets {a}..{z}" for number, (a, z) in sorted(self._offsets.items())]
         known = [f"  {count(self.known_records, 'record')} had been stored before"] if self.known_records else []
         return "\n".join([f"{done} ({self._rate(self._took_s)})", *known, *places])
 
     def facts(self, topic: str) -> dict[str, object]:
-        """For programs: the same, with the numbers of records that are absent or of unknown outcome."""
+        """The result for JSON: ``summary`` with the numbers of records that are absent or of unknown outcome."""
         places = [{"partition": n, "base_offset": a, "last_offset": z} for n, (a, z) in sorted(self._offsets.items())]
         counts = {
             "records": self.records,
@@ -115,7 +116,7 @@ class UploadProgress:
         return {"topic": topic, **counts, "bytes": self.bytes, "seconds": self._took_s, "partitions": places}
 
     def shortfall(self) -> str:
-        """For people, after a failure: how many records are stored, and how many are not."""
+        """A sentence after a failure: how many records are stored, and how many are not."""
         unknown = f"; outcome unknown: {self.unknown_records:,}" if self.unknown_records else ""
         return f"Stopped. Records stored: {self.records:,}; sent and not stored: {self.absent_records:,}{unknown}."
 
@@ -125,11 +126,11 @@ class UploadProgress:
 
 
 OUTSTANDING_MAX = 256
-"""Batches sent and not counted yet. The producer itself bounds bytes and batches in flight."""
+"""Batches sent and not counted yet, at most. The producer itself bounds bytes and batches in flight."""
 
 
 class Ownership(NamedTuple):
-    """As whom the command writes, what it holds meanwhile, and what it does while another session holds it."""
+    """The options of ownership: the writer's name, what it holds while it writes, and whether it waits for others."""
 
     name: str | None
     mode: Mode | None
@@ -145,7 +146,7 @@ class Ownership(NamedTuple):
 
 
 class Conditions(NamedTuple):
-    """How the log recognises the input, or under what condition it takes it."""
+    """The options by which the log recognises a repeated input, or takes the input only at one offset."""
 
     message_id: str | None
     message_id_field: str | None
@@ -153,7 +154,7 @@ class Conditions(NamedTuple):
 
     @property
     def is_one_batch(self) -> bool:
-        """Whether they are about all lines together."""
+        """Whether the input has to be one batch."""
         return self.message_id is not None or self.if_log_end is not None
 
     def check(self, partition: int | None) -> None:
@@ -165,7 +166,7 @@ class Conditions(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """How lines travel."""
+    """The options for batches: their size and compression."""
 
     batch_records: int
     compression: Compression
@@ -309,7 +310,7 @@ async def produce(
 
 
 class Part(NamedTuple):
-    """Lines for one call of send_batch."""
+    """The lines of one call of send_batch."""
 
     partition: int | None
     keys: list[bytes] | None
@@ -323,7 +324,7 @@ class Part(NamedTuple):
 
 
 class Parts:
-    """Divides lines by partition, or names them, as the options say."""
+    """Divides lines by partition, or gives each line its message id, as the options say."""
 
     def __init__(self, topic: Topic, partition: int | None, separator: str | None, conditions: Conditions) -> None:
         self.topic: Topic = topic
@@ -332,7 +333,7 @@ class Parts:
         self._separator = None if separator is None else separator.encode()
 
     def of(self, lines: list[bytes]) -> Iterator[Part]:
-        """Raises InvalidRecord for a line without its key or message id."""
+        """The parts of these lines. Raises InvalidRecord for a line without its key or message id."""
         if self.conditions.message_id_field is not None:
             yield from (self._named(line, self.conditions.message_id_field) for line in lines)
         elif lines:
@@ -369,7 +370,7 @@ class Parts:
 
 
 def _field(line: bytes, name: str) -> str:
-    """The text or number in a field of a JSON object."""
+    """The text or whole number in field ``name`` of a JSON object. Raises InvalidRecord."""
     try:
         found = msgspec.json.decode(line)[name]
     except (msgspec.DecodeError, KeyError, TypeError, IndexError):
@@ -382,10 +383,10 @@ def _field(line: bytes, name: str) -> str:
 class Upload:
     """Sends batches of lines and counts their outcomes in the order of sending, until one fails.
 
-    With a ``fence`` whose block acquires again, it waits after a loss and then goes on: a batch that the log has
-    refused is sent again under the new epoch, before later lines; it is absent for certain, so none is stored twice.
-    ``resting`` is set from when it has seen the loss, and sends nothing, until it has a new fence: before that the
-    block must take no lines, or a later one could overtake those that were refused.
+    With a ``fence`` that is acquired again after a loss, the upload waits for the new fence and goes on: batches that
+    the log has refused are sent again under the new epoch, before later lines; they are absent for certain, so no line
+    is stored twice. ``resting`` is set while the upload has noticed the loss, sends nothing, and has no new fence yet.
+    Only then may the new fence come into force: otherwise a later batch could overtake the refused ones.
     """
 
     def __init__(
@@ -403,7 +404,7 @@ class Upload:
         self._gatherer = Gatherer(config.batch_records_max, bytes_max, RECORD_OVERHEAD_BYTES)
 
     async def run(self, files: Sequence[Path]) -> bool:
-        """Send every line of ``files`` and wait for the outcomes. Returns whether Ctrl-C interrupted it."""
+        """Send every line of ``files`` and wait for all outcomes. Returns whether Ctrl-C interrupted the upload."""
         reading = asyncio.ensure_future(self._upload(files))
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, reading.cancel)
         try:
@@ -437,7 +438,7 @@ class Upload:
         async for block in reader:
             await self._gather(cutter.feed(block))
             if reader.is_waiting and not is_one_batch:
-                # A slow source: lines that are there must not wait for lines that may come.
+                # The source is slow: lines that have arrived must not wait for later ones.
                 await self._send(self._gatherer.take())
         await self._gather(cutter.end())
 
@@ -496,7 +497,9 @@ class Upload:
         self._outstanding.popleft()
 
     async def _acquired_again(self) -> None:
-        """Returns when the partitions take records again, and the refused batches are the next to send."""
+        """Collect the refused batches and wait until the partitions are acquired again; then these batches are the next
+        to send. Raises the first failure that is no such refusal, or that of acquiring.
+        """
         assert self._fence is not None
         lost, self._fence = self._fence, None
         refused = []
@@ -524,7 +527,7 @@ class Upload:
 
 
 def _state(error: StockadeError) -> str | None:
-    """What the outcome certificate of a refusal says."""
+    """The state in a refusal's outcome certificate: committed, absent or unknown; None without a certificate."""
     state: str | None = (error.fields.get("outcome") or {}).get("state")
     return state
 
@@ -533,9 +536,10 @@ def _state(error: StockadeError) -> str | None:
 async def _holding(
     producer: Producer, topic: Topic, partition: int | None, wanted: Ownership, resting: asyncio.Event
 ) -> AsyncIterator[Fence | None]:
-    """Holds what the options ask for. A loss does not cancel the block: each batch in flight has an outcome to report.
+    """Holds what the options ask for during the block. A loss does not cancel the block, because each batch in flight
+    still has an outcome to report.
 
-    Answers the fence of a grant. One that is acquired again is in force when ``resting`` is set.
+    Yields the fence of a grant, else None. A fence that is acquired again comes into force once ``resting`` is set.
     """
     partitions = list(range(len(topic.partitions))) if partition is None else [partition]
     if wanted.writer_group:
@@ -554,7 +558,7 @@ async def _holding(
     else:
 
         def tell_loss(error: StockadeError) -> None:
-            if not isinstance(error, ClientClosed):  # the end of the block gives it up
+            if not isinstance(error, ClientClosed):  # raised when the block ends and releases the fence
                 click.echo(f"lost {topic.name}: {explain(error)} Waiting to acquire it again.", err=True)
 
         async def told(fence: Fence) -> None:

@@ -83,7 +83,7 @@ async def tail(client: Client, topic: str, partition: int, records: int, output:
 
 
 def _json_row(record: TailRecord) -> dict[str, object]:
-    """As HTTP answers it."""
+    """A record of the tail with the fields of the HTTP interface."""
     return {
         **record_object(record),
         "writer_epoch": record.writer_epoch,
@@ -336,7 +336,7 @@ def _size(described: Topic) -> str:
 
 async def _row(client: Client, name: str, state: PartitionState) -> tuple[object, ...]:
     sizes = ("-", "-")
-    if state.leader is not None:  # the others do not answer
+    if state.leader is not None:  # a partition without a leader does not answer
         found = await client.contents(name, state.partition, 1)
         sizes = f"{found.log_end - found.log_start:,}", f"{found.stored_bytes:,}"
     who = f"{_names(state.holder)}, " if state.holder is not None else ""
@@ -345,6 +345,6 @@ async def _row(client: Client, name: str, state: PartitionState) -> tuple[object
 
 
 def _names(holder: SlotHolder) -> str:
-    """Producer and client; one name where they are the same."""
+    """The names of the holder's producer and client; one name if they are the same."""
     producer, client = holder.producer_name, holder.client_id
     return producer if client in (producer, None) else f"{producer} of {client}"

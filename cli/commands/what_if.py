@@ -1,7 +1,6 @@
-"""`stockade doctor --what-if`: what would stop if a zone, a node or a disk were lost, by the catalog alone. Nothing is
-tried.
+"""`stockade doctor --what-if`: what would stop if a zone, a node or a disk were lost, computed from the catalog alone.
 
-A group goes on while a majority of its members is there. Nodes that are away already count as lost.
+A group goes on while a majority of its members is left. Nodes that are away already count as lost.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
@@ -15,7 +14,7 @@ from .findings import Finding
 Kind = Literal["zone", "node", "disk"]
 KINDS: tuple[Kind, ...] = ("zone", "node", "disk")
 SHOWN_MAX = 8
-"""Partitions and writers that a line names."""
+"""Partitions or writers that a line names, at most."""
 
 CONTROLLERS_STOP = "Sessions, grants, new topics and takeovers would stop; holders of grants would write on."
 SPREAD = "Move replicas to other zones or nodes: `stockade cluster move`."
@@ -23,7 +22,7 @@ SPREAD = "Move replicas to other zones or nodes: `stockade cluster move`."
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What is supposed to be lost: the zone, or the node or its disk, of this name."""
+    """A supposed loss: of the zone ``name``, of the node ``name``, or of the disk of the node ``name``."""
 
     kind: Kind
     name: str
@@ -33,7 +32,7 @@ class Loss:
 
 
 def losses(text: str, cluster: Cluster) -> list[Loss]:
-    """The losses that a text means: ``zone a``, ``lose node n2``, ``disk n2``; without a name, each of its kind.
+    """The losses that a text names: ``zone a``, ``lose node n2``, ``disk n2``; without a name, each of that kind.
 
     Raises ValueError with what is wrong.
     """
@@ -56,7 +55,9 @@ def _place(kind: Kind, cluster: Cluster, node_id: str) -> str:
 
 
 def judge_loss(loss: Loss, cluster: Cluster, topics: Sequence[Topic]) -> Iterator[Finding]:
-    """What stops, what loses records, whose writers stop, and what has nothing left to lose."""
+    """The findings about one loss: the groups that would stop, records that would be lost, grants that would be of no
+    use, and groups that could lose no further member.
+    """
     lost = {node.node_id for node in cluster.nodes if _place(loss.kind, cluster, node.node_id) == loss.name}
     away = {node.node_id for node in cluster.nodes if not node.alive}
     about = f"without {loss}"
@@ -108,7 +109,9 @@ def _judge_partitions(
 
 
 def _judge_records(about: str, names: Mapping[tuple[str, int], PartitionState], lost: set[str]) -> Iterator[Finding]:
-    """Of a disk that is gone for good. An acknowledged record is on a majority of the disks."""
+    """The finding about records, if the disks of ``lost`` are gone for good. An acknowledged record is on a majority of
+    its replicas' disks, so it survives while a majority is left.
+    """
     gone = [name for name, state in names.items() if not _goes_on(state.replicas, lost)]
     if gone:
         found = f"{_count(gone, 'partition')} would lose records for good: {_named(gone)}"
@@ -118,7 +121,7 @@ def _judge_records(about: str, names: Mapping[tuple[str, int], PartitionState], 
 
 
 def _goes_on(members: Sequence[str], lost: set[str]) -> bool:
-    """Whether a majority is left."""
+    """Whether a majority of the members is left without those of ``lost``."""
     return 2 * sum(node_id not in lost for node_id in members) > len(members)
 
 

@@ -31,11 +31,11 @@ class LocalNode(NodeProcess):
 
 
 CLIENT = "client"
-"""The files of a client's certificate, beside those of the nodes."""
+"""Name of the files of a client's certificate and key, in the folder with those of the nodes."""
 
 
 class ClusterFailed(Exception):
-    """A node could not be started; the message says which, and shows the end of its log."""
+    """The cluster could not be started. The message says why; if a node failed, it shows the end of the node's log."""
 
 
 def _ports(base: int, count: int) -> Sequence[tuple[int, int]]:
@@ -58,23 +58,23 @@ def end_of_log(node: LocalNode, lines: int = 15) -> str:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A file to write at the end of, for the user and the group alone."""
+    """The file opened for appending; it is created if it is not there, for the user and the group alone."""
     return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
 
 @dataclass
 class LocalCluster:
-    """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base`` + 100; 0
-    takes free ports. With ``tls`` the traffic between nodes is encrypted, with certificates made in ``data``/certs;
-    with ``https`` clients speak TLS, too, and CLIENT there has a certificate for one.
+    """Nodes n1 to nN on loopback. HTTP ports count up from ``port_base``, Raft ports from ``port_base + 100``; 0 takes
+    free ports. With ``tls`` the nodes encrypt their traffic, with certificates made in ``data``/certs; with ``https``
+    clients use TLS too, and CLIENT in that folder is a certificate for one of them.
 
-    Tests that break nodes may set: ``raft_address``, the address under which one node reaches another (a proxy between
-    them); ``http_address``, the address in the cluster's configuration under which clients reach a node; ``host``, the
+    Tests that break nodes may set: ``raft_address``, the address at which one node reaches another (a proxy between
+    them); ``http_address``, the address in the cluster's configuration at which clients reach a node; ``host``, the
     address on which a node listens (in a network namespace); ``prefix``, words before the command of a node (a program
     that prepares its process and then executes the command); ``program``, the words that run `stockade`.
 
-    ``tell`` is called in the supervisor's thread with one line for people when a node has ended, starts again, or is
-    ready again.
+    ``tell`` is called in the supervisor's thread with one line for the operator when a node has ended, starts again, or
+    is ready again.
     """
 
     data: Path
@@ -115,7 +115,7 @@ class LocalCluster:
 
     @property
     def not_started(self) -> list[str]:
-        """Further nodes that have run in this folder: the cluster may need them."""
+        """Names of further nodes with data in this folder, which do not start: partitions may need their replicas."""
         names = {node.name for node in self.nodes}
         return sorted(found for path in self.data.glob("n*/wal") if (found := path.parent.name) not in names)
 
@@ -133,8 +133,8 @@ class LocalCluster:
             self.start_node(node)
 
     def _claim(self) -> None:
-        """Raise ClusterFailed if another cluster runs in this folder or on these ports: its nodes would answer for
-        ours.
+        """Lock the data folder. Raises ClusterFailed if another cluster runs in this folder or on these ports: its
+        nodes would answer requests that are meant for ours.
         """
         try:
             make_directory(self.data)
@@ -243,16 +243,16 @@ class LocalCluster:
 
     @property
     def certs(self) -> Path:
-        """The folder of the certificates."""
+        """The folder of the certificates and keys."""
         return (self.data / "certs").absolute()
 
     @property
     def client_files(self) -> Sequence[Path]:
-        """With ``https``: a client's certificate and its key."""
+        """The files of a client's certificate and key, which exist with ``https``."""
         return node_files(self.certs, CLIENT)
 
     def _make_certificates(self) -> None:
-        """Make the certificates that are wanted and not there, and let the nodes be asked by them."""
+        """Make the certificates that are needed and missing; with ``https``, the supervisor asks the nodes by TLS."""
         if not (self.tls or self.https):
             return
         new = [Wanted(node.name, _hosts(node)) for node in self.nodes if not self._has_certificate(node.name)]
@@ -290,7 +290,7 @@ class LocalCluster:
         return "\n".join(lines) + "\n"
 
     def _write_listing(self) -> None:
-        """``cluster.json`` lists names, pids, addresses and folders, for scripts that break nodes."""
+        """Write ``cluster.json``: the nodes' names, pids, addresses and folders, for scripts that break nodes."""
         with self._lock:
             nodes = [
                 {"name": n.name, "pid": n.pid, "http": n.url, "raft": n.raft, "data": str(n.data)} for n in self.nodes

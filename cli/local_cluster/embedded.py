@@ -40,7 +40,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Base URL, as ``bootstrap`` for clients."""
+        """The base URL of the node, for ``bootstrap`` of a client's configuration."""
         host, port = self._address
         return f"http://{host}:{port}"
 
@@ -71,7 +71,7 @@ class Cluster:
         self._with_client(create)
 
     def fence(self, topic: str, partitions: Sequence[int] | None = None) -> None:
-        """Evict the holders of ``partitions`` (None: all), as a newer holder does that leaves again at once.
+        """Evict the holders of ``partitions`` (None: all): a newer holder takes them over, and releases them at once.
 
         When it returns, the log refuses every older token: a program that goes on is a zombie, and must notice it.
         """
@@ -92,7 +92,7 @@ class Cluster:
 
     @contextmanager
     def unreachable(self) -> Iterator[None]:
-        """Inside, new connections are refused; open ones are cut, with the requests that are in flight on them."""
+        """Inside the block the node refuses new connections; open ones are cut, with the requests in flight on them."""
         self._thread.run(self._close_http())
         try:
             yield

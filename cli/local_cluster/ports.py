@@ -7,15 +7,16 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 LOWEST = 10_000
-"""Below it are the ports of well-known services."""
+"""Ports below are left to well-known services."""
 TRIES_MAX = 1_000
 _OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that no socket has now. Raises OSError if too few are found.
+    """``count`` ports of loopback on which no socket listens now. Raises OSError if too few are found.
 
-    None of them is one that the kernel gives to connections: while a server is down, one of those may be taken.
+    None of them is in the kernel's range for outgoing connections: a connection may take such a port while the server
+    is down.
     """
     end = int(_OF_CONNECTIONS.read_text().split()[0])
     with ExitStack() as taken:

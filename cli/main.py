@@ -54,7 +54,9 @@ class LazyGroup(click.Group):
     """Finds subcommands in COMMANDS."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
-        """As click does it. Standard output that takes no bytes ends the command with a line and UNKNOWN_OUTCOME."""
+        """Run the command, as click does. If standard output takes no bytes, end with a line on standard error and the
+        exit code UNKNOWN_OUTCOME.
+        """
         open_closed_streams()
         try:
             return super().main(*args, **settings)

@@ -1,7 +1,7 @@
-"""Arguments that complete themselves in a shell: names of topics, groups, producers and nodes of a running cluster.
+"""Shell completion of arguments that are names of topics, groups, producers or nodes of a running cluster.
 
-At most COMPLETION_NODES_MAX nodes of --url, or STOCKADE_URL, get one short request each, without a token. If none
-answers, nothing is completed and nothing is printed.
+The completion sends one short request, without a token, to at most COMPLETION_NODES_MAX nodes of --url or STOCKADE_URL.
+If none answers, it completes nothing and prints nothing.
 """
 
 import os
@@ -21,7 +21,7 @@ _FIELDS = {"topics": "name", "groups": "group", "producers": "name"}
 
 
 class Known(click.ParamType[str]):
-    """A name of one ``kind``: topics, groups, producers or nodes."""
+    """The type of an argument that is a name of this ``kind``: topics, groups, producers or nodes."""
 
     name = "text"
 

@@ -19,7 +19,7 @@ from .manual import Adding, Connection
 
 TIMEOUT_S, TIMEOUT_S_MIN, TIMEOUT_S_MAX = 30.0, 0.1, 3600.0
 ATTEMPTS_MIN = 3
-"""The time of one attempt leaves room for this many within --timeout, in case a node hangs."""
+"""Attempts for which --timeout has time at least: a node that hangs may use up one of them."""
 
 OPTIONS: list[Adding] = [
     click.option(
@@ -81,7 +81,9 @@ OPTIONS: list[Adding] = [
 
 
 def with_client(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Like ``with_config``; the first parameter is a client that has reached the cluster, open while the body runs."""
+    """Like ``with_config``, but the first parameter is a client that has reached the cluster; it is open while the body
+    runs.
+    """
 
     @functools.wraps(command)
     async def body(config: ClientConfig, *args: Any, **options: Any) -> None:

@@ -45,20 +45,22 @@ JUDGED = {
     REFUSED: "A checker found a violation; the report names it.",
     USAGE: "Wrong usage, or the run could not be carried out; a message says why.",
 }
-"""Exit codes of a command that breaks a cluster of its own and judges it."""
+"""Exit codes of a command that starts a cluster, injects faults and checks the history."""
 PLANNED = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, CHANGED, INTERRUPTED)
-"""Exit codes of a command that shows what it would hit."""
+"""Exit codes of a command with --plan, which shows beforehand what it would change."""
 WRITER = (OK, REFUSED, USAGE, UNKNOWN_OUTCOME, UNREACHABLE, FENCED, INTERRUPTED)
 """Exit codes of a command that may be fenced."""
 
 
 def explain(error: StockadeError) -> str:
-    """One line: what happened, who is in the way, and what to do next."""
+    """One line for a message: what happened, which holder is in the way, and what to do next."""
     return " ".join(filter(None, (sentence(error), _holding(error), error.hint_on("cli"))))
 
 
 def _holding(error: StockadeError) -> str:
-    """Since when a holder has the slot, and until when at most; empty without one. Its name, unless that was said."""
+    """A sentence about the holder that the error names: since when it has the slot, and for how long at most. It has
+    the holder's name unless the detail has it. Empty if the error names no holder.
+    """
     holder: Any = error.fields.get("holder")
     if not isinstance(holder, dict):
         return ""
@@ -70,15 +72,15 @@ def _holding(error: StockadeError) -> str:
 
 
 def sentence(error: StockadeError) -> str:
-    """What happened, as a sentence, with the code that programs read."""
+    """The error's detail as a sentence, with its code."""
     detail = error.detail.rstrip(".")
-    is_word = detail.partition(" ")[0].rstrip(",").isalpha()  # and no address, field or node
+    is_word = detail.partition(" ")[0].rstrip(",").isalpha()  # an address, field or node id keeps its case
     return f"{detail[:1].upper() + detail[1:] if is_word else detail} ({error.code})."
 
 
 def exit_code(error: StockadeError) -> int:
-    """The exit code that says what is known of the outcome."""
-    # Nor can an earlier attempt have had effects, then.
+    """The exit code for an error: it says whether the request may have taken effect."""
+    # ``no_side_effects`` covers all attempts: no earlier one can have had effects either.
     if isinstance(error, ClusterUnreachable | RequestTimedOut) and error.no_side_effects:
         return UNREACHABLE
     if isinstance(error, ProducerFenced | InvalidProducerEpoch | SessionExpired | UnknownSession):
@@ -89,13 +91,13 @@ def exit_code(error: StockadeError) -> int:
 
 
 def fail(error: StockadeError, *, as_json: bool = False) -> NoReturn:
-    """Explain on standard error and end."""
+    """Explain the error on standard error, and end the process with its exit code."""
     click.echo(_problem(error) if as_json else f"Error: {explain(error)}", err=True)
     sys.exit(exit_code(error))
 
 
 def refuse(code: str, detail: str, *, as_json: bool, no_side_effects: bool) -> NoReturn:
-    """Like ``fail``, for what the command itself refuses, and no node. ``code``: for programs, as those of nodes."""
+    """Like ``fail``, for a refusal by the command itself, not by a node. ``code``: for programs, like a node's."""
     about = {"code": code, "detail": detail, "hint": "", "exit_code": REFUSED}
     policy = {"retriable": False, "no_side_effects": no_side_effects}
     click.echo(json.dumps(about | policy) if as_json else f"Error: {detail}", err=True)
@@ -103,7 +105,7 @@ def refuse(code: str, detail: str, *, as_json: bool, no_side_effects: bool) -> N
 
 
 def _problem(error: StockadeError) -> str:
-    """The problem document of the HTTP interface, with what to do next and the exit code."""
+    """The problem document of the HTTP interface as JSON, with the hint for this command line and the exit code."""
     about = {"code": error.code, "detail": error.detail, "hint": error.hint_on("cli"), "exit_code": exit_code(error)}
     policy = {"retriable": error.retriable, "no_side_effects": error.no_side_effects}
     return json.dumps({**error.fields, **about, **policy}, default=str)

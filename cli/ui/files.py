@@ -12,9 +12,9 @@ from ...partition.log.fsutil import sync_directory
 
 @contextmanager
 def whole_file(path: Path, mode: int, *, replaces: bool) -> Iterator[BinaryIO]:
-    """A file that has the name ``path`` when the block ends, on disk; when it fails, nothing is left of it.
+    """A new file, which gets the name ``path`` at the end of the block, durably; if the block fails, no file is left.
 
-    ``replaces``: it takes the place of a file that has the name. Raises FileExistsError otherwise, and other OSErrors.
+    ``replaces``: the new file replaces an existing one. Otherwise it raises FileExistsError. Raises other OSErrors too.
     """
     unfinished = path.with_name(f".unfinished-{secrets.token_hex(8)}")
     try:

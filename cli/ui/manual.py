@@ -1,4 +1,4 @@
-"""Commands that explain themselves: what they do, options with units and defaults, examples, exit codes.
+"""Commands whose help is a manual: what they do, options with units and defaults, examples, exit codes.
 
 The same facts make ``--help`` and docs/cli.md (tools/cli_reference.py).
 """
@@ -24,8 +24,8 @@ class Connection(click.Option):
 
 
 class Explained(click.Command):
-    """A command with examples, (purpose, command line) each, and ``exits``: the codes with which it may end. ``means``
-    replaces what some of these codes mean.
+    """A command whose help has examples, each (purpose, command line), and its exit codes: ``exits``, with the meanings
+    of MEANINGS unless ``means`` has another one.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Explained(click.Command):
         self.exits: dict[int, str] = {code: MEANINGS[code] for code in exits} | dict(means or {})
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The options of this command, then those of the connection."""
+        """Write the options of this command, then those of the connection, in a section each."""
         sections: dict[str, list[tuple[str, str]]] = {"Options": [], "Connection": []}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
@@ -69,8 +69,8 @@ class Explained(click.Command):
 
 
 class Manual(Explained):
-    """A command that does something."""
+    """A command without subcommands."""
 
 
 class ManualGroup(Explained, click.Group):
-    """A command that has subcommands, and does something without one."""
+    """A command that has subcommands, and also runs without one."""

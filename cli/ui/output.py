@@ -31,12 +31,12 @@ def _as_json(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 json_option: Adding = click.option(
     "--json", is_flag=True, expose_value=False, callback=_as_json, help="The same as --output json."
 )
-"""Comes after an eager option ``output``, whose value it replaces."""
+"""Needs an eager option ``output`` beside it, whose value it sets to json."""
 
 
 @contextmanager
 def without_warnings_of_the_client() -> Iterator[None]:
-    """For commands that stop nodes on purpose: that these do not answer is no news."""
+    """Silence the client's warnings during the block, for commands that stop nodes on purpose: these do not answer."""
     log = logging.getLogger("stockade.client")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -60,7 +60,7 @@ def output_option(function: _Function) -> _Function:
 
 
 def stdout_console() -> Console:
-    """Where commands print more than facts. It wraps lines and has colours only on a terminal."""
+    """A console on standard output for progress and prose. It wraps lines and has colours only on a terminal."""
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
@@ -68,7 +68,7 @@ yes_option: Adding = click.option("--yes", is_flag=True, help="Do not ask. Witho
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask on the terminal, if standard input is one. Ends the command when the answer is no."""
+    """Ask the question if standard input is a terminal and ``yes`` is False. Ends the command when the answer is no."""
     if not yes and sys.stdin.isatty():
         click.confirm(question, abort=True, err=True)
 
@@ -79,7 +79,7 @@ def show_json(facts: object) -> None:
 
 
 def record_object(record: ConsumedRecord | TailRecord) -> dict[str, object]:
-    """A record as HTTP answers it."""
+    """A record with the fields of the HTTP interface's JSON."""
     return {
         "offset": record.offset,
         "timestamp_ms": record.timestamp_ms,
@@ -121,7 +121,7 @@ def show_rest(number: int) -> None:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The table as text, for output that is no terminal."""
+    """The table as text with aligned columns."""
     cells = [[str(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
@@ -130,7 +130,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show on standard error that work is under way, if it is a terminal."""
+    """Show ``what`` with a spinner on standard error during the block, if that is a terminal."""
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         yield
@@ -145,7 +145,7 @@ def count(number: int, noun: str) -> str:
 
 
 def numbers(values: Sequence[int], most: int = 12) -> str:
-    """``0-3,7``: ascending numbers, runs together; cut after ``most`` runs."""
+    """Ascending numbers as ``0-3,7``: each run of consecutive numbers as one range, at most ``most`` of them."""
     runs: list[list[int]] = []
     for value in values:
         if runs and value == runs[-1][-1] + 1:

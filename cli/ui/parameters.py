@@ -18,11 +18,13 @@ SHORT_MODES: dict[str, Mode] = {
     "fencing": "ExclusiveWithFencing",
     "wait": "WaitForExclusive",
 }
-"""Short words that ``--mode`` takes, too. Everything prints the names."""
+"""Short forms that ``--mode`` also accepts. Output always has the full names."""
 
 
 def collected(kind: Callable[..., Any], name: str, options: Sequence[Adding]) -> Callable[[Callable[..., Any]], Any]:
-    """Adds ``options`` to a command, which gets them as one argument ``name``, a NamedTuple of this kind."""
+    """A decorator that adds ``options`` to a command and passes their values as one argument ``name``: a NamedTuple of
+    type ``kind``.
+    """
     fields: tuple[str, ...] = getattr(kind, "_fields")  # noqa: B009 - typing has no name for a NamedTuple's class
 
     def decorate(command: Callable[..., Any]) -> Any:
@@ -39,7 +41,7 @@ def collected(kind: Callable[..., Any], name: str, options: Sequence[Adding]) ->
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within bounds, called so where it is none."""
+    """A whole number within bounds. Messages about a wrong value say "whole number", not click's "integer range"."""
 
     name = "whole number"
 
@@ -48,17 +50,17 @@ class WholeNumber(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """A number within bounds, called so where it is none."""
+    """A number within bounds. Messages about a wrong value say "number", not click's "float range"."""
 
     name = "number"
 
 
 ROWS_MAX = 1_000
-"""Rows of a list that a command asks for."""
+"""Rows of a list that a command requests at most."""
 
 
 class ModeType(click.Choice[str]):
-    """The name of a mode, or its short word."""
+    """The name of an access mode, or its short form."""
 
     def __init__(self) -> None:
         super().__init__(get_args(Mode))
@@ -87,7 +89,7 @@ prefix_option: Adding = click.option("--prefix", default="", help="List only nam
 
 
 class InstantType(click.ParamType[int]):
-    """A time, as MomentType takes it; with ``is_to_come`` none that has passed."""
+    """A time in one of the forms of MomentType, in ms since 1970. ``is_to_come``: a time that has passed is refused."""
 
     name = "TIME"
 
@@ -130,13 +132,15 @@ class DurationType(click.ParamType[float]):
 
 
 UNIX_MS_DIGITS = 13
-"""Of milliseconds since 1970, from 2001 to 2286. A number with less or more is something else: 20300101 a date, say."""
+"""Digits of the times from 2001 to 2286 in ms since 1970. A number with fewer or more digits is refused: 20300101 is
+rather a date.
+"""
 _TIME = f"a time such as 2026-01-31T12:00:00Z, or milliseconds since 1970 ({UNIX_MS_DIGITS} digits)"
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def _unix_ms(text: str) -> int | None:
-    """None: the text is no time."""
+    """The time that a text names, in ms since 1970; None if it names none."""
     if text.isdecimal():
         return int(text) if len(text) == UNIX_MS_DIGITS else None
     try:
@@ -161,7 +165,9 @@ SETTINGS_HELP = (
 
 
 def topic_settings(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, Any]:
-    """NAME=VALUE as settings by name, checked against the fields of TopicConfig. Raises BadParameter: all faults."""
+    """The settings that NAME=VALUE options give, by name, checked against the fields of TopicConfig. Raises
+    BadParameter with all faults.
+    """
     settings, faults = {}, []
     for setting in given:
         name, found, text = setting.partition("=")

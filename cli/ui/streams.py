@@ -1,4 +1,4 @@
-"""The standard streams of the process: closed ones are opened, and a standard output that takes no bytes is known."""
+"""The standard streams of the process: opens closed ones, and finds out whether standard output takes bytes."""
 
 import io
 import os
@@ -7,8 +7,9 @@ from pathlib import Path
 
 
 def open_closed_streams() -> None:
-    """Open /dev/null where the caller has closed descriptor 0, 1 or 2: otherwise the next socket has that number, gets
-    what is printed, and the event loop ends the process when it is to close it.
+    """Open /dev/null in place of each of the descriptors 0, 1 and 2 that the caller has closed. Otherwise the next
+    socket would get that number, and with it the command's output, and the event loop would end the process at its
+    closing.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -20,12 +21,12 @@ def open_closed_streams() -> None:
 
 
 def output_fault() -> OSError | None:
-    """Why standard output takes no bytes (its disk is full, say), or has not taken what was printed; None: nothing says
-    that it would take none.
+    """The error with which standard output refuses bytes (its disk is full, say), or has refused bytes that are still
+    buffered; None if there is no sign that it would.
     """
     try:
-        sys.stdout.flush()  # what was not taken is in its buffer still
-        os.write(sys.stdout.fileno(), b"")  # a device that is full refuses that, too
+        sys.stdout.flush()  # fails again if bytes that were refused are still buffered
+        os.write(sys.stdout.fileno(), b"")  # a full device refuses even an empty write
     except io.UnsupportedOperation:
         return None
     except OSError as error:

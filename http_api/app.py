@@ -25,15 +25,15 @@ from .server import HttpRunner
 from .tls_site import TlsSite
 
 DRAIN_S = 10.0
-"""Time that requests under way have to finish when the interface is closed."""
+"""Time in which requests in flight must finish when the interface is closed."""
 DEFAULT_BOUNDS = ConnectionBounds(connections_max=10_000, address_connections_max=5_000, descriptors_max=1 << 30)
-"""Bounds of a node whose configuration sets none, on a system that bounds nothing."""
+"""Bounds where neither the node's configuration nor the system's descriptor limit sets any."""
 LINGER_S = 0.2
-"""Time that a node without a leadership goes on answering: until the other nodes have heard of the new leaders."""
+"""Time for which a node that handed over its leaderships goes on answering, so that the others learn of the leaders."""
 
 
 class HttpServer:
-    """A running interface."""
+    """The running HTTP interface of one node: its listeners, and the front behind them."""
 
     def __init__(self, runner: web.AppRunner, front: Front, metrics: Metrics, stalls: Stalls) -> None:
         self.front: Front = front
@@ -49,18 +49,18 @@ class HttpServer:
 
     @property
     def ports(self) -> list[int]:
-        """The TCP ports: ``port``, and the one without TLS if there is one."""
+        """The TCP ports: ``port`` first, then that of the listener without TLS if there is one."""
         return [address[1] for address in self._runner.addresses]
 
     def leave(self) -> None:
-        """Say from now on that the node is not ready, and close connections with their next answer, so that clients
-        turn to other nodes; go on serving.
+        """From now on answer /readyz with a refusal, and close each connection after its next answer, so that clients
+        turn to other nodes. Requests are still served.
         """
         self.front.is_leaving = True
 
     async def close(self) -> None:
-        """Stop accepting, end followed streams and long waits, let the other requests finish within DRAIN_S.
-        Repeating it does nothing.
+        """Stop accepting connections, end followed streams and long waits, and let the other requests finish within
+        DRAIN_S. A second call does nothing.
         """
         if not self._closed:
             self._closed = True
@@ -70,11 +70,11 @@ class HttpServer:
 
 
 async def expect_nothing(request: web.Request) -> None:
-    """Expect: 100-continue is answered when the body is about to be read, not before."""
+    """Do not answer ``Expect: 100-continue`` here: ``Call.read`` does so when it is about to read the body."""
 
 
 async def refuse_elsewhere(request: web.Request) -> web.StreamResponse:
-    """Raises HTTPMethodNotAllowed where other methods have a route, or else HTTPNotFound."""
+    """Raise HTTPMethodNotAllowed if the path has a route with another method, otherwise HTTPNotFound."""
     allowed: set[str] = set()
     for resource in request.app.router.resources():
         if resource.canonical != ELSEWHERE:
@@ -84,7 +84,7 @@ async def refuse_elsewhere(request: web.Request) -> web.StreamResponse:
 
 
 def make_app(context: Context) -> web.Application:
-    """The application over a service: every route of this version and nothing else."""
+    """The aiohttp application over a service: every route of this version, and no other."""
     app = web.Application(middlewares=[observer(context)])
     for route in routes():
         # A path parameter is any text between two slashes; its handler judges its shape.
@@ -92,7 +92,8 @@ def make_app(context: Context) -> web.Application:
         methods = ("GET", "HEAD") if route.needs is None else (route.method,)  # monitors ask with HEAD
         for method in methods:
             app.router.add_route(method, path, endpoint(route, context), expect_handler=expect_nothing)
-    # aiohttp's own invites the body of a request without a route, and refuses other expectations as plain text.
+    # aiohttp's own fallback would send 100 Continue for a request without a route, and refuse other expectations in
+    # plain text.
     anywhere = ELSEWHERE.replace("}", ":(?s:.*)}")
     app.router.add_route("*", anywhere, refuse_elsewhere, expect_handler=expect_nothing)
 
@@ -129,10 +130,10 @@ async def start_http(
     bounds: ConnectionBounds = DEFAULT_BOUNDS,
     hosts: Iterable[str] = (),
 ) -> HttpServer:
-    """Listen on ``host`` and ``port`` (0: any free one), with ``tls`` by HTTPS; on ``plain`` the same without TLS.
-    ``access`` None: nothing is configured, so the principals are those that the controller told. ``bounds``: how many
-    connections it takes. ``hosts``: host or host:port by which clients reach it (boundary.py).
+    """Listen on ``host`` and ``port`` (0: any free one), by HTTPS if there is ``tls``, and on ``plain`` without TLS.
 
+    ``access`` None: node.toml has no principals, so only those of the controller's state count. ``bounds``: how many
+    connections the node accepts. ``hosts``: each host or host:port by which clients reach the node (boundary.py).
     Raises OSError.
     """
     access = Access() if access is None else access

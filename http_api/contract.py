@@ -12,14 +12,14 @@ from .handlers.system import ASSETS
 
 
 def served(source: str) -> str:
-    """The text of the document that is served."""
+    """The JSON text that a node serves, made of the YAML text ``source``."""
     import yaml  # type: ignore[import-untyped]  # noqa: PLC0415
 
     return json.dumps(yaml.safe_load(source), ensure_ascii=False, indent=1) + "\n"
 
 
 def main(source: str) -> None:
-    """Write the served document."""
+    """Write ``assets/openapi.json`` from the YAML file ``source``."""
     (ASSETS / "openapi.json").write_text(served(Path(source).read_text(encoding="utf-8")), encoding="utf-8")
 
 

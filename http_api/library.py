@@ -1,10 +1,9 @@
-"""Whether the installed aiohttp is one whose private fields the server knows.
+"""Checks that the installed aiohttp is one whose private fields the server knows.
 
 The fast path (fast_path/connection.py) shares a connection with aiohttp: whether it may take the next request follows
-from fields of aiohttp's connection that have no public name. A name that is gone would fail in the middle of a request.
-A name whose meaning has changed could let two requests change places, and no look at names shows that. So the server
-starts with the versions that the tests run with, 3.14 from its fifth fix on, and with no others. The client needs no
-private name.
+from private fields of aiohttp's connection. A field that is gone would fail in the middle of a request. A field whose
+meaning has changed could swap two requests, and no check of names would show that. So the server starts only with the
+versions that the tests run with: 3.14, from 3.14.5 on. The client needs no private name.
 """
 
 import re
@@ -32,14 +31,14 @@ PRIVATE: dict[type, frozenset[str]] = {
 
 
 def names_of(cls: type) -> set[str]:
-    """Attributes of a class of aiohttp and of its instances, as far as its constructors name them."""
+    """The attributes of a class of aiohttp, and those of its instances that its constructors name."""
     constructors = [vars(base).get("__init__") for base in cls.__mro__]
     functions = [each for each in constructors if isinstance(each, FunctionType)]
     return {*dir(cls), *(name for each in functions for name in each.__code__.co_names)}
 
 
 def check_library(version: str, private: dict[type, frozenset[str]] = PRIVATE) -> None:
-    """Raise ImportError for an aiohttp that is not one of the tested versions, or lacks a name."""
+    """Raise ImportError for an aiohttp that is not a tested version, or lacks a name of ``private``."""
     numbers = tuple(map(int, re.findall(r"\d+", version)[:3]))
     if not _FIRST <= numbers < _END:
         raise ImportError(f"{NEEDED} is needed, not {version}: the HTTP server uses private fields of it")

@@ -29,7 +29,7 @@ from .request.call import Need, Route
 
 _CONSOLE = ("/console/{build}/{file}", "/console/{build}/{folder}/{file}")
 UNDOCUMENTED = ("/docs/problems", *_CONSOLE)
-"""Paths that the contract knows only as part of another."""
+"""Paths that the contract documents only as part of another path."""
 
 _TOPIC = "/v1/topics/{topic}"
 _PARTITION = _TOPIC + "/partitions/{partition}"
@@ -39,7 +39,9 @@ _RECORDS = _PARTITION + "/records"
 _STAGES = _PARTITION + "/stages"
 
 _SESSION = ("/v1/session", "/v1/sessions/{session}")
-"""The caller's session is in a header; the second path has it for clients of the release before, and is deprecated."""
+"""Paths of the caller's session, which is in a header. The second, deprecated path has the session in itself, for
+clients of the release before.
+"""
 
 _GUARD = ("group", "fence_epoch")
 _FETCH = ("offset", "max_bytes", "min_bytes", "max_wait_ms", "follow", "meta", "origins", "local", *_GUARD, "topic_id")
@@ -47,10 +49,10 @@ _LIST = ("prefix", "n")
 _TOPICS = ("internal", "find", "held", "first", "n")
 _LEDGER = ("from", "n", "topic", "principal", "act", "wait_ms")
 _REFUSED = ("n", "everywhere", "topic", "partition")
-_TRANSFER_S = 15.0  # a node gives up a leadership transfer sooner
-_LOOK_S = 30.0  # until nodes have reported or count as away, and a plan of a large cluster is made
+_TRANSFER_S = 15.0  # longer than a node tries a leadership transfer
+_LOOK_S = 30.0  # enough until all nodes have reported or count as away, and the plan of a large cluster is made
 _BALANCE = "/v1/cluster/balance"
-_PLACING_S = 30.0  # until every partition of a new topic has a leader
+_PLACING_S = 30.0  # enough until every partition of a new topic has a leader
 
 
 _READ = (Need("read", "topic", "topic"),)
@@ -163,7 +165,9 @@ def _owners() -> list[Route]:
 
 
 def _unmetered() -> list[Route]:
-    """What keeps alive, or gives up, what a caller has: that takes no right but the session."""
+    """Routes that keep alive, or give up, what a caller has: they need the session, and no right (``disown`` checks the
+    right on each resource itself), and do not count for quotas.
+    """
     route = partial(Route, group="controller", is_metered=False)
     return [
         *(route("PUT", path, grants.renew_session, fast=FastRenewals, needs=()) for path in _SESSION),

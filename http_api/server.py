@@ -26,13 +26,13 @@ from .request.connections import FIRST_BYTE_S, HEAD_S, Connections, Guest
 from .request.metrics import AccessLogger, access_log
 
 IDLE_S = 75.0
-"""Time after its last answer after which a connection without a request is closed."""
+"""A connection without a request is closed this long after its last answer."""
 STUCK_S = 5.0
-"""Time after which a client that takes answers more slowly than SLOWEST_BYTES_PER_S has a connection that may go for a
-new one.
+"""When a client has taken an answer more slowly than SLOWEST_BYTES_PER_S for so long, its connection counts as idle:
+it may be closed to make room for a new one.
 """
 REFUSED_RETRY_MS = 1000
-"""When a client whose connection was refused may try again."""
+"""Time after which a client whose connection was refused may try again."""
 
 _TOO_MANY = "Too many headers"
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class HttpRunner(web.AppRunner):
     """Runs the application with connections that have a fast path."""
 
     def __init__(self, app: web.Application, drain_s: float, routes: FastRoutes, connections: Connections) -> None:
-        """``drain_s`` bounds how long requests under way may take to finish when the server is closed."""
+        """``drain_s``: time in which requests in flight must finish when the server is closed."""
         super().__init__(
             app,
             access_log_class=AccessLogger,
@@ -59,7 +59,9 @@ class HttpRunner(web.AppRunner):
         self._routes = routes
 
     def connection_of(self, node_id: str) -> web.RequestHandler | None:
-        """Serves a connection that another node has opened, and whose other end is surely that node; None: stopped."""
+        """The protocol for a connection that the node ``node_id`` has opened, authenticated as that node. None: the
+        server has stopped.
+        """
         if self.server is None:
             return None
         connection = self.new_connection()
@@ -67,7 +69,7 @@ class HttpRunner(web.AppRunner):
         return connection
 
     def new_connection(self) -> "HttpConnection":
-        """Serves a connection that is about to be made, while the server runs."""
+        """The protocol of a client connection that is about to be made. The server must run."""
         assert self.server is not None, "the server runs"
         connection = self.server()
         assert isinstance(connection, HttpConnection)
@@ -79,7 +81,7 @@ class HttpRunner(web.AppRunner):
 
 
 class _HttpConnections(web.Server):
-    """The factory of connections that aiohttp makes for an application, with another class of connections."""
+    """The connection factory of an application, as aiohttp makes it, but for HttpConnection in place of its class."""
 
     def __init__(
         self, made: web.Server, routes: FastRoutes, connections: Connections, options: dict[str, object]
@@ -94,8 +96,8 @@ class _HttpConnections(web.Server):
 
 
 class HttpConnection(FastConnection):
-    """A connection that answers bytes that are no request, and errors outside every handler, with a problem
-    document. It is counted among the connections of clients, unless another node has opened it.
+    """A server connection. It answers bytes that are no HTTP request, and errors outside every handler, with a problem
+    document. It is counted among the client connections unless another node has opened it.
     """
 
     __slots__ = ("_held_up_s", "_open", "_unsent_bytes", "_wire", "door")
@@ -104,10 +106,10 @@ class HttpConnection(FastConnection):
         super().__init__(routes, manager, **options)
         self._open = connections
         self._wire: asyncio.Transport | None = None  # aiohttp forgets its own before the last bytes are sent
-        self._held_up_s: float | None = None  # since when answers, or the end, wait for the client to take more
-        self._unsent_bytes = 0  # then
+        self._held_up_s: float | None = None  # since when an answer, or the close, waits for the client to take more
+        self._unsent_bytes = 0  # in the write buffer at _held_up_s
         self.door: Guest | None = None
-        """What was counted for this connection until its TLS handshake ended."""
+        """The TLS handshake that is counted until this connection takes its place; None: there was none."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop; with TLS, after the handshake."""
@@ -131,7 +133,7 @@ class HttpConnection(FastConnection):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Called by the loop: the client does not take what is sent, and aiohttp waits without a limit for that."""
+        """Called by the loop when the client does not take what is sent: aiohttp would wait without a limit."""
         super().pause_writing()
         self._hold_up(self._loop.time())
 
@@ -149,12 +151,14 @@ class HttpConnection(FastConnection):
 
     @property
     def has_asked(self) -> bool:
-        """Whether a request has come whole."""
+        """Whether this connection has received a whole request."""
         return self._began > 0 or self._request_count > 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered, or the client takes the answer too slowly."""
+        """Whether the connection may be closed for a new one: it answers no request, or its client has taken the answer
+        more slowly than SLOWEST_BYTES_PER_S for STUCK_S or longer.
+        """
         if self._rests:
             return True
         now_s = self._loop.time()
@@ -167,7 +171,9 @@ class HttpConnection(FastConnection):
         return self._in_flight is None and self._turn() == "idle"
 
     def overdue(self, now_s: float) -> str | None:
-        """Which time is over: ``silent``, ``head``, ``idle`` or ``stalled``."""
+        """The time limit that the connection has exceeded, None if none: ``silent`` (it never sent a request), ``head``
+        (the headers of a request did not come whole), ``idle``, or ``stalled`` (the client does not take an answer).
+        """
         if self._held_up_s is None and self._wire is not None and self._wire.is_closing():
             self._hold_up(now_s)
         if self._held_up_s is not None:
@@ -183,7 +189,7 @@ class HttpConnection(FastConnection):
         return "idle" if waited_s >= IDLE_S else None
 
     def evict(self) -> None:
-        """Close the connection now, without sending what waits."""
+        """Close the connection now, and drop the bytes that wait to be sent."""
         wire = self._wire
         if wire is None:
             return
@@ -199,7 +205,7 @@ class HttpConnection(FastConnection):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Called by aiohttp; the connection is closed after the answer."""
+        """Called by aiohttp to answer an error outside every handler; the connection is closed after the answer."""
         if request.writer.output_size > 0:
             raise ConnectionError("an answer has begun already")
         if not isinstance(exc, HttpProcessingError):
@@ -210,7 +216,7 @@ class HttpConnection(FastConnection):
 
 
 def _too_many() -> bytes:
-    """The answer on a connection that is refused: surely nothing was done."""
+    """The bytes of the answer on a connection that is refused: a 429 that says that nothing was done."""
     refusal = ThrottlingQuotaExceeded("this node has as many connections as it takes", retry_after_ms=REFUSED_RETRY_MS)
     response = problems.answer(problems.document(refusal))
     response.force_close()

@@ -1,8 +1,8 @@
-"""The HTTPS listener: its connections count from the moment when they are accepted, before the TLS handshake.
+"""The HTTPS listener: it counts connections from accept on, before the TLS handshake.
 
-The servers of asyncio and uvloop tell a protocol of a connection when the handshake has ended. A client that never
-begins it would hold a descriptor that no bound knows of. So this listener accepts for itself, counts, and hands the
-socket to the loop for the handshake.
+The servers of asyncio and uvloop call a protocol only when the handshake has ended. A client that never begins the
+handshake would hold a descriptor that no bound counts. So this listener accepts connections itself, counts them, and
+then hands each socket to the loop for the handshake.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from .request.connections import HANDSHAKE_S
 from .server import HttpConnection, HttpRunner
 
 BACKLOG = 128
-"""Connections that the kernel completes before the node takes them."""
+"""Connections that the kernel completes before the node accepts them (the backlog of listen)."""
 ACCEPTS_MAX = 100
-"""Connections that are accepted in one turn of the event loop."""
+"""Most connections that are accepted in one turn of the event loop."""
 PAUSE_S = 1.0
-"""How long a listener accepts nothing after the system had no descriptor or memory for a connection."""
+"""Time for which a listener accepts nothing after the system had no descriptor or memory for a connection."""
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logging.getLogger(__name__)
 
 
 class TlsSite(web.BaseSite):
-    """Listens on one address for HTTPS, and on all addresses that its name has."""
+    """An HTTPS site of aiohttp. It listens on every address that the host's name resolves to."""
 
     def __init__(self, runner: HttpRunner, host: str, port: int, context: ssl.SSLContext) -> None:
         super().__init__(runner, ssl_context=context, backlog=BACKLOG)
@@ -52,7 +52,7 @@ class TlsSite(web.BaseSite):
 
 
 async def _listening(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of a host. Raises OSError, and leaves none open then."""
+    """Listening sockets, one for each address of a host. Raises OSError, and then leaves none open."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
@@ -68,8 +68,8 @@ async def _listening(host: str, port: int) -> list[socket.socket]:
 
 
 class _Listener:
-    """Sockets that are listened on, and the connections of them that shake hands. aiohttp asks a site's server for
-    ``sockets`` and ``close`` only.
+    """The listening sockets of a site, and the accepted connections that are still in their TLS handshake. Of a site's
+    server aiohttp uses only ``sockets`` and ``close``.
     """
 
     def __init__(self, sockets: list[socket.socket], runner: HttpRunner, context: ssl.SSLContext) -> None:
@@ -82,7 +82,7 @@ class _Listener:
             self._loop.add_reader(each, self._accept, each)
 
     def close(self) -> None:
-        """Stop accepting, and end what shakes hands."""
+        """Stop accepting, and close the connections that are in their handshake."""
         for each in self.sockets:
             self._loop.remove_reader(each)
             each.close()
@@ -120,7 +120,9 @@ class _Listener:
 
 
 class _Door:
-    """A connection that shakes hands. Afterwards the HTTP connection counts in its place."""
+    """A connection in its TLS handshake, counted in Connections. After the handshake the HttpConnection is counted in
+    its place (``Connections.replaced``).
+    """
 
     has_asked = False
     is_idle = True
@@ -142,12 +144,12 @@ class _Door:
         self._has_begun = False
 
     def shake_hands(self) -> None:
-        """Begin."""
+        """Begin the handshake, as a task."""
         self._task = asyncio.ensure_future(self._handshake())
         self._task.add_done_callback(self._ended)
 
     def overdue(self, now_s: float) -> str | None:
-        """``handshake`` when it takes too long."""
+        """``handshake`` when the handshake takes longer than HANDSHAKE_S, otherwise None."""
         return "handshake" if now_s - self._since_s >= HANDSHAKE_S else None
 
     def evict(self) -> None:
@@ -156,11 +158,11 @@ class _Door:
         self._task.cancel()
 
     async def _handshake(self) -> None:
-        # Before its first byte it has no TLS, whose buffers take 256 KiB: thousands of idle connections would hold up
-        # the loop.
+        # TLS begins with the client's first byte, because its buffers take 256 KiB: for thousands of idle connections
+        # they would hold up the loop.
         await self._first_byte()
         self._has_begun = True
-        # What fails here is a client: it speaks no TLS, shows no certificate, or is gone. The sweep ends a handshake
+        # A failure here is the client's: it speaks no TLS, shows no certificate, or is gone. The sweep ends a handshake
         # after HANDSHAKE_S, long before the loop would.
         with suppress(OSError):
             await self._loop.connect_accepted_socket(self._entered, self._socket, ssl=self._context)
@@ -179,7 +181,7 @@ class _Door:
             self._loop.remove_reader(self._socket)
 
     def _ended(self, _: "asyncio.Task[None]") -> None:
-        if not self._has_begun:  # otherwise the loop owns the descriptor, which may have another meaning by now
+        if not self._has_begun:  # otherwise the loop owns the descriptor, whose number may be another's by now
             self._socket.close()
         self._runner.connections.closed(self)
         self._forget(self)

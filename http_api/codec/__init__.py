@@ -1,6 +1,6 @@
 """The forms of HTTP messages: JSON, media types, parameters, schemas, problem documents.
 
-Knows neither the cluster nor a connection.
+The code here knows neither the cluster nor a connection.
 
 In: bytes, headers, queries.
 Out: checked values, and the bytes of answers.

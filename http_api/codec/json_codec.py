@@ -1,7 +1,7 @@
-"""JSON in and out. The only file of this folder that imports orjson.
+"""Reads and writes JSON. The only file of this folder that imports orjson.
 
-Reading is stricter than any parser's default and keeps numbers as they were written: a number with a point or an
-exponent, or beyond 64 bits, stays text (it is no integer here, and ``value_json`` stores it unchanged).
+Reading is stricter than any parser's default, and keeps numbers as they were written: a number with a point or an
+exponent, or beyond 64 bits, stays text. No integer field accepts it, and ``value_json`` stores it unchanged.
 """
 
 import json
@@ -35,21 +35,23 @@ _CHARACTERS = re.compile(
     r"Expected `str` matching regex '\^(?P<dots>\(\?!\S+?\))?"
     r"\[A-Za-z0-9(?P<others>[^\]]*)\]\{(?P<least>\d+),(?P<most>\d+)\}\\+Z'"
 )
-"""What msgspec says of a name that is none; programs' users do not read regular expressions."""
+"""msgspec's message for a name with the wrong characters or length. It is put into words, because users of programs
+should not have to read regular expressions.
+"""
 
 _T = TypeVar("_T")
 
 
 class NotJson(ValueError):
-    """The text is not JSON as this API takes it. The message says why, and shows nothing of the text."""
+    """The text is not JSON, or not as strict as this API demands. The message says why, without a quote of the text."""
 
 
 def parse(body: bytes) -> Any:
     """The value of a JSON text in UTF-8.
 
-    Refused (NotJson) beside what is no JSON: NaN and infinities, a name twice in one object, half surrogates,
-    nesting deeper than NESTING_MAX. A number that is no 64-bit integer comes back as an opaque value that only ``dump``
-    understands. Raises MessageTooLarge for more than VALUES_MAX values.
+    Raises NotJson, also for NaN and infinities, a name that occurs twice in one object, half surrogates, and nesting
+    deeper than NESTING_MAX; MessageTooLarge for more than VALUES_MAX values. A number that is no 64-bit integer comes
+    back as an opaque value that only ``dump`` understands.
     """
     if body.count(b",") >= VALUES_MAX and _skeleton(body).count(b",") >= VALUES_MAX:
         raise MessageTooLarge(limit=VALUES_MAX, unit="values")
@@ -66,7 +68,7 @@ def parse(body: bytes) -> Any:
 
 
 def read(body: bytes, shape: type[_T]) -> _T:
-    """A JSON text as ``shape``. Raises InvalidRequest."""
+    """The JSON text decoded as ``shape``. Raises InvalidRequest, MessageTooLarge."""
     try:
         return msgspec.convert(parse(body), shape)
     except NotJson as error:
@@ -77,7 +79,7 @@ def read(body: bytes, shape: type[_T]) -> _T:
 
 
 def explain(error: msgspec.ValidationError) -> tuple[str, str]:
-    """(field, what is wrong with it) of a value that does not have its shape; the field is "" for the value itself."""
+    """The field that a ValidationError is about ("": the value itself), and what is wrong with it."""
     text = str(error)
     place = _PLACE.search(text)
     problem = _PLACE.sub("", text).replace("orjson.Fragment", "number that is no 64-bit integer")
@@ -93,7 +95,7 @@ def _in_words(pattern: re.Match[str]) -> str:
 
 
 def or_none(value: _T | UnsetType) -> _T | None:
-    """The value of an optional field, None when it was absent."""
+    """The value of an optional field; None when the field was absent."""
     return None if value is UNSET else value
 
 
@@ -105,13 +107,13 @@ def dump(value: Any) -> bytes:
 
 
 def dump_line(value: Any) -> bytes:
-    """As ``dump``, with a line feed behind it."""
+    """As ``dump``, followed by a line feed."""
     return orjson.dumps(value, default=msgspec.to_builtins, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def is_nested_at_most(body: bytes, depth: int) -> bool:
-    """Whether the brackets of a text, those inside strings left out, nest at most ``depth`` deep. False if
-    they do not match.
+    """Whether the brackets outside strings nest at most ``depth`` deep. False also if they do not match and there are
+    more than ``depth``.
     """
     if body.count(b"[") + body.count(b"{") <= depth:
         return True
@@ -122,7 +124,7 @@ def is_nested_at_most(body: bytes, depth: int) -> bool:
 
 
 def _skeleton(body: bytes) -> bytes:
-    """Brackets, all of them square, and commas of a JSON text, those inside strings left out."""
+    """The brackets and commas of a JSON text that are outside strings; braces are given as square brackets."""
     skeleton = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(_TO_BRACKETS, _NO_STRUCTURE)
     return _TEXT.sub(b"", skeleton.replace(b'""', b""))  # most strings are empty by now
 

@@ -1,4 +1,4 @@
-"""Media types: which form of an answer a request accepts, and which form its body has. Pure."""
+"""Media types: the form of the answer that a request accepts, and the form of its body. Pure."""
 
 import re
 from functools import lru_cache
@@ -12,14 +12,14 @@ TEXT = "text/plain"
 ARROW = "application/vnd.apache.arrow.stream"
 EVENTS = "text/event-stream"
 NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
-"""The header of every answer: a browser takes it for what Content-Type says, and for nothing else."""
+"""The header of every answer by which a browser believes its Content-Type, and does not guess another."""
 
 _HEADERS_REMEMBERED_MAX = 1024
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 
 
 class _Range(NamedTuple):
-    """One range of an Accept header. ``precision``: 0 any type, 1 any subtype, 2 exactly one."""
+    """One range of an Accept header. ``precision``: 0 for */*, 1 for type/*, 2 for type/subtype."""
 
     main: str
     sub: str
@@ -37,10 +37,10 @@ class _Range(NamedTuple):
 
 @lru_cache(_HEADERS_REMEMBERED_MAX)
 def choose(accept: str | None, available: tuple[str, ...]) -> str:
-    """The best of ``available``, ordered by the server's preference, for an Accept header; None accepts everything.
+    """The best media type of ``available`` for an Accept header; None, or an empty one, accepts everything.
 
-    Highest quality first, then what is named most precisely, then what is named first. A range that is not
-    well-formed is ignored. Raises NotAcceptable.
+    The highest quality wins, then the most precise range, then the first range in the header, then the first type of
+    ``available``. A malformed range is ignored. Raises NotAcceptable.
     """
     ranges = _ranges(accept) if accept and accept.strip() else [_Range("*", "*", 1.0, 0)]
     best: tuple[float, int, int] | None = None
@@ -60,11 +60,11 @@ def choose(accept: str | None, available: tuple[str, ...]) -> str:
 
 @lru_cache(_HEADERS_REMEMBERED_MAX)
 def body_type(content_type: str, content_encoding: str, accepted: tuple[str, ...]) -> str:
-    """The media type of a request's body, one of ``accepted``; "": there is no such header. Raises
+    """The media type of a request's body, one of ``accepted``. An absent header is given as "". Raises
     UnsupportedMediaType.
 
-    Text may have any charset, since its bytes are stored as they come; other types only UTF-8. The body must not be
-    encoded.
+    Text may have any charset, because its bytes are stored as they come; other types must be in UTF-8. A
+    Content-Encoding is refused.
     """
     if content_encoding.strip().lower() not in ("", "identity"):
         raise UnsupportedMediaType("this route takes no Content-Encoding", accepted=list(accepted))
@@ -92,7 +92,7 @@ def _ranges(accept: str) -> list[_Range]:
 
 
 def _quality(parameters: list[str]) -> float | None:
-    """The weight of a range, 1 when it names none; None when it is not well-formed."""
+    """The quality (``q``) of a range: 1 by default, None when it is malformed."""
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "q":

@@ -1,7 +1,7 @@
-"""Path, query and headers of a request, read strictly: a parameter that is unknown, repeated or not well-formed is
-INVALID_REQUEST.
+"""Reads path, query and Stockade-* headers of a request strictly: an unknown, repeated or malformed parameter is
+refused as INVALID_REQUEST.
 
-Every reason begins with the name of the parameter or header.
+Every refusal's detail begins with the name of the parameter or header.
 """
 
 import re
@@ -28,11 +28,11 @@ _NONE: dict[str, Any] = {}  # never written to
 
 
 class Parameters:
-    """The parameters of one request.
+    """The parameters of one request. Its methods raise InvalidRequest for a parameter that is missing or malformed.
 
-    ``path`` are the decoded path parameters, ``query`` and ``headers`` pairs as they came, ``known`` the
-    query parameters that the route takes, ``repeated`` those that may be given several times. Raises
-    InvalidRequest for an unknown or repeated query parameter and a repeated Stockade-* header.
+    ``path``: the decoded path parameters; ``query``, ``headers``: pairs as they came; ``known``: the query parameters
+    that may occur once; ``repeated``: those that may occur several times. Raises InvalidRequest for an unknown or
+    repeated query parameter, a repeated Stockade-* header, and text that is not UTF-8.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Parameters:
         return _checked_stage("stage", self._path["stage"])
 
     def stage_prefix(self) -> str:
-        """The prefix of the stages to list; empty when absent."""
+        """The query's prefix of the names of stages to list; empty when absent."""
         prefix = self._query.get("prefix")
         return "" if prefix is None else _checked_stage("prefix", prefix)
 
@@ -84,7 +84,7 @@ class Parameters:
         return integer("partition", self._path["partition"], 0, PARTITION_MAX)
 
     def path(self, name: str) -> str:
-        """A path parameter that is an opaque id."""
+        """The path parameter ``name`` as text, unchecked: an opaque id."""
         return self._path[name]
 
     def has_path(self, name: str) -> bool:
@@ -96,19 +96,19 @@ class Parameters:
         return any(name in self._query for name in names)
 
     def query_integer(self, name: str, low: int, high: int, default: int) -> int:
-        """An integer of the query, from ``low`` to ``high``."""
+        """The integer ``name`` of the query, from ``low`` to ``high``; ``default`` when absent."""
         text = self._query.get(name)
         return default if text is None else integer(name, text, low, high)
 
     def query_choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        """A word of the query, one of ``choices``."""
+        """The word ``name`` of the query, one of ``choices``; ``default`` when absent."""
         word = self._query.get(name, default)
         if word not in choices:
             raise InvalidRequest(f"{name}: not one of {', '.join(choices)}")
         return word
 
     def query_text(self, name: str) -> str:
-        """Text of 1 to NAME_CHARACTERS_MAX characters of the query; empty when absent."""
+        """The text ``name`` of the query, 1 to NAME_CHARACTERS_MAX characters; empty when absent."""
         text = self._query.get(name)
         if text is not None and not 1 <= len(text) <= NAME_CHARACTERS_MAX:
             raise InvalidRequest(f"{name}: not 1 to {NAME_CHARACTERS_MAX} characters")
@@ -119,7 +119,7 @@ class Parameters:
         return self.query_choice(name, ("true", "false"), "false") == "true"
 
     def query_integer_or(self, name: str, words: Sequence[str], default: str) -> int | str:
-        """One of ``words``, or an integer from 0 to INT64_MAX."""
+        """The query's ``name``: one of ``words``, or an integer from 0 to INT64_MAX; ``default`` when absent."""
         text = self._query.get(name, default)
         if text in words:
             return text
@@ -139,11 +139,11 @@ class Parameters:
         return _checked_name("group", self._path["group"])
 
     def fence_epoch(self) -> int | None:
-        """The ownership guard of the query."""
+        """The query's ``fence_epoch``, which guards an owner's reads and positions; None when absent."""
         return self.query_integer("fence_epoch", 0, UINT64_MAX, 0) if "fence_epoch" in self._query else None
 
     def read_guard(self) -> tuple[str, int] | None:
-        """Group and fence_epoch that guard a read: both or none."""
+        """The query's group and fence_epoch, which guard a read; None when both are absent."""
         group, fence_epoch = self._query.get("group"), self.fence_epoch()
         if group is not None and fence_epoch is not None:
             return _checked_name("group", group), fence_epoch
@@ -153,7 +153,7 @@ class Parameters:
         raise InvalidRequest(f"{missing}: missing; group and fence_epoch come both or not at all")
 
     def topic_id(self) -> int | None:
-        """The topic id that the client expects: it refuses another topic of the same name."""
+        """The topic id that the client expects, None for any: a topic of the same name with another id is refused."""
         return self.query_integer("topic_id", 0, INT64_MAX, 0) if "topic_id" in self._query else None
 
     def header(self, name: str) -> str | None:
@@ -166,7 +166,7 @@ class Parameters:
         return None if value is None else integer(name, value, 0, high)
 
     def trio(self, first: str, second: str, third: str) -> bool:
-        """Whether these headers are there. All three or none, or InvalidRequest."""
+        """Whether these three Stockade-* headers are present. Raises InvalidRequest for one or two of them."""
         headers = self._headers
         present = (first in headers) + (second in headers) + (third in headers)
         if present in (1, 2):
@@ -175,18 +175,18 @@ class Parameters:
         return present > 0
 
     def text(self, name: str) -> str:
-        """A Stockade-* header that must be there."""
+        """The value of a mandatory Stockade-* header."""
         value = self.header(name)
         if value is None:
             raise InvalidRequest(f"{name}: missing")
         return value
 
     def number(self, name: str, high: int) -> int:
-        """A Stockade-* header that must be there, an integer from 0 to ``high``."""
+        """The value of a mandatory Stockade-* header that is an integer from 0 to ``high``."""
         return integer(name, self.text(name), 0, high)
 
     def session(self) -> str:
-        """The caller's session."""
+        """The value of the mandatory header Stockade-Session."""
         if "Stockade-Session" not in self._headers:
             raise InvalidRequest("Stockade-Session: missing")
         return self._headers["Stockade-Session"]
@@ -204,14 +204,14 @@ def _checked_name(kind: str, name: str) -> str:
     return name
 
 
-@lru_cache(1024)  # headers that came before
+@lru_cache(1024)  # headers that other requests had
 def _stockade_name(header: str) -> str:
     """The name of a Stockade-* header as the contract writes it; "" for any other header."""
     return header.title() if header.lower().startswith(_STOCKADE) else ""
 
 
 def integer(name: str, text: str, low: int, high: int) -> int:
-    """An integer written in ASCII digits alone. Raises InvalidRequest."""
+    """The integer, ``low`` to ``high``, that ``text`` has in ASCII digits. Raises InvalidRequest about ``name``."""
     if not (text.isascii() and text.isdigit()):
         raise InvalidRequest(f"{name}: not an integer in decimal digits")
     digits = text if len(text) <= _INTEGER_DIGITS_MAX else text.lstrip("0") or "0"
@@ -222,9 +222,7 @@ def integer(name: str, text: str, low: int, high: int) -> int:
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text is made of characters. Bytes that were not UTF-8 come from the parser as half
-    surrogates.
-    """
+    """Whether a text came as UTF-8: the parser turns bytes that are not UTF-8 into half surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -233,5 +231,5 @@ def is_utf8(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """A text from outside, short and safe to show."""
+    """The first 64 characters of a text from outside, escaped to printable ASCII."""
     return ascii(text[:64])[1:-1]

@@ -1,6 +1,6 @@
 """Refusals as problem documents (RFC 9457): the shape of every 4xx and 5xx answer.
 
-Status, policy and fields are those of the StockadeError; nothing is decided here.
+Status, retry policy and fields are those of the StockadeError; nothing is decided here.
 """
 
 import math
@@ -17,7 +17,7 @@ _COMMON = ("type", "title", "status", "detail", "instance", "code", "retriable",
 
 
 def document(refusal: StockadeError, instance: str | None = None) -> dict[str, Any]:
-    """The members of the problem document; ``instance`` is the id of the request, also in the node's log."""
+    """The members of a refusal's problem document. ``instance``: the request's id, by which the node's log names it."""
     members: dict[str, Any] = {
         "type": f"/docs/problems#{refusal.code}",
         "title": refusal.title,
@@ -37,13 +37,13 @@ def document(refusal: StockadeError, instance: str | None = None) -> dict[str, A
 
 
 def own_fields(problem: dict[str, Any]) -> dict[str, Any]:
-    """The members of a problem document that not every problem has."""
+    """The members of a problem document that only some problems have: the fields of its error."""
     return {name: value for name, value in problem.items() if name not in _COMMON}
 
 
 def answer(problem: dict[str, Any]) -> web.Response:
     """The answer that carries a problem document, with Retry-After where the problem has retry_after_ms."""
-    headers = dict(media.NO_SNIFFING)  # an answer to bytes that are no request passes no middleware
+    headers = dict(media.NO_SNIFFING)  # here, since an answer to bytes that are no request passes no middleware
     if "retry_after_ms" in problem:
         headers["Retry-After"] = str(math.ceil(problem["retry_after_ms"] / 1000))
     if problem["status"] == Unauthenticated.http_status:
@@ -54,7 +54,9 @@ def answer(problem: dict[str, Any]) -> web.Response:
 
 
 def stream_end(form: str, problem: dict[str, Any]) -> bytes:
-    """The last piece of a followed stream that a problem ends. An Arrow stream has none: its end is missing."""
+    """The last piece of a followed stream that a problem ends. Empty for Arrow, whose end-of-stream mark is missing
+    then.
+    """
     if form == media.NDJSON:
         return json_codec.dump_line({"problem": problem})
     if form == media.EVENTS:

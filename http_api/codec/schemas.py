@@ -1,7 +1,7 @@
-"""The JSON bodies of requests as the contract has them: fields, types, ranges. The one way to read a body.
+"""The JSON bodies of requests as in the contract: fields, types, ranges. JSON bodies are read through these alone.
 
-Reading is strict: an unknown field, another type, or a value out of its range is refused with InvalidRequest, which
-names the field. Rules that join several fields are in the ``check`` methods. Answers are partition/api's.
+Reading is strict: an unknown field, another type, or a value out of range is refused with InvalidRequest, which names
+the field. Rules over several fields are in the ``check`` methods. The shapes of answers are in partition/api.
 """
 
 import re
@@ -32,7 +32,7 @@ from .json_codec import explain, or_none
 from .parameters import INT64_MAX, PARTITION_MAX, TOPIC_NAME
 
 RESOURCE_BYTES_MAX = 1024
-"""Longest name of a resource, in UTF-8."""
+"""Longest name of a resource, in bytes of UTF-8."""
 
 UNIX_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, since 1970."""
@@ -81,7 +81,7 @@ class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
     nonce: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET
 
     def check(self) -> None:
-        """Rules beyond types and ranges. Raises InvalidRequest."""
+        """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if self.name is not None:
             check_producer_name(self.name)
         if (self.producer_id is UNSET) != (self.producer_epoch is UNSET):
@@ -89,7 +89,7 @@ class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
             raise InvalidRequest(f"{missing}: missing; producer_id and producer_epoch come both or not at all")
 
     def pair(self) -> tuple[int, int] | None:
-        """The caller's own pair."""
+        """The producer id and epoch that the caller has already; None: it has none."""
         if self.producer_id is UNSET or self.producer_epoch is UNSET:
             return None
         return self.producer_id, self.producer_epoch
@@ -116,7 +116,7 @@ class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):
-    """One resource to own."""
+    """One claim of an OwnBody."""
 
     resource: _ResourceName
     generation: _Unsigned | UnsetType = UNSET
@@ -130,7 +130,9 @@ class OwnBody(msgspec.Struct, forbid_unknown_fields=True):
     sever: Literal["session", "resource"] = "session"
 
     def made(self) -> list[Claim]:
-        """The claims. Raises InvalidRequest for a resource that is too long, or claimed twice."""
+        """The claims as the controller takes them. Raises InvalidRequest for a resource that is too long, or occurs
+        twice.
+        """
         names = [claim.resource for claim in self.claims]
         check_resources("claims", names)
         return [Claim(claim.resource, or_none(claim.generation)) for claim in self.claims]
@@ -145,7 +147,7 @@ class NewPosition(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def check_producer_name(name: str) -> None:
-    """Rules of producer names beyond their length. Raises InvalidRequest."""
+    """Check the characters of a producer's name. Raises InvalidRequest."""
     if name.isascii() and name.isdigit():
         raise InvalidRequest("name: at least one character must not be a digit")
     if "/" in name or _CONTROL.search(name):
@@ -153,7 +155,7 @@ def check_producer_name(name: str) -> None:
 
 
 def check_resources(place: str, names: Sequence[str]) -> None:
-    """Rules of names of resources. Raises InvalidRequest."""
+    """Check the length and uniqueness of names of resources. Raises InvalidRequest, which names the field ``place``."""
     if any(not 1 <= len(name.encode()) <= RESOURCE_BYTES_MAX for name in names):
         raise InvalidRequest(f"{place}: a resource is not 1 to {RESOURCE_BYTES_MAX} bytes in UTF-8")
     if len(set(names)) < len(names):
@@ -174,21 +176,23 @@ _CONFIG_VALUES: dict[str, Any] = {
     "quota_bytes": OrUnlimited,
     "max_batch_bytes": Annotated[int, Meta(ge=1024, le=BATCH_BYTES_MAX)],
 }
-"""What a request may say of those fields of TopicConfig that have a range; the others take any value of their type."""
+"""Types of the fields of TopicConfig that have a range; the other fields take any value of their type."""
 
 ConfigChanges: type[msgspec.Struct] = msgspec.defstruct(
     "ConfigChanges",
     [(each.name, _CONFIG_VALUES.get(each.name, each.type) | UnsetType, UNSET) for each in structs.fields(TopicConfig)],
     forbid_unknown_fields=True,
 )
-"""A topic's configuration as requests give it: any of the fields of TopicConfig, each in its range."""
+"""A topic's configuration in a request: any subset of the fields of TopicConfig, each in its range."""
 
 CONFIG_FAULTS_MAX = 20
-"""Faults of one configuration that its refusal names."""
+"""Most faults of one configuration that its refusal names."""
 
 
 def read_config(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of TopicConfig that ``config`` gives, by name. Raises InvalidRequest, which names all faults."""
+    """The given fields of TopicConfig by name, checked. Raises InvalidRequest, which names up to CONFIG_FAULTS_MAX
+    faults.
+    """
     config, faults = {}, []
     for name, value in given.items():
         try:
@@ -211,7 +215,7 @@ class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
     config: dict[str, Any] = {}
 
     def check(self) -> None:
-        """Rules beyond types and ranges."""
+        """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if self.replication_factor is not UNSET and self.replication_factor % 2 == 0:
             raise InvalidRequest("replication_factor: must be odd")
 
@@ -224,7 +228,7 @@ class TopicPatch(msgspec.Struct, forbid_unknown_fields=True):
     config: dict[str, Any] | UnsetType = UNSET
 
     def check(self) -> None:
-        """Rules beyond types and ranges."""
+        """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if self.sealed is False:
             raise InvalidRequest("sealed: there is no unsealing")
         if self.partitions is UNSET and self.sealed is UNSET and self.config is UNSET:
@@ -254,8 +258,8 @@ _BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")
 
 
 class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
-    """Body of POST /v1/cluster/members. Addresses belong to ``add`` alone; ``remove`` is of a node or of a zone, and so
-    are ``dry_run`` and ``if_plan``.
+    """Body of POST /v1/cluster/members. ``add`` takes a node with its addresses and zone; ``remove`` takes a node or a
+    zone, and alone takes ``dry_run`` and ``if_plan``.
     """
 
     action: Literal["add", "remove"]
@@ -267,7 +271,7 @@ class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
     if_plan: str | UnsetType = UNSET
 
     def coming(self) -> tuple[str, str, str]:
-        """Id, base URL and host:port of a node to add. Raises InvalidRequest."""
+        """The id, base URL and Raft address (host:port) of the node to add. Raises InvalidRequest."""
         if self.dry_run or self.if_plan is not UNSET:
             raise InvalidRequest("dry_run, if_plan: only with the action remove")
         if self.node_id is UNSET:
@@ -279,7 +283,7 @@ class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
         return self.node_id, self.url.rstrip("/"), self.raft_address
 
     def leaving(self) -> tuple[Literal["node", "zone"], str]:
-        """What to remove: a node, or all nodes of a zone. Raises InvalidRequest, also for an address."""
+        """The kind and name of what to remove: a node, or a zone with all its nodes. Raises InvalidRequest."""
         for name in ("url", "raft_address"):
             if getattr(self, name) is not UNSET:
                 raise InvalidRequest(f"{name}: only with the action add")
@@ -298,7 +302,7 @@ class Reassignment(msgspec.Struct, forbid_unknown_fields=True):
     replicas: Annotated[list[_NodeId], Meta(min_length=1, max_length=7)]
 
     def check(self) -> None:
-        """Rules beyond types and ranges."""
+        """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if len(set(self.replicas)) != len(self.replicas):
             raise InvalidRequest("replicas: a node occurs twice")
         if len(self.replicas) % 2 == 0:
@@ -319,7 +323,7 @@ class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
     node_id: str | UnsetType = UNSET
 
     def check(self) -> None:
-        """Rules beyond types and ranges."""
+        """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if (self.topic is None) != (self.partition is None):
             raise InvalidRequest("partition: null exactly when topic is null")
 
@@ -336,7 +340,7 @@ class BackupNote(msgspec.Struct, forbid_unknown_fields=True):
     bytes: _Natural
 
     def noted(self) -> NotedBackup:
-        """As the controller has it."""
+        """The backup as the controller stores it."""
         return NotedBackup(**structs.asdict(self))
 
 
@@ -356,7 +360,7 @@ class BalanceChange(msgspec.Struct, forbid_unknown_fields=True):
     disk_used_percent_max: UsedPercent | UnsetType = UNSET
 
     def changes(self) -> dict[str, object]:
-        """By name. Raises InvalidRequest when there is none."""
+        """The given settings by name. Raises InvalidRequest when there is none."""
         found = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
         if not found:
             raise InvalidRequest("body: names nothing to change")
@@ -371,7 +375,7 @@ class ControllersChoice(msgspec.Struct, forbid_unknown_fields=True):
     if_plan: str | UnsetType = UNSET
 
     def check(self) -> None:
-        """Rules beyond types and ranges."""
+        """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if self.dry_run and self.if_plan is not UNSET:
             raise InvalidRequest("dry_run, if_plan: one of them at most")
 
@@ -383,7 +387,7 @@ class TokenHash(msgspec.Struct, forbid_unknown_fields=True):
     expires_ms: Annotated[int, Meta(ge=1, le=UNIX_MS_MAX)] | UnsetType | None = UNSET
 
     def made(self) -> PrincipalToken:
-        """As the controller has it."""
+        """The token as the controller stores it."""
         return PrincipalToken(self.hash, from_unix_ms(or_none(self.expires_ms)))
 
 

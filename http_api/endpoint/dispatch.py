@@ -1,7 +1,7 @@
 """From a route to its answer: the common checks, the handler, and the answer to a refusal.
 
-Every exception ends here. A StockadeError is answered as the problem that it is; anything else is a bug, logged with
-the request's id and answered INTERNAL_ERROR. A client that goes away is no error of the node.
+Every exception ends here. A StockadeError is answered as a problem document; any other exception is a bug, logged with
+the request's id and answered as INTERNAL_ERROR. A client that closes its connection is not counted as an error.
 """
 
 import asyncio
@@ -35,16 +35,16 @@ from ..request.tracing import TRACEPARENT, traced
 from .forwarding import forward
 
 HEADER_BYTES_MAX = 16 * 1024
-"""Largest headers of a client's request, all together; a node adds its own to those that it passes on."""
+"""Most bytes of all headers of a client's request. Forwarded requests are exempt: the node adds its own headers."""
 
 ELSEWHERE = "/{elsewhere}"
-"""The path, with its parameter, of requests that have no route."""
+"""The path template of the fallback route, which requests without a route get."""
 LARGE_BYTES = 64 * 1024
-"""aiohttp gets answers up to here; their bodies are left to the kernel at once."""
+"""Answers with bodies up to this size are left to aiohttp, because their bodies go to the kernel at once."""
 SLOWEST_BYTES_PER_S = 64 * 1024
-"""A client that takes a large body more slowly, and STALL_S longer, is cut off."""
+"""A client has ``STALL_S + size / SLOWEST_BYTES_PER_S`` seconds to take a large body; then it is cut off."""
 CLIENT_GONE = 499
-"""In the log and the metrics, and nowhere else: the client went away before it could be answered."""
+"""Status, in the log and the metrics only, of a request whose client closed the connection before the answer."""
 
 _VERSIONS = (HttpVersion10, HttpVersion11)
 _CHUNKED = "chunked"
@@ -66,7 +66,7 @@ def endpoint(route: Route, context: Context) -> RequestHandler:
 
 
 async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.StreamResponse:
-    """The answer that ``work`` returns, or the problem that it raises; the call then holds nothing any more."""
+    """The answer that ``work`` returns, or the problem document of its error. Gives back all that the call held."""
     route, front = call.route, call.front
     try:
         response = await work
@@ -86,13 +86,13 @@ async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.Strea
         for name, value in call.leader_headers().items():
             response.headers.setdefault(name, value)
         if front.is_leaving:
-            response.force_close()  # the outcome of a request that comes as the connection is closed is unknown
+            response.force_close()  # a request that arrives while connections are closed has an unknown outcome
     return response
 
 
 async def _handle(call: Call) -> web.StreamResponse:
-    """Checks in the contract's order: headers as a whole, the page that sends it, right, parameters, the answer's form;
-    then the handler.
+    """Check in the contract's order: size of the headers, Host and Origin, rights and quota, parameters, Accept. Then
+    call the handler, or forward the request to the leader.
     """
     request, route = call.request, call.route
     if route.needs is not None:
@@ -122,14 +122,14 @@ async def _handle(call: Call) -> web.StreamResponse:
 
 
 def _query(raw: str) -> list[tuple[str, str]]:
-    """Names and values of a query. Bytes that are not UTF-8 become half surrogates, as the parser makes them of bytes
-    without escapes; Parameters refuses these. aiohttp's own would become U+FFFD, which a name may have.
+    """The names and values of a query. Escaped bytes that are not UTF-8 become half surrogates, as unescaped ones do in
+    aiohttp's parser; Parameters refuses these. aiohttp's own decoding would give U+FFFD, which a name may have.
     """
     return parse_qsl(raw, keep_blank_values=True, errors="surrogateescape")
 
 
 def observer(context: Context) -> Middleware:
-    """The middleware around everything: it prepares the log line, and answers requests that have no route."""
+    """The outermost middleware: it prepares the log line, and refuses requests without a route or a known end."""
 
     @web.middleware
     async def observe(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
@@ -156,8 +156,8 @@ def observer(context: Context) -> Middleware:
 
 
 def _unreadable(request: web.Request) -> str | None:
-    """Why it is unknown where the request ends, or what its body is. aiohttp leaves a body compressed that was sent
-    with ``Transfer-Encoding: gzip, chunked``.
+    """Why the end or the coding of the request's body is uncertain; None: it is not. With ``Transfer-Encoding: gzip,
+    chunked``, for example, aiohttp would hand over the compressed body.
     """
     if request.version not in _VERSIONS:
         return "not HTTP/1.1, and not HTTP/1.0"
@@ -166,7 +166,7 @@ def _unreadable(request: web.Request) -> str | None:
 
 
 async def _send_large(call: Call, response: web.Response, size: int) -> None:
-    """Send a large body here, within a time limit, while the call still holds room for it."""
+    """Send a large body here, within a time limit, so that the call holds its memory until the client has taken it."""
     call.stream = response
     response.headers.update(media.NO_SNIFFING)
     for name, value in call.leader_headers().items():
@@ -182,7 +182,7 @@ async def _send_large(call: Call, response: web.Response, size: int) -> None:
 
 def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:
     if call.stream is not None:
-        # Too late for a problem document: the client must not take what it has for the whole.
+        # Too late for a problem document: break off, so that the client does not take the part it has for the whole.
         call.break_off()
         return call.stream
     if isinstance(refusal, NotLeaderOrFollower):

@@ -1,6 +1,6 @@
-"""Forwards a whole request to the node that leads, and its answer to the client, piece by piece.
+"""Forwards a request to the node that leads, and relays the leader's answer to the client, piece by piece.
 
-Only the first node forwards a request. A node that gets a forwarded request and does not lead answers 421 with the
+Only the first node forwards a request. A node that receives a forwarded request and does not lead answers 421 with the
 leader that it knows.
 """
 
@@ -18,7 +18,7 @@ from ..request.call import Call
 from ..request.tracing import carried
 
 SILENT_S = 5.0
-"""Time without a byte of an answer after which its node is asked whether it answers anything."""
+"""After so long without a byte of the answer, the node that sends it is asked whether it is alive."""
 _WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _STOCKADE = "stockade-"
@@ -28,7 +28,7 @@ _ANSWER_HEADERS = ("content-type", "location", "retry-after", "allow", "cache-co
 
 
 async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
-    """The answer of the leader that ``moved`` names."""
+    """Forward the request to the leader that ``moved`` names, and answer with its answer. Raises as ``Peers.reach``."""
     headers = _picked(call.request.headers.items(), _REQUEST_HEADERS) | call.credentials()
     headers |= carried(call.request.headers)
     if call.accept:
@@ -45,7 +45,9 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
 
 
 async def _answer_with(call: Call, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-    """This node counts the records that are read for the caller: the leader leaves that to the node that forwarded."""
+    """Relay the leader's answer. This node charges the records in it to the caller's quota, because the leader charges
+    nothing for a forwarded request.
+    """
     headers = _picked(upstream.headers.items(), _ANSWER_HEADERS)
     length = upstream.content_length
     has_records = call.request.method == "GET" and call.route.group == "partition" and upstream.status == 200
@@ -62,11 +64,11 @@ async def _answer_with(call: Call, upstream: aiohttp.ClientResponse) -> web.Stre
 
 
 async def _relay_body(call: Call, upstream: aiohttp.ClientResponse, *, has_records: bool) -> None:
-    """Send the pieces of an answer as they come. Records without a length before them, as of a followed stream, wait
-    for the caller's quota.
+    """Send the pieces of an answer as they come. Records of a followed stream (no Content-Length) wait for the caller's
+    quota.
 
-    If the answer breaks off, or its node answers nothing any more, so does the one to the client, except for a followed
-    stream between two records: it ends with a problem.
+    If the leader's answer breaks off, or the leader is not alive any more, the answer to the client is broken off, too;
+    but a followed stream that stands between two records ends with a problem.
     """
     between = _RECORD_ENDS.get(upstream.content_type, b"") if upstream.content_length is None else b""
     last = between
@@ -87,10 +89,10 @@ async def _relay_body(call: Call, upstream: aiohttp.ClientResponse, *, has_recor
 
 
 async def _next_piece(call: Call, upstream: aiohttp.ClientResponse) -> bytes:
-    """The next piece of an answer, empty at its end.
+    """The next piece of an answer, empty at its end. Raises LeaderNotAvailable when its node is not alive.
 
-    A followed stream may be silent for long, but a node that stands still, or is cut off, is silent, too, and its
-    connections stay open: so the node is asked whether it answers. Raises LeaderNotAvailable.
+    A followed stream may be silent for long. A node that hangs, or is partitioned off, is silent, too, and its
+    connections stay open: so after SILENT_S the node is asked whether it is alive.
     """
     while True:
         try:
@@ -101,7 +103,7 @@ async def _next_piece(call: Call, upstream: aiohttp.ClientResponse) -> bytes:
 
 
 def _picked(headers: Iterable[tuple[str, str]], names: tuple[str, ...]) -> dict[str, str]:
-    """Headers of the request or answer itself, not of one connection."""
+    """The end-to-end headers to relay: those in ``names``, and all Stockade-* headers but those between nodes."""
     return {
         name: value if name.lower().startswith(_STOCKADE) else _in_ascii(value)
         for name, value in headers
@@ -110,5 +112,7 @@ def _picked(headers: Iterable[tuple[str, str]], names: tuple[str, ...]) -> dict[
 
 
 def _in_ascii(value: str) -> str:
-    """A header that means the same to a node: all that nodes know in these is ASCII, and a ``?`` is in none of it."""
+    """The header's value with ``?`` for each character beyond ASCII. Its meaning to a node stays the same: every value
+    that a node knows here is ASCII, and none has a ``?``.
+    """
     return value.encode("ascii", "replace").decode()

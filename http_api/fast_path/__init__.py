@@ -1,6 +1,6 @@
 """The fast path of small, frequent requests (appends, renewals), past aiohttp's parser and tasks.
 
-Decides nothing: it asks the same services as the handlers.
+The fast path decides nothing: it asks the same services as the handlers.
 
 In: bytes of a connection.
 Out: bytes of the answer, or the connection handed to aiohttp.

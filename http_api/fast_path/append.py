@@ -1,8 +1,9 @@
 """The fast path of appends to one partition.
 
-What is stored here is answered as the route's own handler does (``records.handlers``). That handler gets every request
-that is not plain, and every one whose batch was surely not proposed, so that it answers what is wrong. A batch that may
-have been proposed is never proposed again. No task waits for the verdict: ``apply`` calls ``settle``, which answers.
+A batch that is stored is answered as the route's own handler would (``records.handlers``). That handler gets every
+request that is not plain, and every request whose batch was certainly not proposed, so that it answers the refusal. A
+batch that may have been proposed is never proposed again. No task waits for the verdict: the apply of the command calls
+``settle``, which answers.
 """
 
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ _BASE_OFFSET_LINE = BASE_OFFSET.encode() + b": %d\r\n"
 
 
 class AppendTarget(NamedTuple):
-    """What the head of a request asks for, its sequence number left out."""
+    """The head of an append, parsed, without its sequence number, which is in ``Head.value``."""
 
     topic: str
     partition: int
@@ -47,7 +48,7 @@ class AppendTarget(NamedTuple):
 
 
 class FastAppends:
-    """Appends to partitions that this node leads. ``general`` is the endpoint of the route."""
+    """The fast path of appends to partitions that this node leads. ``general`` is the endpoint of the route."""
 
     def __init__(self, route: Route, context: Context, general: RequestHandler) -> None:
         self.route = route
@@ -56,7 +57,7 @@ class FastAppends:
         self.general = general
 
     def start(self, request: FastRequest) -> bool:
-        """Propose the batch of a plain request; False: nothing was proposed or taken."""
+        """Propose the batch of a plain request. False: nothing was proposed, and no room is held."""
         body, sequence = request.body, request.head.value
         try:
             target = self._target(request.head.template, request.match_info, is_numbered=sequence is not None)
@@ -89,7 +90,9 @@ class FastAppends:
         return FastAppend(self, request, partition, batch, conditions, spending).propose()
 
     def _admitted(self, caller: Caller, size: int) -> Spending | None:
-        """What the append is counted for; None: its caller has no principal. Raises ThrottlingQuotaExceeded."""
+        """Charge the append to the quota of its principal, and return that spending; None: the caller has no principal.
+        Raises ThrottlingQuotaExceeded, and gives the room back then.
+        """
         if not caller.principal:
             return None
         try:
@@ -101,13 +104,13 @@ class FastAppends:
         return caller.spending
 
     def give_back(self, size: int, spending: Spending | None) -> None:
-        """An append with a body of ``size`` bytes is settled: give back what it held."""
+        """Give back the room that an append with a body of ``size`` bytes has held in ``in_flight``."""
         self.front.in_flight.give_back(requests=1, body_bytes=size)
         if spending is not None:
             spending.held_requests -= 1
 
     def leave(self, size: int, spending: Spending | None) -> None:
-        """Leave it to the general handler, which takes the room, and counts the append for the caller, once more."""
+        """Give back the room of an append, and its charge, before the general handler takes and charges both again."""
         self.give_back(size, spending)
         if spending is not None:
             spending.take_back(size)
@@ -115,7 +118,9 @@ class FastAppends:
     def _target(
         self, template: HeadTemplate, path_parameters: dict[str, str], *, is_numbered: bool
     ) -> AppendTarget | None:
-        """Read once for all requests with this head. Raises StockadeError for what is wrong in it."""
+        """The parsed head, read once for all requests that share ``template``; None: they are not plain. Raises
+        StockadeError for a fault in the head.
+        """
         if is_numbered not in template.readings:
             headers = {**template.headers, SEQUENCE.name: _ANY_NUMBER} if is_numbered else template.headers
             template.readings[is_numbered] = _read_head(headers, path_parameters)
@@ -123,7 +128,7 @@ class FastAppends:
 
 
 class FastAppend:
-    """One append, for which room is taken. It is settled once: ``settle`` gives the room back and answers."""
+    """One append that holds room in ``in_flight``. It is settled once: ``settle`` gives the room back and answers."""
 
     __slots__ = ("_batch", "_conditions", "_is_settled", "_owner", "_partition", "_request", "_spending")
 
@@ -145,11 +150,11 @@ class FastAppend:
         self._is_settled = False
 
     def propose(self) -> bool:
-        """Propose the batch. False: nothing was proposed, since something has to be done first that takes time."""
+        """Propose the batch. False: nothing was proposed, because the append needs a step first that takes time."""
         try:
             is_proposed = self._partition.submit(self._batch, self._conditions, self.settle)
-        except Exception as bug:  # perhaps the batch was proposed
-            if self._is_settled:  # and the answer could not be sent, which ends the connection
+        except Exception as bug:  # the batch may have been proposed
+            if self._is_settled:  # the bug is in sending the answer: raising ends the connection
                 raise
             self.settle(bug)
             return True
@@ -158,8 +163,8 @@ class FastAppend:
         return is_proposed
 
     def settle(self, verdict: Appended | Exception | None) -> None:
-        """Answer the verdict; the general handler does so where surely nothing was proposed. Repeating it does
-        nothing.
+        """Answer the verdict. If certainly nothing was proposed (None, or no leader here), let the general handler
+        answer. A second call does nothing.
         """
         if self._is_settled:
             return
@@ -178,7 +183,9 @@ class FastAppend:
             self._request.connection.answer_later(conclude(call, self._refuse(call, outcome)))
 
     def _response(self, appended: Appended) -> FastResponse | Exception:
-        """The answer to a stored batch, or the bug that prevents it: the batch must not be proposed again."""
+        """The answer to a stored batch, or the exception that prevented it, which is answered as a bug: to raise here
+        could have the batch proposed again.
+        """
         front, partition, batch = self._owner.front, self._partition, self._batch
         try:
             if not appended.duplicate:

@@ -1,10 +1,10 @@
 """Connections with a fast path for small, frequent requests: from the bytes to the route's answer, past aiohttp.
 
-Requests and answers on the fast path are here, too: what its handlers see of a request, and how they answer.
+The requests and answers of the fast path are here, too: what its handlers see of a request, and how they answer.
 
-A request takes the fast path if it came in one piece, on a connection on which no other request is in flight, and if
-its end is known (parser.py). aiohttp answers all others, with the same answers; it also gets everything on a connection
-from the first request on whose end is not known. The fast path decides and checks nothing by itself.
+A request takes the fast path if it came in one piece, no other request is in flight on its connection, and its end is
+known (parser.py). aiohttp answers all other requests, with the same answers. From the first request whose end is not
+known, aiohttp gets everything on that connection. The fast path decides and checks nothing by itself.
 """
 
 import asyncio
@@ -33,17 +33,17 @@ from .parser import HEADS_REMEMBERED_MAX, Head, HeadTemplate, Varying, read_head
 PLAIN_HEADERS = frozenset(
     ("host", "accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "user-agent")
 )
-"""Headers that nothing but the checks of the fast path looks at."""
+"""Headers, in lower case, that a plain request may have: beside the fast path's own checks, no code reads them."""
 QUEUED_MAX = 4
-"""Requests of one connection that aiohttp has read and not begun to answer. Their heads take a hundred times the bytes
-that they came in.
+"""Most pipelined requests of one connection that aiohttp parses before it begins to answer them: a parsed head takes a
+hundred times the memory of its bytes.
 """
 LOOSE_BYTES_MAX = 48 * 1024
-"""Bytes in a row that are neither of a body nor end a head: a request line and headers of 16 KiB each fit, with white
-space. The piece that is being read comes on top.
+"""Most bytes in a row that neither belong to a body nor end a head (request line and headers, or trailers): 16 KiB each
+for request line and headers fit, with white space. The chunk that is being parsed comes on top.
 """
 LEADERS_REMEMBERED_MAX = 1024
-"""Pairs of leader and term whose headers are not written out again."""
+"""Pairs of leader and term for which the head of an answer is cached."""
 
 _VALUE_BYTES_MAX = 64
 _ACCEPT = (None, "*/*", media.JSON)
@@ -52,7 +52,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 
 
 class FastResponse(NamedTuple):
-    """A JSON answer. ``head``: its first lines, without the headers that every answer has."""
+    """A JSON answer. ``head``: status line and headers, without Content-Length and Date, which every answer gets."""
 
     head: bytes
     body: bytes
@@ -61,7 +61,7 @@ class FastResponse(NamedTuple):
 
 
 class FastBody(NamedTuple):
-    """A body that has come whole, as aiohttp's stream of a body."""
+    """A body that has come whole, with those methods of aiohttp's StreamReader that ``Call`` uses."""
 
     data: bytes
 
@@ -73,7 +73,7 @@ class FastBody(NamedTuple):
 
 
 class FastRequest:
-    """As much of ``aiohttp.web.Request`` as the handlers of frequent routes look at."""
+    """A request on the fast path: those attributes of ``aiohttp.web.Request`` that handlers of frequent routes use."""
 
     __slots__ = ("_headers", "body", "connection", "head", "match_info")
     raw_headers: tuple[tuple[bytes, bytes], ...] = ()  # the parser has checked their size
@@ -87,7 +87,9 @@ class FastRequest:
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """What the client has shown; a request that another node passes on with one is not plain."""
+        """The certificate that the client has shown. None for a forwarded request: one with a certificate is not plain,
+        and so does not come here.
+        """
         return None if self.connection.peer_node is not None else self.connection.certificate
 
     @property
@@ -99,12 +101,12 @@ class FastRequest:
 
     @property
     def method(self) -> str:
-        """GET, and the like."""
+        """The HTTP method, in capitals."""
         return self.head.template.method
 
     @property
     def raw_path(self) -> str:
-        """Path and query, as they came."""
+        """Path and query, as they were sent."""
         return self.head.template.path
 
     @property
@@ -114,7 +116,7 @@ class FastRequest:
 
     @property
     def protocol(self) -> "FastConnection":
-        """The connection, as aiohttp names it."""
+        """The connection, under aiohttp's name for it."""
         return self.connection
 
     @property
@@ -136,22 +138,22 @@ class FastRequest:
 
     @property
     def rel_url(self) -> URL:
-        """Path and query, as they came."""
+        """Path and query, as they were sent."""
         return URL(self.raw_path, encoded=True)
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """None when the client is gone."""
+        """The connection's transport; None when the client is gone."""
         return self.connection.transport
 
     def answer_by(self, handler: RequestHandler) -> None:
-        """Let a handler of aiohttp's kind answer."""
+        """Let a handler with aiohttp's signature answer."""
         self.connection.answer_later(handler(cast(web.Request, self)))
 
 
 class HeadPattern(NamedTuple):
-    """The bytes of a head, to recognize it. ``start`` is all of it and ``rest`` None; or they are the bytes before and
-    after what varies.
+    """The bytes by which the next head of a client is recognized. ``start`` and ``rest`` are the bytes before and after
+    the value of ``varying``; without such a value ``start`` is the whole head, and ``rest`` None.
     """
 
     template: HeadTemplate
@@ -170,8 +172,8 @@ def pattern_of(head: Head, data: bytes) -> HeadPattern:
 
 
 def read_again(pattern: HeadPattern, data: bytes) -> Head | None:
-    """The head at the start of ``data``, as ``read_head`` reads it, if it differs in nothing but what varies; else
-    None.
+    """The head at the start of ``data``, as ``read_head`` reads it; None if it differs from the pattern's head in more
+    than the value of ``varying``.
     """
     template, varying, start, rest = pattern
     if not data.startswith(start):
@@ -181,14 +183,16 @@ def read_again(pattern: HeadPattern, data: bytes) -> Head | None:
         return Head(template, varying, None, body_start, body_start + template.length)
     stop = data.find(b"\r", len(start), len(start) + _VALUE_BYTES_MAX + 1)
     value = data[len(start) : stop]
-    if not (varying.fits(value) and data.startswith(rest, stop)):  # with no end found, there is no such rest
+    if not (varying.fits(value) and data.startswith(rest, stop)):  # without an end (stop -1), rest does not match
         return None
     body_start = stop + len(rest)
     return Head(template, varying, value.decode(), body_start, body_start + template.length)
 
 
 class FastRoute(NamedTuple):
-    """A route with a fast path. ``names``: its path parameters; ``endpoint`` answers what ``handler`` leaves."""
+    """A route with a fast path. ``names``: its path parameters; ``endpoint`` answers requests that ``handler`` does not
+    begin.
+    """
 
     pattern: re.Pattern[str]
     names: list[str]
@@ -208,7 +212,7 @@ class FastRoutes:
         self.context: Context = context
         self.metrics: Metrics = context.metrics
         self.find: Callable[[HeadTemplate], Found | None] = lru_cache(HEADS_REMEMBERED_MAX)(self._search)
-        """The route of a request; None: it has no fast path."""
+        """The route and path parameters for a head, cached; None: such a request has no fast path."""
         self._by_method: dict[str, list[FastRoute]] = {}
         for route in routes:
             if route.fast is not None:
@@ -229,18 +233,20 @@ class FastRoutes:
 
 
 class RequestParser(HttpRequestParser):
-    """aiohttp's, with a bound on heads and trailers as a whole: its own on lines and their number leave each 8 MB."""
+    """aiohttp's parser, with a bound on heads and trailers as a whole: its own bounds, on the length and the number of
+    lines, let each grow to 8 MB.
+    """
 
     def __init__(self, connection: "FastConnection", loop: asyncio.AbstractEventLoop, **options: Any) -> None:
         super().__init__(connection, loop, **options)
         self._body: StreamReader | None = None  # of the last request
-        self._body_bytes = 0
-        self._loose_bytes = 0
+        self._body_bytes = 0  # of that body, so far
+        self._loose_bytes = 0  # since the last head that ended, or byte of a body: see LOOSE_BYTES_MAX
 
     def feed_data(  # type: ignore[override]  # the parser in C has no further parameters
         self, data: bytes
     ) -> tuple[list[tuple[RawRequestMessage, StreamReader]], bool, bytes]:
-        """Called by aiohttp. Raises LineTooLong, and what aiohttp's own does."""
+        """Called by aiohttp. Raises LineTooLong beyond LOOSE_BYTES_MAX, and the errors of aiohttp's own parser."""
         found: tuple[list[tuple[RawRequestMessage, StreamReader]], bool, bytes] = super().feed_data(data)
         if found[0]:
             self._body = found[0][-1][1]
@@ -255,7 +261,10 @@ class RequestParser(HttpRequestParser):
 
 
 class FastConnection(web.RequestHandler):
-    """A connection that takes the fast path whenever it may."""
+    """A connection that routes each request to the fast path if it may, otherwise to aiohttp.
+
+    Invariant: at most one of them works on the connection at a time, so answers keep the order of their requests.
+    """
 
     __slots__ = (
         *("_began", "_ended", "_held_back", "_idle_s", "_in_flight", "_is_fresh"),
@@ -279,19 +288,19 @@ class FastConnection(web.RequestHandler):
         self._max_msg_queue_size, self._msg_queue_resume_size = QUEUED_MAX, QUEUED_MAX // 2
         self._routes = routes
         self._idle_s = self.keepalive_timeout
-        self._is_fresh = True  # aiohttp has seen nothing yet
+        self._is_fresh = True  # aiohttp has been given no bytes yet
         self._is_in_step = True  # every byte so far belongs to a request whose end is known
         self._last: tuple[HeadPattern, FastRoute, dict[str, str]] | None = None  # the last head, and its route
-        self._missing_bytes = 0  # of the last request
+        self._missing_bytes = 0  # of the last request's body: not received yet
         self._held_back = b""  # bytes that came while a request was in flight
         self._in_flight: Route | None = None
         self._began = 0.0
-        self._head_since_s = 0.0  # when aiohttp got the first bytes of a head whose end it has not seen
+        self._head_since_s = 0.0  # when aiohttp was given the first bytes of a head that is not whole yet
         self._work: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[None] | None = None
-        self._certificate: tuple[ShownCertificate | None] | None = None  # as it was found
+        self._certificate: tuple[ShownCertificate | None] | None = None  # None: not looked up yet; (None,): none shown
         self.peer_node: str | None = None
-        """The node at the other end, if it is one: it speaks for the clients whose requests it forwards."""
+        """The id of the node at the other end, whose word on its clients counts; None: the other end is a client."""
 
     @property
     def is_encrypted(self) -> bool:
@@ -315,7 +324,7 @@ class FastConnection(web.RequestHandler):
         return shown is not None and shown.expires_s <= time.time()
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop, and with no bytes by aiohttp when it can read on."""
+        """Called by the loop with what came, and by aiohttp with no bytes when it can read on after a pause."""
         if self._in_flight is not None:
             self._hold_back(data)  # answers are sent in the order of their requests
         elif data and self._is_in_step and not self._missing_bytes and self._turn() == "ending":
@@ -329,7 +338,7 @@ class FastConnection(web.RequestHandler):
 
     @property
     def _rested_s(self) -> float:
-        """When the last request was answered, or begun on the fast path, or the connection was opened."""
+        """The latest of three times: the connection was opened, a request began on the fast path, one was answered."""
         return self._next_keepalive_close_time - self._idle_s
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109  # as aiohttp calls it
@@ -340,7 +349,7 @@ class FastConnection(web.RequestHandler):
         await super().shutdown(timeout)
 
     def _take(self, data: bytes) -> bool:
-        """Whether the request takes the fast path."""
+        """Begin the request in ``data`` on the fast path. False: aiohttp must be given ``data``."""
         if self._missing_bytes:
             self._missing_bytes -= len(data)
             self._is_in_step = self._missing_bytes >= 0
@@ -368,12 +377,12 @@ class FastConnection(web.RequestHandler):
         return True
 
     def _may_ask(self, host: str) -> bool:
-        """Whether the Host is not refused (boundary.py). A request with an Origin is not plain."""
+        """Whether boundary.py accepts the Host. A request with an Origin is not plain: Origin needs no check."""
         context = self._routes.context
         return not context.front.access.is_open or context.boundary.is_safe(host) or self.is_encrypted
 
     def answer_later(self, work: Awaitable[web.StreamResponse | FastResponse]) -> None:
-        """Send the answer that ``work`` returns. A request is answered once, by this or by ``answer``."""
+        """Send the answer that ``work`` will return. A request is answered once, by this method or by ``answer``."""
         self._work = self._loop.create_task(self._await(work))
 
     async def _await(self, work: Awaitable[web.StreamResponse | FastResponse]) -> None:
@@ -385,7 +394,7 @@ class FastConnection(web.RequestHandler):
         self.answer(cast(web.Response | FastResponse, response))
 
     def answer(self, response: web.Response | FastResponse) -> None:
-        """Send this, and read what came meanwhile."""
+        """Send the answer to the request in flight, then read the bytes that were held back meanwhile."""
         route = self._in_flight
         assert route is not None, "answered before"
         try:
@@ -408,9 +417,9 @@ class FastConnection(web.RequestHandler):
             self._read_on()
 
     def _turn(self) -> Literal["idle", "busy", "ending"]:
-        """What aiohttp does on this connection: it waits for a request (or has seen none yet), or works or closes, or
-        has answered and will wait for the next request in a moment. In that moment the next request is held back:
-        aiohttp would answer it otherwise, and a fast client would never get back to the fast path.
+        """The state of aiohttp. ``idle``: it waits for a request, or was given none yet; ``busy``: it works on one,
+        or closes; ``ending``: it has answered, and will be idle in a moment. Until then the next request
+        is held back: aiohttp would answer it otherwise, and a fast client would never get back to the fast path.
         """
         if self._close or self._force_close or self.transport is None or self.transport.is_closing():
             return "busy"
@@ -425,7 +434,7 @@ class FastConnection(web.RequestHandler):
             self.transport.pause_reading()
 
     def _read_on(self) -> None:
-        """Read what was held back."""
+        """Process the bytes that were held back, and resume reading."""
         data, self._held_back = self._held_back, b""
         if data:
             if self.transport is not None:
@@ -434,7 +443,7 @@ class FastConnection(web.RequestHandler):
 
 
 def serialized(response: web.Response | FastResponse) -> bytes:
-    """An answer as it is sent. Raises ValueError for a header that would end its line."""
+    """The bytes of an answer. Raises ValueError for a header with a line break."""
     body = response.body or b""
     assert isinstance(body, bytes), "a frequent route answers with bytes"
     if isinstance(response, FastResponse):
@@ -452,7 +461,7 @@ def is_plain(headers: Mapping[str, str], names: frozenset[str] = PLAIN_HEADERS) 
 
 
 def head_of(status: int, reason: str | None, headers: Iterable[tuple[str, str]]) -> bytes:
-    """The first lines of an answer. Raises ValueError for a header that would end its line."""
+    """The status line and headers of an answer. Raises ValueError for a header with a line break."""
     lines = [f"HTTP/1.1 {status} {reason}", *(f"{name}: {value}" for name, value in headers), ""]
     if any("\n" in line or "\r" in line for line in lines):
         raise ValueError("a header has a line end in it")
@@ -461,7 +470,7 @@ def head_of(status: int, reason: str | None, headers: Iterable[tuple[str, str]])
 
 @lru_cache(LEADERS_REMEMBERED_MAX)
 def head_led_by(url: str, term: int) -> bytes:
-    """The first lines of a JSON answer, 200, that the leader with this base URL decided in this term."""
+    """Status line and headers of a 200 with JSON that the leader with this base URL decided in this term."""
     headers = {
         "Content-Type": media.JSON,
         "Stockade-Leader": url,

@@ -1,7 +1,7 @@
-"""Reads the heads of plain requests that came in one piece; for all others it returns None.
+"""Reads the heads of plain requests that came in one piece; all others are left to aiohttp's parser.
 
-It never guesses: aiohttp's parser gets every request that could be read in two ways. Invariant: where this parser finds
-the end of a request, aiohttp's parser finds it, too.
+This parser never guesses: a request that could be read in two ways is not plain. Invariant: where this parser finds the
+end of a request, aiohttp's parser finds the same end.
 """
 
 import re
@@ -12,19 +12,19 @@ from typing import NamedTuple, Self
 HEADERS_MAX = 512
 """Most header lines of a request."""
 LINE_BYTES_MAX = 512
-"""A header line beyond this is left to aiohttp's parser."""
+"""A request with a longer header line is left to aiohttp's parser."""
 LINES_REMEMBERED_MAX = 4096
-"""Header lines whose reading is cached."""
+"""Header lines whose parsed form is cached."""
 
 HEADS_REMEMBERED_MAX = 1024
-"""Heads, without what varies in them, whose reading is cached."""
+"""Heads, with the varying value taken out, whose parsed form is cached."""
 HEAD_BYTES_MAX = 4096
-"""A head beyond this is left to aiohttp's parser."""
+"""A request with a longer head is left to aiohttp's parser."""
 
 
 class Varying(NamedTuple):
-    """A header that differs in each request of a client whose heads are alike otherwise. ``start``: the bytes before
-    its value; spelled otherwise it is a header like any other, as it is with a value that ``fits`` does not match.
+    """A header whose value differs between requests of a client that have the same head otherwise. ``start``: the exact
+    bytes before the value. Spelled otherwise, or with a value that does not match ``fits``, it is like any header.
     """
 
     name: str
@@ -33,14 +33,14 @@ class Varying(NamedTuple):
 
     @classmethod
     def of(cls, name: str, value: bytes) -> Self:
-        """``value``: a regular expression, of bytes that can be in a plain header."""
+        """The header ``name``, whose values match the regular expression ``value`` (bytes of a plain header only)."""
         return cls(name.lower(), b"\r\n" + name.encode() + b": ", re.compile(value).fullmatch)
 
 
 SEQUENCE = Varying.of("Stockade-Producer-Seq", rb"[0-9]{1,10}")
 """Header that varies between the appends of a writer."""
 SESSION = Varying.of("Stockade-Session", rb"[!-~]{1,64}")
-"""Header that varies between the renewals of many sessions over one connection: these are PUTs, appends are not."""
+"""Header that varies between renewals of many sessions over one connection. Renewals are PUTs, appends are not."""
 
 _PUT = b"PUT "
 _END = b"\r\n\r\n"
@@ -53,8 +53,8 @@ _UNFIT = frozenset(("transfer-encoding", "upgrade", "trailer", "proxy-connection
 
 
 class HeadTemplate:
-    """What requests have in common whose heads differ only in what varies. ``headers`` has each name once, in lower
-    case, without that; ``length`` is that of the body in bytes.
+    """The parsed head that requests share which differ only in the value of ``Varying``. ``headers`` has every other
+    header once, by name in lower case; ``length`` is the body's, in bytes.
     """
 
     __slots__ = ("headers", "length", "method", "path", "readings")
@@ -65,13 +65,13 @@ class HeadTemplate:
         self.headers: Mapping[str, str] = headers
         self.length: int = length
         self.readings: dict[bool, object] = {}
-        """What the fast path of such requests has read of the head, without and with what varies: read once."""
+        """Results that a fast path derives from the head once, by whether requests also have the varying header."""
 
 
 class Head(NamedTuple):
-    """The head of a request. ``value``: of the header ``varying``; None: it has no such header, or one like any other.
-    ``body_start`` and ``end`` are positions in the bytes that it was read from, and ``end`` is beyond them when some of
-    the body has not come.
+    """The head of a request. ``value``: of the header ``varying``; None: it is absent, or in ``template.headers``.
+    ``body_start`` and ``end`` (of the request) are positions in the bytes that were parsed; ``end`` is beyond these
+    bytes when a part of the body has not come yet.
     """
 
     template: HeadTemplate
@@ -105,7 +105,9 @@ def read_head(data: bytes) -> Head | None:
 
 
 def _without(varying: Varying, data: bytes, end: int) -> tuple[bytes, str | None]:
-    """The head before ``end`` without the value that varies, and that: all else is alike in a client's requests."""
+    """Split the head before ``end`` into the bytes that a client's requests share, and the value of ``varying``. None:
+    the head has no value that ``fits``.
+    """
     at = data.find(varying.start, 0, end)
     if at > 0:
         begin = at + len(varying.start)
@@ -117,14 +119,14 @@ def _without(varying: Varying, data: bytes, end: int) -> tuple[bytes, str | None
 
 
 class _NotPlain(Exception):
-    """The request is left to aiohttp's parser, and its reading is not cached."""
+    """The request is left to aiohttp's parser. An exception, because lru_cache does not cache a call that raises."""
 
 
 @lru_cache(HEADS_REMEMBERED_MAX)
 def _read(head: bytes) -> HeadTemplate:
     lines = head.split(_LINE_END)
     start = _START.fullmatch(lines[0])
-    if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX:  # and perhaps one that varies
+    if start is None or start[1] == _TUNNEL or len(lines) > HEADERS_MAX:  # the varying one may come on top
         raise _NotPlain
     headers = dict(map(_read_line, lines[1:]))
     length = headers.get("content-length", "0")

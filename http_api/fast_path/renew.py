@@ -1,8 +1,8 @@
 """The fast path of session renewals: a hundred thousand sessions make thousands of them a second.
 
-The session's id comes in a header, or in the path of the deprecated route. An answer from here is the same as that of
-the route's own handler (``handlers.grants``). That handler gets every request that is not plain, and once more every
-one that is refused: a renewal may be repeated.
+The session's id comes in a header, or in the path of the deprecated route. A renewal is answered as the route's own
+handler would (``handlers.grants``). That handler gets every request that is not plain, and a renewal that was refused
+here it tries again: a renewal may be repeated.
 """
 
 from typing import cast
@@ -21,7 +21,7 @@ _HEADERS = PLAIN_HEADERS | {SESSION.name}
 
 
 class FastRenewals:
-    """Renews sessions. ``general`` is the endpoint of the route."""
+    """The fast path of renewals. ``general`` is the endpoint of the route."""
 
     def __init__(self, route: Route, context: Context, general: RequestHandler) -> None:
         self._route = route
@@ -30,7 +30,7 @@ class FastRenewals:
         self._general = general
 
     def start(self, request: FastRequest) -> bool:
-        """Answer a plain request; False: nothing was begun."""
+        """Begin to answer a plain request. False: it is not plain, and nothing was begun."""
         fields = request.fields
         session = request.match_info.get("session")
         names = PLAIN_HEADERS

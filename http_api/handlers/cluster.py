@@ -10,7 +10,7 @@ from ..request.call import Call, json_answer
 
 
 async def get_cluster(call: Call) -> web.StreamResponse:
-    """Nodes and controller, as this node sees them, and the moves of topics that the caller may know."""
+    """The nodes and the controller, as this node sees them, and the moves of those topics that the caller may see."""
     found, caller = call.service.cluster(), call.caller
     if not caller.may("read", "cluster", ""):
         moves = [each for each in found.reassignments if caller.may_see("topic", each.topic)]
@@ -19,8 +19,8 @@ async def get_cluster(call: Call) -> web.StreamResponse:
 
 
 async def change_members(call: Call) -> web.StreamResponse:
-    """Begin to add or remove a node, or to remove those of a zone; GET /v1/cluster shows the progress. Or say what a
-    removal would move.
+    """Begin to add or remove a node, or to remove the nodes of a zone; GET /v1/cluster shows the progress. With
+    ``dry_run`` only answer what the removal would move.
     """
     wanted = await call.read_json(schemas.MemberChange)
     if wanted.action == "remove":
@@ -41,7 +41,7 @@ async def change_members(call: Call) -> web.StreamResponse:
 
 
 async def raise_feature_level(call: Call) -> web.StreamResponse:
-    """Let the cluster use what a feature level brought, once all members support it."""
+    """Raise the feature level, so that the cluster uses what that level brought; all members must support it."""
     wanted = await call.read_json(schemas.FeatureLevel)
     await call.service.at_controller().members.raise_feature_level(wanted.level, call.by)
     return json_answer(call.service.cluster())
@@ -58,36 +58,38 @@ async def reassign(call: Call) -> web.StreamResponse:
 
 
 async def get_balance(call: Call) -> web.StreamResponse:
-    """What would bring the cluster into balance; changes nothing."""
+    """The plan that would bring the cluster into balance now; changes nothing."""
     return json_answer(await call.service.at_controller().members.balance_plan())
 
 
 async def balance(call: Call) -> web.StreamResponse:
-    """Begin to carry a plan out; GET /v1/cluster/balance shows what is left."""
+    """Begin to carry out the plan with this digest; GET /v1/cluster/balance shows what is left."""
     wanted = await call.read_json(schemas.BalanceOrder)
     return json_answer(await call.service.at_controller().members.balance(wanted.if_plan, call.by), 202)
 
 
 async def change_balance(call: Call) -> web.StreamResponse:
-    """Change how the cluster keeps itself in balance."""
+    """Change settings of how the cluster keeps itself in balance."""
     wanted = await call.read_json(schemas.BalanceChange)
     return json_answer(await call.service.at_controller().members.change_balance(wanted.changes(), call.by))
 
 
 async def list_backups(call: Call) -> web.StreamResponse:
-    """The last backup in each place, as it was told."""
+    """The latest backup noted for each place."""
     return json_answer(NotedBackups(await call.service.at_controller().members.backups()))
 
 
 async def note_backup(call: Call) -> web.StreamResponse:
-    """Remember a backup that was made."""
+    """Record a backup that was made."""
     made = await call.read_json(schemas.BackupNote)
     noted = await call.service.at_controller().members.note_backup(made.noted(), call.by)
     return json_answer(NotedBackups(noted))
 
 
 async def choose_controllers(call: Call) -> web.StreamResponse:
-    """Begin to move the controller group; GET /v1/cluster shows the progress. Or say what would change."""
+    """Begin to move the controller group; GET /v1/cluster shows the progress. With ``dry_run`` only answer what would
+    change.
+    """
     wanted = await call.read_json(schemas.ControllersChoice)
     wanted.check()
     members = call.service.at_controller().members

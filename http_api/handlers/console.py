@@ -1,7 +1,7 @@
 """The console: a page, and the modules, styles and font that it loads, all of them from this node.
 
-They are served as they lie in ``assets/console``. Their addresses name the build, a digest over all of them, so a
-browser keeps them for good and never mixes two builds; the page itself it asks for each time.
+The files are served as they lie in ``assets/console``. Their addresses name the build, a digest over all of them, so a
+browser caches them for good and never mixes two builds; it revalidates the page itself each time.
 """
 
 import gzip
@@ -28,15 +28,15 @@ MEDIA_TYPES = {
     ".json": "application/json",
 }
 POLICY = {"script-src": "'self'", "style-src": "'self'", "font-src": "'self'", "img-src": "'self'"}
-"""What the page may load. A record is never taken for a script: no answer with one has a script's type, and every
-answer forbids to guess types.
+"""What the page may load (Content Security Policy). A record cannot be run as a script: no answer with records has a
+script's media type, and every answer forbids guessing another.
 """
 KEEP_S = 365 * 24 * 3600
 _COMPRESSED = (".js", ".css", ".svg", ".html", ".json")
 
 
 class File(NamedTuple):
-    """A file as it is sent. ``gzipped`` is None where that saves nothing."""
+    """A file as it is sent. ``gzipped`` is None for types that gzip does not make smaller."""
 
     media_type: str
     body: bytes
@@ -44,7 +44,7 @@ class File(NamedTuple):
 
 
 class Build(NamedTuple):
-    """The console of this version."""
+    """The console of this version; ``name`` is the digest over its files."""
 
     name: str
     page: File
@@ -75,7 +75,7 @@ def build() -> Build:
     for name, body in bodies.items():
         digest.update(b"%s\0%d\0%s" % (name.encode(), len(body), body))
     build_name = digest.hexdigest()[:16]
-    # The browser asks for all modules at once, not for each when the one before it has come.
+    # So the browser requests all modules at once, and not each only when the module that imports it has come.
     modules = [f'<link rel="modulepreload" href="/console/BUILD/{name}">' for name in bodies if name.endswith(".js")]
     page = bodies.pop(PAGE).replace(b"<!-- modules -->", "\n".join(modules).encode())
     page = page.replace(b"BUILD", build_name.encode())

@@ -61,7 +61,7 @@ async def fence_session(call: Call) -> web.StreamResponse:
 
 
 def _session_of(call: Call) -> str:
-    """The session that a request is about: of the deprecated path, or the caller's own."""
+    """The session that a request is about: that in the deprecated path, otherwise that in the header."""
     return call.parameters.path("session") if call.parameters.has_path("session") else call.parameters.session()
 
 
@@ -88,7 +88,7 @@ async def acquire(call: Call) -> web.StreamResponse:
         call.check_rights()
     except (PermissionDenied, Unauthenticated) as error:
         # The right was taken before the controller decided, or while this call waited.
-        with suppress(StockadeError):  # then it ends with the session
+        with suppress(StockadeError):  # if giving up fails, grant or ticket end with the session
             await _give_up(call, answer, session)
         raise error.had_effects() from None
     if isinstance(answer, Grant):
@@ -97,21 +97,23 @@ async def acquire(call: Call) -> web.StreamResponse:
 
 
 async def _later(call: Call, ticket: Ticket, session: str, wait_ms: int) -> Grant | Ticket:
-    """The grant, or the ticket after the wait. It is in the queue, or was: no refusal may say that nothing was done."""
+    """The grant, or the ticket as it is after the wait. The ticket is, or was, in the queue, so no refusal may claim
+    that the request had no effect.
+    """
     waiting = call.service.at_controller().sessions.get_ticket(ticket.ticket, session, wait_ms, call.by)
     try:
         found = await unless_ended(call, waiting)
     except NotFound:  # the ticket was cancelled before it could be read
         return msgspec.structs.replace(ticket, state="cancelled", position=None)
     except (NotLeaderOrFollower, LeaderNotAvailable):
-        return ticket  # as it was: its holder asks for it at the next leader
+        return ticket  # unchanged: its holder will ask the next leader for it
     except (UnknownSession, SessionExpired) as error:
         raise error.had_effects() from None
     return found.grant or found
 
 
 async def _give_up(call: Call, held: Grant | Ticket, session: str) -> None:
-    """Leave the wait queue, or release the grant if that came first."""
+    """Leave the wait queue, or release the grant if the ticket was granted first."""
     sessions = call.service.at_controller().sessions
     if isinstance(held, Grant):
         await sessions.release(held.grant, session, call.by)
@@ -134,7 +136,9 @@ async def get_ticket(call: Call) -> web.StreamResponse:
 
 
 async def cancel_ticket(call: Call) -> web.StreamResponse:
-    """Leave the wait queue, unless the ticket was granted before. A grant that the caller may no longer have ends."""
+    """Cancel a ticket, unless it was granted before. If the caller has lost the right to acquire the topic, its grant
+    is released.
+    """
     parameters, cancel = call.parameters, call.service.at_controller().sessions.cancel_ticket
     name, session = parameters.path("ticket"), parameters.session()
     ticket = await cancel(name, session, call.by)
@@ -162,7 +166,7 @@ async def fence_topic(call: Call) -> web.StreamResponse:
 
 
 def _chosen(partitions: Literal["all"] | list[int]) -> list[int] | None:
-    """A set of partitions, None for all of them. Raises InvalidRequest when one occurs twice."""
+    """The partitions of a body, None for all. Raises InvalidRequest when one occurs twice."""
     if partitions == "all":
         return None
     if len(set(partitions)) != len(partitions):

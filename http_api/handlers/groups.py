@@ -14,7 +14,7 @@ from ..codec.json_codec import or_none
 from ..request.call import Call, json_answer
 
 RESOURCES_PER_TURN = 5_000
-"""Of a group, that are encoded in one turn of the loop."""
+"""Resources of a group that are encoded in one turn of the loop."""
 
 
 async def own(call: Call) -> web.StreamResponse:
@@ -25,7 +25,7 @@ async def own(call: Call) -> web.StreamResponse:
         call.caller.require("own", "resource", f"{group}/{claim.resource}")
     taken = [f"{group}/{claim.resource}" for claim in wanted.claims if or_none(claim.generation) is not None]
     if not call.caller.principal and wanted.sever == "session":
-        for name in taken:  # what belongs to no principal has no other guard, and its owner may lose grants, too
+        for name in taken:  # without a principal there is no other guard, and the owner's session may lose grants, too
             call.caller.require("evict", "resource", name)
     unwritable = await _unwritable(call, group, [claim.resource for claim in wanted.claims])
     results = await call.service.at_controller().resources.own(
@@ -41,9 +41,9 @@ async def own(call: Call) -> web.StreamResponse:
 
 
 async def _unwritable(call: Call, group: str, resources: list[str]) -> list[str]:
-    """Topics of claimed partitions that the caller may not acquire: it may own them in no writer_group. The command
-    says so at feature level 2; below, only this look does, which a change of the topic may overtake. Raises
-    PermissionDenied.
+    """The topics of claimed partitions that the caller may not acquire, and so may not own in their writer_group. From
+    feature level 2 on, the command checks this; below, only the check here does, which a concurrent change of the topic
+    may overtake. Raises PermissionDenied.
     """
     topics = {named[0] for resource in resources if (named := partition_named(resource)) is not None}
     found = sorted(topic for topic in topics if not call.caller.may("acquire", "topic", topic))
@@ -99,7 +99,7 @@ async def commit_position(call: Call) -> web.StreamResponse:
 
 
 async def forget_position(call: Call) -> web.StreamResponse:
-    """Store no longer at which offset a group continues to read."""
+    """Forget the offset at which a group continues to read."""
     group, fence_epoch = call.parameters.group(), call.parameters.fence_epoch()
     partition = await _partition(call)
     await partition.commit_position(group, None, None, fence_epoch, call.caller.principal)

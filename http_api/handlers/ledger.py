@@ -1,4 +1,4 @@
-"""The handler of the ledger: entries of its topic, chosen by what they are about."""
+"""The handler of the ledger: it reads the ledger's topic, and filters its entries by topic, principal and act."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,17 +18,17 @@ from ..request.call import Call, json_answer
 from .lists import LISTED_DEFAULT, LISTED_MAX
 
 READ_BYTES = 512 * 1024
-"""Of entries read at one time."""
+"""Bytes of entries that are read at one time."""
 SCANNED_MAX = 20_000
-"""Entries looked at for one answer."""
+"""Entries after whose examination an answer ends, at the end of the slice that was read."""
 ANSWER_BYTES_MAX = 1024 * 1024
-"""Of the entries of one answer; one entry at least."""
+"""Bytes of entries after which an answer ends; it has at least one entry."""
 ENTRIES_PER_TURN = 250
 WAIT_MS_MAX = 60_000
 
 
 async def list_entries(call: Call) -> web.StreamResponse:
-    """Entries of the ledger, ascending, from a number on."""
+    """A page of the ledger's entries, ascending, from number ``from`` on."""
     parameters = call.parameters
     first = parameters.query_integer("from", 1, INT64_MAX, 1)
     most = parameters.query_integer("n", 1, LISTED_MAX, LISTED_DEFAULT)
@@ -43,7 +43,9 @@ async def list_entries(call: Call) -> web.StreamResponse:
 
 
 async def _page(call: Call, first: int, most: int, wait_ms: int, wanted: dict[str, str]) -> LedgerPage:
-    """Raises LeaderNotAvailable when what is read is dropped meanwhile."""
+    """At most ``most`` entries that match ``wanted``, from number ``first`` on. Raises LeaderNotAvailable if a file is
+    removed while it is read.
+    """
     found = await _read(call, first - 1, wait_ms)
     start, end = found.log_start + 1, found.log_end + 1
     begin = next_number = min(max(first, start), end)
@@ -63,7 +65,9 @@ async def _page(call: Call, first: int, most: int, wait_ms: int, wanted: dict[st
 
 
 async def _read(call: Call, offset: int, wait_ms: int) -> Slice:
-    """What is there from an offset on; from the log's start, if that is later. Waits for the entry at the offset."""
+    """A slice from ``offset`` on, or from the log's start if that is later. Waits up to ``wait_ms`` for the entry at
+    ``offset``.
+    """
     partition, loop = call.partition, asyncio.get_running_loop()
     assert partition is not None
     deadline = loop.time() + wait_ms / 1000
@@ -83,7 +87,7 @@ async def _read(call: Call, offset: int, wait_ms: int) -> Slice:
 
 
 async def _entries(found: Slice, offset: int) -> AsyncIterator[tuple[int, bytes]]:
-    """The numbers and the bytes of the entries of a slice, from an offset on."""
+    """The number (offset + 1) and the bytes of each entry of a slice, from ``offset`` on."""
     try:
         for batch, message in zip(found.batches, found.messages(), strict=True):
             values = decode_batch(message).column("value").to_pylist()

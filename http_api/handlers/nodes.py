@@ -1,4 +1,4 @@
-"""Handlers of what each node knows alone, what it counts and which writes it refused; a node asks the others, too."""
+"""Handlers of what only each node itself knows: its state, settings and refused writes. A node can ask the others."""
 
 from urllib.parse import urlencode
 
@@ -16,18 +16,18 @@ from ..request.everywhere import ask_others, read_cluster, read_states
 from ..request.metrics import OBSERVATION
 
 EVENTS_MAX = 1_000_000
-"""Events that a client may ask for by number."""
+"""Greatest ``n``, the number of events after which the stream ends."""
 
 
 async def list_nodes(call: Call) -> web.StreamResponse:
-    """What this node counts, or what each node does."""
+    """The state of this node, or with ``everywhere`` of every node."""
     if call.parameters.query_flag("everywhere"):
         return json_answer(await read_states(call))
     return json_answer(NodeStates([call.context.metrics.state()]))
 
 
 async def list_settings(call: Call) -> web.StreamResponse:
-    """What this node runs with, or what each node does."""
+    """The settings of this node, or with ``everywhere`` of every node."""
     here = NodeSettings(call.service.node_id, call.service.settings())
     if not call.parameters.query_flag("everywhere"):
         return json_answer(Settings([here]))
@@ -37,7 +37,7 @@ async def list_settings(call: Call) -> web.StreamResponse:
 
 
 async def list_refused_writes(call: Call) -> web.StreamResponse:
-    """The latest writes that this node's partitions refused, or those of all nodes."""
+    """The latest writes that this node's partitions refused, or with ``everywhere`` those of all nodes."""
     parameters = call.parameters
     count = parameters.query_integer("n", 1, REFUSED_WRITES_MAX, 100)
     topic, partition = parameters.query_text("topic") or None, _partition(parameters)
@@ -53,12 +53,12 @@ async def list_refused_writes(call: Call) -> web.StreamResponse:
 
 
 async def follow_events(call: Call) -> web.StreamResponse:
-    """The state of cluster and nodes as an event stream, an event a second."""
+    """The state of the cluster and its nodes as an event stream, with one event a second."""
     left = call.parameters.query_integer("n", 0, EVENTS_MAX, 0) or None
     pulse, seen = call.context.pulse, 0
 
     async def read() -> ClusterState:
-        call.check_rights()  # other followers get this reading, which would lack nodes that refuse these credentials
+        call.check_rights()  # all followers share this reading: it would lack nodes that refuse these credentials
         return await read_cluster(call)
 
     with pulse.follower():

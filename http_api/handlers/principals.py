@@ -1,4 +1,4 @@
-"""Handlers of principals: who may do what, and who the caller is."""
+"""Handlers of principals: their rights and tokens, and the caller's own."""
 
 from aiohttp import web
 
@@ -13,7 +13,7 @@ from .lists import wanted_of_list
 
 
 async def list_principals(call: Call) -> web.StreamResponse:
-    """Principals of the cluster, and of the configuration of the controller's leader."""
+    """List the principals of the controller's state, and those in the configuration of the controller's leader."""
     configured = call.front.access.configured.values()
     found = await call.service.at_controller().principals.list_principals(*wanted_of_list(call), configured)
     return json_answer(found)
@@ -28,7 +28,7 @@ async def get_principal(call: Call) -> web.StreamResponse:
 
 
 async def put_principal(call: Call) -> web.StreamResponse:
-    """Create a principal, or change what it may."""
+    """Create a principal, or replace its rights and the other fields of the body."""
     name = _changed_here(call)
     wanted = await call.read_json(schemas.PrincipalBody)
     tokens = or_none(wanted.tokens)
@@ -46,7 +46,7 @@ async def put_principal(call: Call) -> web.StreamResponse:
 
 
 async def delete_principal(call: Call) -> web.StreamResponse:
-    """No request is a principal's after that."""
+    """Delete a principal; afterwards no request counts as made by it."""
     await call.service.at_controller().principals.delete_principal(_changed_here(call), call.by)
     return web.Response(status=204)
 
@@ -61,20 +61,20 @@ async def add_token(call: Call) -> web.StreamResponse:
 
 
 async def delete_token(call: Call) -> web.StreamResponse:
-    """A request with the token is refused after that."""
+    """Delete a token of a principal; requests with the token are refused afterwards."""
     name, token = _changed_here(call), call.parameters.path("token")
     await call.service.at_controller().principals.delete_token(name, token, call.by)
     return web.Response(status=204)
 
 
 async def get_caller(call: Call) -> web.StreamResponse:
-    """Who asks, and what it may."""
+    """The caller's principal and its rights."""
     caller, is_open = call.caller, call.front.access.is_open
     return json_answer(CallerInfo(caller.principal or None, list(caller.rights), is_open))
 
 
 def _changed_here(call: Call) -> str:
-    """The principal of the path. Raises InvalidRequest for one that is changed elsewhere."""
+    """The name of the path's principal. Raises InvalidRequest for one in node.toml, which is changed there only."""
     name = call.parameters.path("principal")
     if name in call.front.access.configured:
         raise InvalidRequest(f"principal {name} is in node.toml of the nodes: it is changed there")

@@ -27,8 +27,8 @@ async def init_producer(call: Call) -> web.StreamResponse:
 
 
 async def get_producer(call: Call) -> web.StreamResponse:
-    """What is stored of a producer, on partitions that the caller may know of: all digits are an id, anything else is a
-    name.
+    """The state of a producer on the partitions of topics that the caller may see. In the path, digits alone are a
+    producer id; anything else is a name.
     """
     key = _key(call.parameters.path("producer"))
     if isinstance(key, str):
@@ -43,7 +43,7 @@ async def get_producer(call: Call) -> web.StreamResponse:
 
 
 async def fence_producer(call: Call) -> web.StreamResponse:
-    """Raise the epoch of a name, so that the running instance is refused everywhere."""
+    """Raise the epoch of a producer's name, so that its running instance is refused on every partition."""
     wanted = await call.read_json(schemas.ProducerFence)
     schemas.check_producer_name(wanted.name)
     call.caller.require("evict", "producer", wanted.name)

@@ -58,7 +58,7 @@ async def list_stages(call: Call) -> web.StreamResponse:
 
 
 async def change_stages(call: Call) -> web.StreamResponse:
-    """Keep some stages past their time, and delete others."""
+    """Keep some stages beyond their time to live, and delete others, all or none."""
     parameters = call.parameters
     topic, number, topic_id = parameters.topic(), parameters.partition(), parameters.topic_id()
     wanted = await call.read_json(StageChanges)

@@ -1,4 +1,4 @@
-"""Routes of one node, never passed on: health, metrics, the contract, and its pages."""
+"""Handlers that every node answers for itself: health, readiness, metrics, the contract, and its pages."""
 
 import re
 from base64 import b64encode
@@ -19,9 +19,9 @@ from ..request.metrics import CONTENT_TYPE
 from ..request.stalls import KEPT_MAX
 
 HSTS_S = 365 * 24 * 3600
-"""How long a browser that has seen a page by HTTPS does not come back without it (RFC 6797)."""
+"""Time for which a browser that has seen a page by HTTPS uses nothing but HTTPS for this host (RFC 6797)."""
 PAGES_MAX = 8
-"""Pages whose scripts and styles are not digested again."""
+"""Pages for which the digests of scripts and styles are cached."""
 ASSETS = Path(__file__).parents[1] / "assets"
 
 _RETRY_AFTER_MS = 500
@@ -36,28 +36,31 @@ _POLICY = {
 
 
 async def healthz(call: Call) -> web.StreamResponse:
-    """The process runs, and so does its event loop."""
+    """Answer that the process and its event loop run."""
     return json_answer({"status": "ok"})
 
 
 async def readyz(call: Call) -> web.StreamResponse:
-    """The node can serve all that a node serves."""
+    """Answer whether the node can serve everything."""
     return _readiness(call, lambda part: True)
 
 
 async def readyz_data(call: Call) -> web.StreamResponse:
-    """The node can serve records: its own partitions, and others by their leaders. For load balancers."""
+    """Answer whether the node can serve records: of its own partitions, and of others by their leaders. For load
+    balancers.
+    """
     return _readiness(call, lambda part: part in ("node", "data"))
 
 
 async def readyz_control(call: Call) -> web.StreamResponse:
-    """The node can have sessions, grants and topics decided."""
+    """Answer whether the node can have sessions, grants and topics decided by the controller."""
     return _readiness(call, lambda part: part in ("node", "control"))
 
 
 def _readiness(call: Call, counts: Callable[[str], bool]) -> web.Response:
-    """If it is not ready, a problem with the reasons of the parts that count. It is no refusal in the metrics: a load
-    balancer that asks a node which starts is no client that found no leader.
+    """The answer of a readiness check: a problem with the reasons of those parts that ``counts`` selects, if any. The
+    problem is not counted among the refusals of the metrics, because a load balancer that asks a starting node is not a
+    client that found no leader.
     """
     reasons = [each for each in call.front.unready() if counts(each.part)]
     if reasons:
@@ -68,7 +71,9 @@ def _readiness(call: Call, counts: Callable[[str], bool]) -> web.Response:
 
 
 async def metrics(call: Call) -> web.StreamResponse:
-    """Metrics in the Prometheus text format. Anyone may see them, but names of consumer groups and topics."""
+    """Metrics in the Prometheus text format. Anyone may see them; series with names of consumer groups and topics need
+    the right ``read cluster``.
+    """
     try:
         names = call.caller.may("read", "cluster", "")
     except Unauthenticated:
@@ -77,35 +82,35 @@ async def metrics(call: Call) -> web.StreamResponse:
 
 
 async def list_stalls(call: Call) -> web.StreamResponse:
-    """The latest times in which this node's event loop stood still, and what held it."""
+    """The latest stalls in which this node's event loop was held, and what held it."""
     count = call.parameters.query_integer("n", 1, KEPT_MAX, KEPT_MAX)
     return json_answer(Stalls(call.service.node_id, call.context.stalls.latest(count)))
 
 
 async def openapi(call: Call) -> web.StreamResponse:
-    """The contract."""
+    """The OpenAPI contract."""
     return web.Response(body=asset("openapi.json"), content_type="application/json")
 
 
 async def docs(call: Call) -> web.StreamResponse:
-    """The page to try the API."""
+    """The page on which the API can be tried."""
     return _page(call, asset("docs.html"))
 
 
 async def problem_docs(call: Call) -> web.StreamResponse:
-    """The page to which the ``type`` of every problem leads."""
+    """The page that the ``type`` of every problem links to."""
     return _page(call, _problems_page())
 
 
 @cache
 def asset(name: str) -> bytes:
-    """A file that comes with this folder."""
+    """The bytes of a file in ``assets``."""
     return (ASSETS / name).read_bytes()
 
 
 @cache
 def _problems_page() -> bytes:
-    """Every problem of the contract: its title, its meaning, what to do next, and that by reason."""
+    """The page of every problem of the contract: its title, its meaning, and what to do next, also for each reason."""
     schemas = json_codec.parse(asset("openapi.json"))["components"]["schemas"]
     entries = []
     for name, schema in schemas.items():
@@ -120,7 +125,7 @@ def _problems_page() -> bytes:
 
 
 def _next_steps(code: str) -> Iterator[str]:
-    """What to do next after a refusal with this code; with several causes, after each."""
+    """The advice after a refusal with this code, then the advice for each of its reasons."""
     yield BY_CODE.get(code, NO_TEXT).everywhere()
     for (of, reason), text in BY_REASON.items():
         if of == code:
@@ -128,13 +133,13 @@ def _next_steps(code: str) -> Iterator[str]:
 
 
 def _html(text: str) -> str:
-    """The text, its words between backticks as code."""
+    """The text as HTML, with words between backticks as code."""
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
 @lru_cache(2 * PAGES_MAX)
 def _digests(html: bytes, element: bytes) -> str:
-    """A page runs its own script, named by its digest, and no other."""
+    """The sources of a Content Security Policy for a page's own inline elements, by digest: it may run no others."""
     inline = re.findall(rb"<%b>(.*?)</%b>" % (element, element), html, re.DOTALL)
     return " ".join(f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in inline) or "'none'"
 
@@ -145,8 +150,8 @@ def _page(call: Call, html: bytes) -> web.Response:
 
 
 def page_headers(call: Call, allowed: dict[str, str]) -> dict[str, str]:
-    """What a page may do in a browser (Content Security Policy, level 2): load and run what ``allowed`` names, and ask
-    the node that it came from. No page of elsewhere may frame it.
+    """The headers that bound what a page may do in a browser (Content Security Policy, level 2): load and run what
+    ``allowed`` names, and ask the node that it came from. No page may frame it.
     """
     policy = "; ".join(f"{directive} {sources}" for directive, sources in (_POLICY | allowed).items())
     headers = {"Content-Security-Policy": policy, "Referrer-Policy": "same-origin"}

@@ -10,7 +10,7 @@ from ..codec.parameters import PARTITION_MAX
 from ..request.call import Call, json_answer
 
 PAGE_MAX = 1000
-"""Partitions of one page at most."""
+"""Greatest ``n``: most topics, or partitions, of one page."""
 PAGE_DEFAULT = 100
 
 
@@ -71,7 +71,7 @@ async def list_partitions(call: Call) -> web.StreamResponse:
 
 
 async def change_topic(call: Call) -> web.StreamResponse:
-    """Add partitions, change the configuration, seal."""
+    """Add partitions to a topic, change its configuration, or seal it."""
     parameters = call.parameters
     name, topic_id = parameters.topic(), parameters.topic_id()
     wanted = await call.read_json(schemas.TopicPatch)

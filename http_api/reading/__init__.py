@@ -1,6 +1,6 @@
 """Large bodies are read in processes beside the node, so that no body holds the event loop that Raft runs on.
 
-`work.py` says what can be asked, and does it; `process.py` is the process that does it; `reader.py` asks.
+`work.py` defines the orders and carries them out; `process.py` is the process that does so; `reader.py` sends them.
 
 In: bodies.
 Out: batches and structs, or refusals.

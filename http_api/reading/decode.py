@@ -1,7 +1,7 @@
-"""Bodies of appends: four forms in, one batch out.
+"""Decodes bodies of appends, in four forms, to one batch.
 
-INVALID_REQUEST is about the body as a whole and unknown fields, INVALID_RECORD about one record, which it names by its
-index. ``partition.records`` refuses what is too large or not Arrow: it is the only place that makes batches.
+INVALID_REQUEST is about the body as a whole, or an unknown field; INVALID_RECORD is about one record, which it names by
+index. ``partition.records``, the only place that makes batches, refuses a batch that is too large or not Arrow.
 """
 
 import base64
@@ -37,7 +37,7 @@ _BLANK = b" \t\r\n"
 
 
 class Columns(NamedTuple):
-    """Records by column, one item a record; None is a null."""
+    """Records by column: each list has an item for each record; None is a null."""
 
     keys: list[bytes | None]
     values: list[bytes | None]
@@ -45,7 +45,7 @@ class Columns(NamedTuple):
     headers: list[Sequence[Header] | None]
 
     def pick(self, indices: Sequence[int]) -> "Columns":
-        """These records alone."""
+        """The records with these indices."""
         return Columns(
             [self.keys[i] for i in indices],
             [self.values[i] for i in indices],
@@ -75,7 +75,7 @@ class _AppendBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def body_bytes_max(batch_bytes_max: int) -> int:
-    """Largest body of an append to a topic: text forms may be larger than the batch that they make."""
+    """Most bytes of an append's body for batches of ``batch_bytes_max``: text forms may be larger than their batch."""
     return 2 * batch_bytes_max + _BODY_BYTES_EXTRA
 
 
@@ -217,8 +217,8 @@ def _check_count(count: int) -> None:
 
 
 def positions(partition_of: Iterable[int]) -> dict[int, list[int]]:
-    """Indices of the records that go to each partition, ascending by partition; ``partition_of`` has an item
-    a record.
+    """The indices of the records for each partition, ascending by partition. ``partition_of``: the partition of each
+    record, in order.
     """
     found: dict[int, list[int]] = {}
     for index, partition in enumerate(partition_of):

@@ -1,7 +1,7 @@
 """The process beside a node that reads large bodies.
 
-It answers one order after the other, from its stdin to its stdout, and ends when its stdin does: with its node. It
-opens nothing else, and its memory is bounded, so a body can harm nothing but this process.
+It answers one order after the other, from stdin to stdout, and ends at the end of stdin, so it never outlives its node.
+It opens nothing else, and its memory is bounded, so a body can harm nothing but this process.
 """
 
 import os
@@ -20,12 +20,12 @@ from ...partition.errors import InvalidRequest, StockadeError
 from .work import Answer, Failed, Order, do, refused
 
 MEMORY_BYTES_MAX = 1 << 30
-"""Memory that the process takes for a body and what it makes of it, beside what it holds when it begins. A body that
-takes more is refused.
+"""Most memory that the process takes for a body and its parsed form, on top of what it holds at its start. A body that
+needs more is refused.
 """
 HEAD = struct.Struct("<IQ")
-"""Before an order: the lengths of its MessagePack and of the body, which follow. Before an answer: zero, and its
-length.
+"""The frame header. Before an order: the lengths of its MessagePack and of the body, which follow. Before an answer: 0
+and its length.
 """
 
 _decode = msgspec.msgpack.Decoder(Order).decode
@@ -54,12 +54,12 @@ def _answer(order: Order, body: bytes) -> Answer:
 
 
 def main() -> None:
-    """Serve stdin and stdout, out of reach of the terminal's Ctrl-C."""
-    pa.set_memory_pool(pa.system_memory_pool())  # the others reserve more than they use
+    """Serve stdin and stdout with bounded memory; ignore the terminal's Ctrl-C, which is meant for the node."""
+    pa.set_memory_pool(pa.system_memory_pool())  # other pools reserve more than they use
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     held_kib = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0])
     limit = held_kib * 1024 + MEMORY_BYTES_MAX
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a library prints is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a library's prints must not get among the answers
     serve(sys.stdin.buffer, answers)

@@ -1,4 +1,4 @@
-"""Reads bodies: light ones at once, others in a process beside the node."""
+"""Reads bodies: light ones on the event loop, others in a process beside the node."""
 
 import asyncio
 import logging
@@ -34,13 +34,13 @@ from .work import (
 )
 
 PROCESSES_MAX = 2
-"""Processes of a node that read bodies; each is started when it is first needed."""
+"""Most processes of a node that read bodies; each is started when it is first needed."""
 WAITING_MAX = 64
-"""Bodies of a node that are read so, or wait for it; beyond it they are THROTTLING_QUOTA_EXCEEDED."""
+"""Most bodies that a process reads, or that wait for one; a further body is refused as THROTTLING_QUOTA_EXCEEDED."""
 READ_S = 10.0
-"""Time in which a body must be read, the start of the process included; then the process is killed."""
+"""Time in which a process must read a body, its own start included; then it is killed."""
 IDLE_S = 60.0
-"""Time without work after which the process ends."""
+"""Time without work after which the processes are ended."""
 RETRY_AFTER_MS = 1000
 
 _MODULE = "stockade.http_api.reading.process"
@@ -70,14 +70,14 @@ class BodyReader:
         return cast(SplitRead, await self._do(order, body))
 
     async def json(self, body: bytes, shape: type[_Shape]) -> _Shape:
-        """A JSON text as ``shape``. Raises InvalidRequest, ThrottlingQuotaExceeded."""
+        """The JSON text decoded as ``shape``. Raises InvalidRequest, MessageTooLarge, ThrottlingQuotaExceeded."""
         if is_light(JSON, body):
             return json_codec.read(body, shape)
         answer = cast(JsonRead, await self._do(ReadJson(name_of(shape)), body))
         return msgspec.msgpack.decode(answer.value, type=shape)
 
     async def close(self) -> None:
-        """End the processes, after the reads under way."""
+        """Wait for the reads in progress, then end the processes."""
         if self._timer is not None:
             self._timer.cancel()
         if self._threads is not None:
@@ -108,7 +108,7 @@ class BodyReader:
         return answer
 
     def _ask(self, order: Order, body: bytes) -> Answer:
-        """In a thread: the answer of a process. One that failed is not asked again."""
+        """In a thread: the answer of an idle process, or of a new one. A process whose ``ask`` raised is not reused."""
         with self._lock:
             process = self._idle.pop() if self._idle else None
         process = process or _Process(self._start())
@@ -125,14 +125,15 @@ class BodyReader:
 
 
 class _Process:
-    """One process that reads bodies. Used by one thread at a time."""
+    """A process that reads bodies, used by one thread at a time."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
 
     def ask(self, order: Order, body: bytes) -> Answer:
-        """The answer to an order. Raises ThrottlingQuotaExceeded when it does not come in time, or the process ends; it
-        has ended then. A slow process says nothing against the body: the machine may be busy.
+        """The answer to an order. Raises ThrottlingQuotaExceeded when the answer does not come within READ_S, or the
+        process ends; the process has ended then. The error is retriable, because the body need not be at fault: the
+        machine may be busy.
         """
         late = threading.Event()
         timer = threading.Timer(READ_S, self._kill, [late])
@@ -157,7 +158,7 @@ class _Process:
         raise ThrottlingQuotaExceeded(f"the body {why}", retry_after_ms=RETRY_AFTER_MS)
 
     def end(self) -> None:
-        """Let the process end, and wait for its end."""
+        """Close the pipes, kill the process, and wait for its end."""
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with suppress(OSError):

@@ -1,4 +1,4 @@
-"""What is done with a body, here or in a process beside the node: the same function, the same refusals."""
+"""Orders to read a body, and the function that carries them out, on the event loop or in a process beside the node."""
 
 from importlib import import_module
 from typing import Any
@@ -13,21 +13,21 @@ from ..codec.media import ARROW, JSON, TEXT
 from .decode import body_bytes_max, positions, read_batch, read_columns
 
 INLINE_BYTES_MAX = 64 * 1024
-"""A body of more bytes is not parsed on the event loop if its parser makes objects of it, or holds the interpreter for
-long: JSON in both forms, and what is split by key.
+"""A larger body is not parsed on the event loop if its parser makes an object of each record, or holds the interpreter
+for long: JSON, NDJSON, and bodies that are split by key.
 """
 INLINE_PIECES_MAX = 8192
-"""A text with more pieces (lines, commas, opening brackets) is not parsed there: each may be an object, some 1 us."""
+"""A text with more pieces (lines, commas, opening brackets) is not parsed on the loop: each may be an object (1 us)."""
 INLINE_ARROW_BYTES_MAX = 4 * 1024 * 1024
-"""An Arrow body that unpacks to more is not read there: 13 KB may become 16 MiB. By columns, 4 MiB take some 5 ms."""
+"""An Arrow body that unpacks to more is not read on the loop: 13 KB may become 16 MiB; 4 MiB, by columns, take 5 ms."""
 INLINE_SPLIT_ROWS_MAX = 4096
-"""An Arrow body of more records is not split by key there: a split handles them one by one."""
+"""An Arrow body of more records is not split by key on the loop, because a split handles records one by one."""
 INLINE_SPLIT_BYTES_MAX = 256 * 1024
-"""An Arrow body that unpacks to more is not split there, either: each 8 bytes of it may be a header."""
+"""An Arrow body that unpacks to more is not split by key on the loop, because each 8 bytes may be a header."""
 
 
 def is_light(form: str, body: bytes) -> bool:
-    """Whether the objects that a text is parsed into, other than Arrow, take little time whatever it holds."""
+    """Whether parsing a body of text or JSON takes little time, whatever it holds. ``form``: any but Arrow."""
     if form == TEXT:
         return body.count(b"\n") <= INLINE_PIECES_MAX
     if len(body) > INLINE_BYTES_MAX:
@@ -36,27 +36,27 @@ def is_light(form: str, body: bytes) -> bool:
 
 
 def is_light_arrow(body: bytes | memoryview, batch_bytes_max: int) -> bool:
-    """Whether the batch of an Arrow body, of which more than ``batch_bytes_max`` is refused, takes little time."""
+    """Whether reading an Arrow body takes little time; a batch of more than ``batch_bytes_max`` bytes is refused."""
     return batch_bytes_max <= INLINE_ARROW_BYTES_MAX or unpacked(body).uncompressed <= INLINE_ARROW_BYTES_MAX
 
 
 class ReadBatch(msgspec.Struct, frozen=True, tag="batch"):
-    """The batch of an append to one partition; arguments as ``decode.read_batch`` has them."""
+    """The order to read the batch of an append to one partition; the fields are arguments of ``decode.read_batch``."""
 
     form: str
     now_ms: int
     batch_bytes_max: int
 
     def is_light(self, body: bytes) -> bool:
-        """Whether it may be done on the event loop, whatever the body holds."""
+        """Whether the order may be carried out on the event loop, whatever the body holds."""
         if self.form != ARROW:
             return is_light(self.form, body)
         return is_light_arrow(body, self.batch_bytes_max)
 
 
 class SplitBatches(msgspec.Struct, frozen=True, tag="split"):
-    """The batches of an append by key to a topic with ``partitions`` partitions; records without a key go to
-    ``keyless``.
+    """The order to split the body of an append by key to a topic with ``partitions`` partitions; records without a key
+    go to partition ``keyless``.
     """
 
     form: str
@@ -66,7 +66,7 @@ class SplitBatches(msgspec.Struct, frozen=True, tag="split"):
     keyless: int
 
     def is_light(self, body: bytes) -> bool:
-        """As ``ReadBatch.is_light``: records are handled one by one, whatever their form."""
+        """As ``ReadBatch.is_light``, but with lower bounds, because a split handles records one by one in any form."""
         if len(body) > INLINE_BYTES_MAX or self.form != ARROW:
             return len(body) <= INLINE_BYTES_MAX and is_light(self.form, body)
         found = unpacked(body)
@@ -74,7 +74,7 @@ class SplitBatches(msgspec.Struct, frozen=True, tag="split"):
 
 
 class ReadJson(msgspec.Struct, frozen=True, tag="json"):
-    """A JSON text as a struct of this package, named ``module:class``."""
+    """The order to read JSON as a struct of this package, named ``module:class``."""
 
     shape: str
 
@@ -84,7 +84,7 @@ class ReadJson(msgspec.Struct, frozen=True, tag="json"):
 
 
 class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The body was refused: the parts of a StockadeError."""
+    """The answer that a body was refused, with the parts of the StockadeError."""
 
     code: str
     detail: str
@@ -96,13 +96,13 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 
 class BatchRead(msgspec.Struct, frozen=True, tag="batch_read"):
-    """The batch of a ReadBatch."""
+    """The answer to a ReadBatch."""
 
     batch: Batch
 
 
 class SplitPart(msgspec.Struct, frozen=True):
-    """What goes to one partition: the indexes of the records in the body, and their batch or its refusal."""
+    """The records for one partition: their indexes in the body, and their batch or its refusal."""
 
     partition: int
     records: list[int]
@@ -111,20 +111,20 @@ class SplitPart(msgspec.Struct, frozen=True):
 
 
 class SplitRead(msgspec.Struct, frozen=True, tag="split_read"):
-    """The parts of a SplitBatches, ascending by partition, and whether a record had no key."""
+    """The answer to a SplitBatches: parts ascending by partition, and whether any record had no key."""
 
     parts: list[SplitPart]
     has_keyless: bool
 
 
 class JsonRead(msgspec.Struct, frozen=True, tag="json_read"):
-    """The struct of a ReadJson, as MessagePack."""
+    """The answer to a ReadJson: the struct as MessagePack."""
 
     value: bytes
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """A bug was met; the text is its traceback."""
+    """The answer of a process that met a bug; ``text`` is the traceback."""
 
     text: str
 
@@ -134,7 +134,7 @@ Answer = BatchRead | SplitRead | JsonRead | Refused | Failed
 
 
 def do(order: Order, body: bytes) -> BatchRead | SplitRead | JsonRead:
-    """Read a body. Raises what the parsers raise."""
+    """Carry out an order on a body. Raises the refusals of the parsers."""
     match order:
         case ReadBatch():
             batch = read_batch(order.form, body, now_ms=order.now_ms, batch_bytes_max=order.batch_bytes_max)
@@ -146,12 +146,12 @@ def do(order: Order, body: bytes) -> BatchRead | SplitRead | JsonRead:
 
 
 def refused(error: StockadeError) -> Refused:
-    """A refusal as a value."""
+    """A refusal as an answer that can be sent between processes."""
     return Refused(error.code, error.detail, error.fields)
 
 
 def name_of(shape: type[Any]) -> str:
-    """How a ReadJson names a class."""
+    """The name ``module:class`` of a struct, for ReadJson."""
     return f"{shape.__module__}:{shape.__qualname__}"
 
 
@@ -162,7 +162,7 @@ def _shape(name: str) -> type[Any]:
 
 
 def _number(fragment: Any) -> float:
-    """A number that json_codec keeps as text, in a field of any type: no field takes it."""
+    """Encode a number that json_codec keeps as text, in a field of type Any, as a float: its later check refuses it."""
     return float(json_codec.dump(fragment))
 
 

@@ -1,5 +1,5 @@
-"""What all appends share: conditions in the headers, the way from a body to one validated batch and its partition, and
-the fields of the answer.
+"""The steps that all appends share: read conditions from headers, turn a body into one validated batch and find its
+partition, and make the answer.
 """
 
 from collections.abc import Mapping
@@ -36,11 +36,11 @@ CONDITION_HEADERS = (*ONE_PARTITION, *_FENCE)
 """Headers that set a condition for an append."""
 
 BASE_OFFSET = "Stockade-Base-Offset"
-"""Header of an answer: the first offset of the batch, where it is known."""
+"""Header of the answer: the first offset of the batch; absent where it is not known."""
 
 
 def read_conditions(parameters: Parameters, principal: str) -> Conditions:
-    """The conditions that a request of this principal names. Raises InvalidRequest."""
+    """The conditions in a request's headers and query, and its principal. Raises InvalidRequest."""
     conditions = Conditions(
         topic_id=parameters.topic_id(),
         token=read_token(parameters),
@@ -57,15 +57,17 @@ def read_conditions(parameters: Parameters, principal: str) -> Conditions:
 
 
 def conditions_of(headers: Mapping[str, str]) -> Conditions:
-    """The conditions in headers whose names are in lower case, of a request without a query and of no principal.
-    Raises InvalidRequest.
+    """The conditions in headers with names in lower case, of a request without a query; without a principal. Raises
+    InvalidRequest.
     """
     named = [(name, headers[name]) for name in map(str.lower, CONDITION_HEADERS) if name in headers]
     return read_conditions(Parameters({}, (), named, ()), "")
 
 
 def waits_for_verdict(parameters: Parameters) -> bool:
-    """False for acks=0. Raises InvalidRequest where that is combined with a condition of one partition."""
+    """Whether the append waits for its verdict: False for acks=0. Raises InvalidRequest for acks=0 with a header of
+    ONE_PARTITION.
+    """
     if parameters.query_choice("acks", ("all", "0"), "all") == "all":
         return True
     refuse_headers(parameters, "acks: 0 cannot be combined with")
@@ -73,14 +75,14 @@ def waits_for_verdict(parameters: Parameters) -> bool:
 
 
 def refuse_headers(parameters: Parameters, why: str) -> None:
-    """Raises InvalidRequest when a header of ONE_PARTITION is there."""
+    """Raises InvalidRequest, with ``why``, if the request has a header of ONE_PARTITION."""
     for name in ONE_PARTITION:
         if parameters.header(name) is not None:
             raise InvalidRequest(f"{why} {name}")
 
 
 def check_message_id(partition: Partition, conditions: Conditions) -> None:
-    """Raises InvalidRequest for a message id where the topic remembers none."""
+    """Raises InvalidRequest for a message id if the topic remembers none (no dedupe_window_ms)."""
     if conditions.message_id is not None and not partition.config.dedupe_window_ms:
         raise InvalidRequest(f"{_MESSAGE_ID}: the topic has no dedupe_window_ms")
 
@@ -93,7 +95,7 @@ def append_answer(call: Call, partition: Partition, appended: Appended) -> web.R
 
 
 def read_token(parameters: Parameters) -> Token | None:
-    """The fencing token that a request names. Raises InvalidRequest."""
+    """The fencing token in a request's headers, None if there is none. Raises InvalidRequest."""
     if not parameters.trio(*_FENCE):
         return None
     grant, epoch, session = _FENCE
@@ -118,9 +120,9 @@ def _read_stamp(parameters: Parameters) -> Stamp | None:
 async def receive_batch(call: Call, topic_id: int | None) -> tuple[Partition, Batch]:
     """The partition of a request and the batch in its body.
 
-    A small body is judged before the partition is, so that a client learns first what is wrong with its request. One
-    that may be large is not read at a node that would refuse it whatever it holds; one for another leader is forwarded
-    as it is.
+    If the partition is refused, a small body is judged first all the same, so that its client learns first what is
+    wrong with its own request; a body that may be large is not read. A body for another leader is read, but not parsed,
+    and forwarded as it is.
     """
     topic, number = call.parameters.topic(), call.parameters.partition()
     form, reader = call.body_type(FORMS), call.context.reader

@@ -1,11 +1,11 @@
-"""Append to many partitions: one request for all that a client has for the partitions that a node leads.
+"""Append to many partitions: one request with all batches that a client has for the partitions that a node leads.
 
-Each part is an append of its own: judged by its partition, counted and answered by itself. All parts of a request are
-proposed in one turn of the loop, unless that takes too long, so that they share frames and syncs. A part is answered as
-soon as it is decided, by a line that names it: a partition that is slow to answer holds up none of the others.
+Each part is an append of its own: its partition decides it, and it is counted and answered separately. All parts of a
+request are proposed in one turn of the loop, unless that takes too long, so that they share frames and syncs. A part is
+answered as soon as it is decided, by a line with its number: a slow partition does not delay the others.
 
-A part that this node does not lead is refused, not forwarded: its client wants to know the leader, and asks it from
-then on. Forwarding would hide that, and copy the batch twice, for each request.
+A part whose partition another node leads is refused, not forwarded: the client must learn the leader, and send to it
+from then on. Forwarding would hide the leader, and copy the batch twice, for each request.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from .append import check_message_id
 from .parts import PARTS_BODY_BYTES_MAX, Part, PartList, list_of, parts_of
 
 TURN_S = 0.005
-"""Parts of one request that are read and proposed without a turn for others. Compressed parts of 1 KB each may unpack
-to a hundred MiB together.
+"""Longest time for which parts of one request are read and proposed before other tasks get a turn of the loop.
+Compressed parts of 1 KB each may unpack to a hundred MiB together.
 """
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ async def append_parts(call: Call) -> web.StreamResponse:
 
 
 class Verdicts:
-    """The parts of one request, each settled once."""
+    """The verdicts on the parts of one request. Invariant: each part is answered by exactly one line."""
 
     def __init__(self, call: Call, parts: list[Part]) -> None:
         self._call = call
@@ -63,8 +63,8 @@ class Verdicts:
         self._reading = asyncio.Lock()
 
     async def propose(self) -> None:
-        """Propose what can be proposed at once, in this turn of the loop unless that takes longer than TURN_S; the rest
-        follows as tasks.
+        """Propose each part that can be proposed at once, in this turn of the loop, or in several of TURN_S each; start
+        tasks for the other parts.
         """
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -76,13 +76,12 @@ class Verdicts:
                 self._propose(number, part)
             except StockadeError as refusal:
                 self._refused(number, refusal)
-            except Exception as bug:  # perhaps the batch was proposed
+            except Exception as bug:  # the batch may have been proposed
                 self._refused(number, _reported(bug))
 
     async def answer(self) -> web.StreamResponse:
-        """Send a line for each part when it is decided; returns when all are, also after the client is gone.
-
-        Raises ConnectionError then.
+        """Send a line for each part once it is decided; return when all are. Raises ConnectionError if the client went
+        away, but only when all parts are decided.
         """
         call, gone = self._call, None
         while self._open or self._lines:
@@ -113,7 +112,7 @@ class Verdicts:
         if (
             found is None
             or not found.is_leading
-            or topic_id not in (None, found.topic_id)  # perhaps this node lags: see Service.partition
+            or topic_id not in (None, found.topic_id)  # this node may lag: see Service.partition
             or WATCH.get() is not None
             or not is_light_arrow(part.stream, found.config.max_batch_bytes)
         ):
@@ -126,8 +125,8 @@ class Verdicts:
             self._decide_slowly(number, batch)
 
     async def _batch(self, part: Part, found: Partition) -> Batch:
-        """Read one part at a time, with a turn for other tasks before it: all parts of a request may come here at once,
-        while their partitions have no leader. A part that is not light is read outside the event loop.
+        """The batch of a part. Parts are read one at a time, after a turn for other tasks, because all parts of a
+        request come here together while their partitions have no leader. A heavy part is read in another process.
         """
         check_message_id(found, part.conditions)
         async with self._reading:
@@ -147,7 +146,7 @@ class Verdicts:
                 self._call.front.writes.stored(batch.count, len(batch.message))
             self._stored(number, found, verdict)
         elif verdict is None or isinstance(verdict, NotLeaderOrFollower | LeaderNotAvailable):
-            self._decide_slowly(number, batch)  # surely nothing was proposed
+            self._decide_slowly(number, batch)  # certainly nothing was proposed
         elif isinstance(verdict, StockadeError):
             conditions = self._parts[number].conditions
             self._call.front.writes.refused(self._call.id, found, verdict, conditions.token, conditions.stamp)
@@ -156,7 +155,7 @@ class Verdicts:
             self._refused(number, _reported(verdict))
 
     def _decide_slowly(self, number: int, batch: Batch | None = None) -> None:
-        """The way of a part for which something has to be asked or done first."""
+        """Append a part in a task: its leader must be found, or its batch read, first. ``batch``: if read already."""
         task = asyncio.get_running_loop().create_task(self._append(number, batch))
         self._slow.add(task)
         task.add_done_callback(self._slow.discard)

@@ -1,4 +1,4 @@
-"""Stored batches as the records of an answer.
+"""Renders stored batches as the records of an answer.
 
 A slice is decoded and rendered in pieces, with a turn of the event loop between them, so that one reader takes neither
 all memory nor the loop.
@@ -18,22 +18,22 @@ from ..codec import json_codec
 RECORDS_PER_TURN = 250
 """Records rendered before the event loop gets its turn."""
 BYTES_PER_TURN = 256 * 1024
-"""Likewise, bytes of their columns, if the records of a batch are alike; one record at least."""
+"""Likewise, bytes of their columns, estimated by the batch's mean record size; at least one record."""
 READ_BYTES = 1024 * 1024
 """Bytes of messages read from disk at one time, unless one message is larger."""
 
 
 class Row(NamedTuple):
-    """One rendered record. ``size`` is the bytes of its key, its value, and the keys and values of its headers."""
+    """One rendered record. ``size``: bytes of its key, its value, and the keys and values of its headers."""
 
     record: dict[str, Any]
     size: int
 
 
 async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator[list[Row]]:
-    """The records of a slice from offset ``start``, at most RECORDS_PER_TURN and about BYTES_PER_TURN a piece.
+    """The records of a slice from offset ``start`` on, at most RECORDS_PER_TURN and about BYTES_PER_TURN in each piece.
 
-    ``with_meta`` adds the producer of each. Raises FileNotFoundError when what is read was dropped meanwhile.
+    ``with_meta`` adds the producer of each record. Raises FileNotFoundError when a file of the slice was removed since.
     """
     for batches in _groups(batch for run in found.runs for batch in run.load()):
         for batch, message in zip(batches, found.fetch(batches), strict=True):
@@ -48,12 +48,12 @@ async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator
 async def take(
     found: Slice, start: Offset, max_bytes: int, hold: Callable[[int], None], *, with_meta: bool
 ) -> list[bytes]:
-    """Records from ``start``, each as a JSON text: the first always, more while they all fit ``max_bytes``, are at
-    most RECORDS_MAX, and ``hold`` makes room for this many bytes of text in all. Raises FileNotFoundError as ``rows``
-    does, and ThrottlingQuotaExceeded as ``hold`` does for the first piece.
+    """Records from ``start`` on, each as a JSON text. The first is always taken; more follow while their sizes fit
+    ``max_bytes``, there are at most RECORDS_MAX, and ``hold(total_bytes)`` reserves memory for their texts. Raises
+    FileNotFoundError as ``rows`` does, and ThrottlingQuotaExceeded if ``hold`` refuses the first piece.
 
-    Texts, since a hundred thousand objects would have the garbage collector hold the loop again and again. What they
-    take in memory is known only here: batches may be compressed.
+    They are texts because a hundred thousand objects would have the garbage collector hold the loop again and again.
+    Memory is reserved here because the size of the texts is known no sooner: batches may be compressed.
     """
     taken: list[bytes] = []
     room, size = max_bytes, 0
@@ -78,7 +78,7 @@ async def take(
 
 
 def first_offset(found: Slice, wanted: Offset | None) -> Offset:
-    """Where an answer begins that was asked for from ``wanted``; -1 is the log's start, None its end."""
+    """The offset at which the answer to a read from ``wanted`` begins; -1 is the log's start, None its end."""
     if wanted is not None and wanted >= 0:
         return wanted
     return max(found.log_start, found.base_offset)

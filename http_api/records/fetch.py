@@ -1,6 +1,6 @@
 """Reads of a partition: the parameters of a fetch, and its answer in each form (followed streams: streaming.py).
 
-With ``origins``, an Arrow answer is followed by a second Arrow stream: the producers of the batches, a row for each.
+With ``origins``, an Arrow answer is followed by a second Arrow stream with a row for each batch: its producer.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _ORIGINS = pa.schema(
 
 
 def origin_stream(batches: Iterable[StoredBatch]) -> bytes:
-    """An Arrow stream of one record batch of the batches' producers."""
+    """An Arrow stream of one record batch, with a row for the producer of each batch."""
     rows = [
         (each.count, *((s.pid, s.epoch, s.first_seq) if (s := each.stamp) else (None, None, None)), each.writer_epoch)
         for each in batches
@@ -53,18 +53,18 @@ def origin_stream(batches: Iterable[StoredBatch]) -> bytes:
 
 
 BYTES_MAX = 64 * 1024 * 1024
-"""Greatest max_bytes."""
+"""Greatest ``max_bytes`` of a fetch."""
 WAIT_MS_MAX = 60_000
-"""Longest time that a request may wait."""
+"""Longest time that a fetch may wait for records."""
 
 SHORT_BYTES = 256 * 1024
-"""Arrow answers up to here are sent as one body, which takes fewer steps than a file."""
+"""Arrow answers with records up to this size are sent as one body, which takes fewer steps than sendfile."""
 
 READINGS_MAX = 3
 """Tries of a fetch whose records are dropped while they are read."""
 
 BATCHES_PER_TURN = 5000
-"""Batches looked up before the event loop gets its turn."""
+"""Batches whose producers are read before the event loop gets its turn."""
 
 EARLIEST = -1
 """The log's start, as an offset to read from; None is its end."""
@@ -74,7 +74,7 @@ _FOLLOWED = (media.NDJSON, media.ARROW, media.EVENTS)
 
 
 class FetchRequest(NamedTuple):
-    """The parameters of a fetch. ``offset`` EARLIEST: log start; None: log end."""
+    """The parameters of a fetch. ``offset``: EARLIEST is the log's start, None its end."""
 
     form: str
     follow: bool
@@ -89,7 +89,7 @@ class FetchRequest(NamedTuple):
 
 
 def read_fetch_request(call: Call) -> FetchRequest:
-    """The parameters of a fetch. Raises InvalidRequest, NotAcceptable."""
+    """Read the parameters of a fetch from its request. Raises InvalidRequest, NotAcceptable."""
     parameters = call.parameters
     follow = parameters.query_flag("follow")
     guard = parameters.read_guard()
@@ -122,19 +122,19 @@ async def fetch_once(call: Call, partition: Partition, wanted: FetchRequest) -> 
         try:
             return await _read_once(call, partition, wanted)
         except FileNotFoundError:
-            continue  # trimmed, deleted, or replaced by a checkpoint since it was found: the next reading says which
+            continue  # the file was trimmed, deleted, or replaced by a checkpoint: the next try tells
     raise records_gone()
 
 
 def records_gone() -> LeaderNotAvailable:
-    """The refusal of a read whose files were removed while it was answered. The client may retry: the refusal of that
-    says which records are gone.
+    """The refusal of a read whose files were removed while it was answered. The client may retry; if the records are
+    gone, the refusal of the retry says which.
     """
     return LeaderNotAvailable("the records were dropped, or moved to other files, while they were read")
 
 
 async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> web.StreamResponse:
-    """Raises FileNotFoundError when what was found is dropped before it is read."""
+    """Read and answer once. Raises FileNotFoundError when a file of the slice is removed before it is read."""
     reading = partition.read(
         wanted.offset,
         max_bytes=wanted.max_bytes,
@@ -171,7 +171,9 @@ async def _read_once(call: Call, partition: Partition, wanted: FetchRequest) -> 
 
 
 def slice_headers(found: Slice, start: Offset, wanted: FetchRequest) -> dict[str, str]:
-    """Headers of a fetch, Stockade-Next-Offset aside. ``start`` is the first offset of the answer."""
+    """The headers of a fetch's answer, except Stockade-Next-Offset. ``start``: the first offset of the answer; an Arrow
+    answer begins at its first batch instead.
+    """
     is_whole = wanted.form == media.ARROW and found.runs
     return {
         "Stockade-Base-Offset": str(found.base_offset if is_whole else start),
@@ -182,7 +184,7 @@ def slice_headers(found: Slice, start: Offset, wanted: FetchRequest) -> dict[str
 
 
 async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamResponse:
-    """Whole batches as they are on disk. A short answer goes out in one piece, a long one from file to socket."""
+    """Answer with whole batches as they are on disk: a short answer in one piece, a long one from file to socket."""
     headers = slice_headers(found, first_offset(found, wanted.offset), wanted) | {
         "Content-Type": media.ARROW,
         "Stockade-Next-Offset": str(found.next_offset),
@@ -200,7 +202,7 @@ async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamRe
 
 
 async def _origins(found: Slice) -> bytes:
-    """The producers of the batches: perhaps a hundred thousand, so other requests get their turn in between."""
+    """The Arrow stream of the batches' producers. There may be a hundred thousand, so other requests get turns."""
     batches = []
     for run in found.runs:
         for batch in run.load():
@@ -217,7 +219,7 @@ def _offset(asked: int | str) -> Offset | None:
 
 
 def _resumed(call: Call, offset: Offset | None) -> Offset | None:
-    """The offset at which an event stream continues that was broken off."""
+    """The offset after the client's Last-Event-ID, at which its event stream continues; ``offset`` without one."""
     lines = call.request.headers.getall("Last-Event-ID", ())
     if len(lines) > 1:
         raise InvalidRequest(f"Last-Event-ID: occurs {len(lines)} times")

@@ -26,7 +26,7 @@ from .streaming import follow
 TAIL_MAX = 10_000
 """Most records of a tail."""
 TAIL_PIECE_BYTES = 16 * 1024 * 1024
-"""Bytes of each further slice of a tail that its first one does not reach to the end of."""
+"""Bytes of each further slice, when the first slice does not reach the end of the tail."""
 PRODUCERS_MAX = 1000
 """Most producers of one list."""
 POSITIONS_MAX = 1000
@@ -47,9 +47,9 @@ async def append(call: Call) -> web.StreamResponse:
 
 
 async def fetch(call: Call) -> web.StreamResponse:
-    """Read records."""
+    """Read records once, or follow the log."""
     wanted = read_fetch_request(call)
-    call.wait_s = 0.0 if wanted.follow else wanted.max_wait_ms / 1000  # also where this node only passes it on
+    call.wait_s = 0.0 if wanted.follow else wanted.max_wait_ms / 1000  # also if this node forwards the request
     partition = await _partition(call)
     if wanted.follow:
         return await follow(call, partition, wanted)
@@ -57,7 +57,7 @@ async def fetch(call: Call) -> web.StreamResponse:
 
 
 async def get_offset(call: Call) -> web.StreamResponse:
-    """Find an offset."""
+    """Find the offset of the log's start or end, of a time, or of the greatest timestamp."""
     at = call.parameters.query_integer_or("at", ("earliest", "latest", "max_timestamp"), "latest")
     partition = await _partition(call)
     if at in ("earliest", "latest"):
@@ -99,7 +99,7 @@ async def read_tail(call: Call) -> web.StreamResponse:
 
 
 async def _tail(call: Call, partition: Partition, found: Slice, start: Offset) -> AsyncIterator[list[Row]]:
-    """The records of a tail from ``start`` on, whose first slice is ``found``: up to its ``log_end``."""
+    """The records from ``start`` up to ``found.log_end``, in pieces; ``found`` is the first slice."""
     end = found.log_end
     while True:
         async for piece in rows(found, start, with_meta=True):
@@ -136,7 +136,9 @@ async def trim(call: Call) -> web.StreamResponse:
 def _told(
     call: Call, partition: Partition, act: str, wanted: dict[str, Any]
 ) -> AbstractAsyncContextManager[dict[str, Any]]:
-    """Around an act that the ledger records. A node that does not lead refuses the act, and records nothing."""
+    """The context in which an act is carried out that the ledger records; its value takes the act's result. On a node
+    that does not lead, nothing is recorded, because the act will be refused.
+    """
     if not partition.is_leading:
         return nullcontext({})
     return call.service.ledger.act(act, partition.topic, partition.partition, wanted, call.by)
@@ -161,7 +163,7 @@ async def list_fences(call: Call) -> web.StreamResponse:
 
 
 async def get_contents(call: Call) -> web.StreamResponse:
-    """What the partition holds, and which groups continue where."""
+    """The log's ends and size, and the positions of the groups that the caller may see."""
     count = call.parameters.query_integer("n", 1, POSITIONS_MAX, 100)
     found = await (await _partition(call)).contents(count, lambda group: call.caller.may_see("group", group))
     return json_answer(found)

@@ -1,7 +1,7 @@
-"""Append by key: the server splits one body over the partitions of a topic.
+"""Append by key: the server splits the records of one body over the partitions of a topic.
 
-Each part is an append of its own, stored here or sent to the leader of its partition, and accepted or refused by
-itself.
+The records for one partition are a part: an append of its own, stored here or forwarded to the leader of the partition,
+and accepted or refused separately.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ _NOT_OF_A_PART = ("topic", "partition")
 
 
 class Part(NamedTuple):
-    """The outcome of a part: ``fields`` of its result (offsets, or a problem), and the leader that decided."""
+    """The outcome of a part: the ``fields`` of its result (offsets, or ``problem``), and the leader that decided it."""
 
     fields: dict[str, Any]
     leader: Leader
@@ -45,14 +45,14 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Appender:
-    """Appends parts of one request to the partitions of a topic."""
+    """Appends the parts of one request to the partitions of its topic."""
 
     call: Call
     topic: str
     conditions: Conditions
 
     async def append(self, part: SplitPart) -> Part:
-        """Append one part. Never raises a refusal: it is the part's answer."""
+        """The outcome of one part. A refusal is returned as the part's problem, never raised."""
         partition, batch = part.partition, part.batch
         try:
             if part.refusal is not None:
@@ -117,13 +117,13 @@ def _of_a_part(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 PARTS_AT_ONCE = 32
-"""Parts of one request that are under way at one time."""
+"""Most parts of one request that are in flight at one time."""
 TOPICS_REMEMBERED_MAX = 10_000
-"""Topics of which the last partition for keyless records is remembered."""
+"""Most topics of which a node remembers the last partition for keyless records."""
 
 
 class Layout(NamedTuple):
-    """What a split needs to know of a topic."""
+    """The facts about a topic that a split needs."""
 
     topic_id: int
     partitions: int
@@ -131,19 +131,21 @@ class Layout(NamedTuple):
 
 
 class SpreadTurns:
-    """Round robin: the keyless records of each request go to the next partition of the topic."""
+    """Round robin for keyless records: those of one request go to one partition, those of the next request to the
+    next partition. The first partition is random.
+    """
 
     def __init__(self) -> None:
         self._last: OrderedDict[int, int] = OrderedDict()
 
     def next(self, layout: Layout) -> int:
-        """The partition for the keyless records of a request, if it has any."""
+        """The partition for the keyless records of the next request. Only ``took`` makes it the last one."""
         last = self._last.get(layout.topic_id)
-        # Chance that spreads, and hides nothing.
+        # Randomness only spreads load here, and keeps nothing secret.
         return random.randrange(layout.partitions) if last is None else (last + 1) % layout.partitions  # noqa: S311  # nosec B311
 
     def took(self, layout: Layout, turn: int) -> None:
-        """A request had keyless records, and they go there."""
+        """Remember that keyless records went to partition ``turn``."""
         self._last.pop(layout.topic_id, None)
         self._last[layout.topic_id] = turn
         if len(self._last) > TOPICS_REMEMBERED_MAX:
@@ -151,13 +153,13 @@ class SpreadTurns:
 
 
 class AppendByKey:
-    """The handler. One for an application: it remembers the partition of the last keyless records."""
+    """The handler of appends by key. An application has one, since it remembers where the last keyless records went."""
 
     def __init__(self) -> None:
         self._turns = SpreadTurns()
 
     async def append_by_key(self, call: Call) -> web.StreamResponse:
-        """Append, the server choosing partitions by key."""
+        """Append records; the server chooses the partition of each by its key."""
         parameters = call.parameters
         topic = parameters.topic()
         refuse_headers(parameters, "the server chooses the partition, so there can be no")
@@ -174,7 +176,9 @@ class AppendByKey:
         return _answer(call, topic, parts, await work)
 
     async def _layout(self, call: Call, topic: str, form: str, topic_id: int | None) -> Layout:
-        """As this node knows it, or the leader that it names. A small body is judged first."""
+        """The layout of a topic, as this node or the controller's leader knows it. On a refusal a small body is judged
+        first, as in ``receive_batch``.
+        """
         try:
             layout = await retry_at_leader(
                 call, lambda: _known_layout(call, topic, topic_id), lambda moved: _ask_layout(call, topic, moved)

@@ -1,12 +1,12 @@
 """The body of an append to many partitions: a line of JSON that lists the parts, then their Arrow streams in a row.
 
-Why so: a line can be written in a shell and read by any JSON parser; each stream is what the route of one partition
-takes, so one reader judges both; and the lengths in the line find the streams without a byte of them being looked at
-or copied. A frame of its own for each part would have to be read in turn, and one Arrow stream for all would join what
-is stored apart.
+Why this format: the line can be written in a shell and read by any JSON parser; each stream has the form that the route
+of one partition takes, so one reader serves both; and the lengths in the line locate the streams without any of their
+bytes being read or copied. A frame for each part would have to be parsed in turn, and one Arrow stream for all parts
+would join batches that are stored apart.
 
-Everything about the request as a whole is judged here, before anything is proposed: a request that lists two parts for
-one partition, or whose lengths and bytes differ, is refused as one.
+The request as a whole is judged here, before anything is proposed: a request that lists a partition twice, or whose
+lengths do not add up to its bytes, is refused as a whole.
 """
 
 from typing import Annotated, Literal, NamedTuple
@@ -32,9 +32,9 @@ from ..codec.schemas import Partition, TopicName
 from ..reading.decode import body_bytes_max
 
 LIST_BYTES_MAX = 256 * 1024
-"""Longest first line, its end included: 1 KiB a part."""
+"""Most bytes of the first line, its line feed included: 1 KiB for each part."""
 PARTS_BODY_BYTES_MAX = body_bytes_max(BATCH_BYTES_MAX)
-"""Largest body: as that of an append to one partition of any topic."""
+"""Most bytes of a body, as of an append to one partition of any topic."""
 
 _Natural = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 _Unsigned = Annotated[int, Meta(ge=0)]  # json_codec.parse lets no integer beyond 64 bits through
@@ -44,7 +44,7 @@ _TokenText = Annotated[str, Meta(max_length=TOKEN_CHARACTERS_MAX)]
 
 
 class PartProducer(msgspec.Struct, forbid_unknown_fields=True):
-    """The stamp of a part: Stockade-Producer-Id, -Epoch and -Seq of the route of one partition."""
+    """The stamp of a part. The route of one partition has it in Stockade-Producer-Id, -Epoch and -Seq."""
 
     id: _Natural
     epoch: Annotated[int, Meta(ge=0, le=PRODUCER_EPOCH_MAX)]
@@ -52,7 +52,9 @@ class PartProducer(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PartFence(msgspec.Struct, forbid_unknown_fields=True):
-    """The fencing token of a part: Stockade-Fence-Grant, Stockade-Fence-Epoch and Stockade-Session."""
+    """The fencing token of a part. On the route of one partition its fields are headers: Stockade-Fence-Grant,
+    Stockade-Fence-Epoch and Stockade-Session.
+    """
 
     grant: _TokenText
     epoch: _Unsigned
@@ -60,7 +62,7 @@ class PartFence(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PartEntry(msgspec.Struct, forbid_unknown_fields=True):
-    """One part in the list; ``bytes`` is the length of its Arrow stream."""
+    """The entry of one part in the first line; ``bytes`` is the length of its Arrow stream."""
 
     topic: TopicName
     partition: Partition
@@ -73,7 +75,7 @@ class PartEntry(msgspec.Struct, forbid_unknown_fields=True):
     fence_epoch: _Unsigned | UnsetType = UNSET
 
     def conditions(self, principal: str) -> Conditions:
-        """What must hold for this part of a request of this principal."""
+        """The conditions on the append of this part, in a request of ``principal``."""
         producer, fence = or_none(self.producer), or_none(self.fence)
         return Conditions(
             topic_id=or_none(self.topic_id),
@@ -87,14 +89,14 @@ class PartEntry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PartList(msgspec.Struct, forbid_unknown_fields=True):
-    """The first line."""
+    """The first line of the body."""
 
     version: Literal[1]
     parts: Annotated[list[PartEntry], Meta(min_length=1)]
 
 
 class Part(NamedTuple):
-    """A batch for one partition, not judged yet. ``stream`` is a view of the body."""
+    """A part: the batch for one partition, not read yet. ``stream`` is a view of the body, not a copy."""
 
     topic: str
     partition: int
@@ -111,7 +113,9 @@ def list_of(body: bytes) -> bytes:
 
 
 def parts_of(body: bytes, listed: PartList, principal: str) -> list[Part]:
-    """The parts of a body with this first line, sent by this principal. Raises InvalidRequest, MessageTooLarge."""
+    """The parts of a body; ``listed`` is its first line, ``principal`` its sender. Raises InvalidRequest,
+    MessageTooLarge.
+    """
     entries = listed.parts
     if len(entries) > PARTS_MAX:
         raise MessageTooLarge(limit=PARTS_MAX, unit="parts")

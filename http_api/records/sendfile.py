@@ -1,7 +1,7 @@
-"""From files to a client without passing through Python objects: the kernel copies from its page cache to the socket.
+"""Sends parts of files to a client by sendfile: the kernel copies from its page cache to the socket.
 
-No byte of a file is in the memory of the node, however slow the client is; a client that takes nothing for STALL_S is
-cut off. With TLS the bytes have to be encrypted: they pass through the node, PIECE_BYTES at a time.
+No byte of a file is in the memory of the process, however slow the client is; a client that takes nothing for STALL_S
+is cut off. With TLS the bytes must be encrypted, so they pass through the process, PIECE_BYTES at a time.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ from ...partition.log.interface import Run
 from ..request.call import STALL_S, Call
 
 PIECE_BYTES = 1024 * 1024
-"""Bytes that are sent, or read, before the event loop gets its turn."""
+"""Most bytes that are sent, or read, before the event loop gets its turn."""
 
 _Part = tuple[int, int, int]  # file descriptor, position, bytes
 
 
 @contextmanager
 def opened(runs: Sequence[Run]) -> Iterator[list[_Part]]:
-    """The files of ``runs``, one after the other. Raises FileNotFoundError when one is gone."""
+    """Inside, the files of ``runs`` are open; its value has their parts. Raises FileNotFoundError if one is gone."""
     parts: list[_Part] = []
     try:
         for run in runs:
@@ -32,7 +32,7 @@ def opened(runs: Sequence[Run]) -> Iterator[list[_Part]]:
 
 
 def pieces(parts: Sequence[_Part]) -> Iterator[bytes]:
-    """All bytes, PIECE_BYTES at a time at most."""
+    """The bytes of all parts, in pieces of at most PIECE_BYTES. Raises OSError when a file is too short."""
     for file, position, length in parts:
         for place in range(position, position + length, PIECE_BYTES):
             size = min(PIECE_BYTES, position + length - place)
@@ -43,7 +43,7 @@ def pieces(parts: Sequence[_Part]) -> Iterator[bytes]:
 
 
 async def send(call: Call, parts: Sequence[_Part]) -> None:
-    """Send all bytes as the next part of the body. Raises ConnectionError when the client is gone or takes nothing."""
+    """Send all parts as the next piece of the body. Raises ConnectionError when the client is gone or takes nothing."""
     transport = call.request.transport
     if transport is None:
         raise ConnectionResetError("the client is gone")
@@ -66,7 +66,7 @@ async def send(call: Call, parts: Sequence[_Part]) -> None:
 
 
 async def _flush(call: Call, transport: asyncio.Transport) -> None:
-    """Wait until all that was written before is with the kernel."""
+    """Wait until the kernel has all bytes that were written before."""
     transport.set_write_buffer_limits(high=0)
     try:
         async with asyncio.timeout(STALL_S):
@@ -76,7 +76,7 @@ async def _flush(call: Call, transport: asyncio.Transport) -> None:
 
 
 class _Sending:
-    """Sends parts of files whenever the socket takes more, in a callback of the loop: no task is woken for that."""
+    """Sends parts of files in a callback of the loop, whenever the socket takes more; no task is woken in between."""
 
     def __init__(self, socket: int, parts: Sequence[_Part]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -88,7 +88,9 @@ class _Sending:
         self._watch = self._loop.call_later(STALL_S, self._check_progress)
 
     async def done(self) -> None:
-        """Returns when all is with the kernel. Raises OSError, and TimeoutError when nothing is taken for STALL_S."""
+        """Return when the kernel has all bytes. Raises OSError, and TimeoutError when the client takes nothing for
+        STALL_S.
+        """
         self._loop.add_writer(self._socket, self._send)
         try:
             await self._finished
@@ -122,7 +124,7 @@ class _Sending:
             self._finished.set_result(None)
 
     def _check_progress(self) -> None:
-        """Called every STALL_S: a client that has taken nothing since is cut off."""
+        """Called every STALL_S: fail if the client has taken nothing since the last call."""
         if self._has_moved:
             self._has_moved = False
             self._watch = self._loop.call_later(STALL_S, self._check_progress)

@@ -1,6 +1,6 @@
 """Followed streams: records as they are committed, until the client goes away, the node stops, or a problem ends them.
 
-One piece is in memory at a time; the next is read only when the client has taken the last one.
+One piece is in memory at a time; the next piece is read only when the client has taken the last one.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from .encode import first_offset, rows
 from .fetch import FetchRequest, records_gone, slice_headers
 
 SILENCE_MS = 15_000
-"""Longest time without bytes on an event stream: then it gets a comment line."""
+"""Longest time without bytes on an event stream; then a comment line is sent."""
 
 
 async def follow(call: Call, partition: Partition, wanted: FetchRequest) -> web.StreamResponse:
-    """Answer with the records from ``wanted.offset`` on, without end. Raises refusals only before the first
-    byte.
+    """Answer with the records from ``wanted.offset`` on, without end. Raises refusals only before the first byte; later
+    ones end the stream with a problem.
     """
     in_flight = call.front.in_flight
     in_flight.take(followers=1)
@@ -77,7 +77,7 @@ async def _next(partition: Partition, wanted: FetchRequest, start: Offset) -> Sl
 
 
 class _StreamFormat(Protocol):
-    """How a stream is written. ``send`` gets no records after SILENCE_MS without any."""
+    """How a followed stream is written in one form. After SILENCE_MS without records, ``send`` is called with none."""
 
     def __init__(self, call: Call, with_meta: bool) -> None: ...
 
@@ -87,7 +87,7 @@ class _StreamFormat(Protocol):
 
 
 class _Lines:
-    """NDJSON: a record a line."""
+    """NDJSON: one record per line."""
 
     def __init__(self, call: Call, with_meta: bool) -> None:
         self._call = call
@@ -102,7 +102,7 @@ class _Lines:
 
 
 class _Events:
-    """Server-sent events: the offset is the event's id."""
+    """Server-sent events: one record per event, whose id is the offset."""
 
     def __init__(self, call: Call, with_meta: bool) -> None:
         self._call = call

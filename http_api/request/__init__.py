@@ -1,4 +1,4 @@
-"""One request on its way: what handlers see of it, its body, the application's context, other nodes, metrics.
+"""One request in flight: what handlers see of it, its body, the application's context, other nodes, metrics.
 
 In: a request of aiohttp, or of the fast path.
 Out: a `Call` for a handler.

@@ -1,9 +1,9 @@
-"""Which requests a browser may bring: no page but the node's own gets anything from a node, or changes anything there.
+"""Which requests a browser may bring: no page but a node's own reads anything from the node, or changes anything there.
 
-A page in a browser reaches each node that the browser reaches: on loopback, or behind a firewall. It has two ways. It
-sends a form, or fetches without a preflight: the browser then names the page in Origin. Or the name server of the
-page's domain says later that the domain is 127.0.0.1 (DNS rebinding): the browser takes the node for the page's own
-origin, and only Host shows the domain.
+A page in a browser can reach each node that the browser reaches: on loopback, or behind a firewall. There are two
+attacks. The page sends a form, or fetches without a preflight: the browser then names the page in Origin. Or the name
+server of the page's domain later resolves the domain to 127.0.0.1 (DNS rebinding): the browser takes the node for the
+page's own origin, and only Host shows the domain.
 
 So a request with an Origin is refused unless that is the origin of the request itself, or one of ``hosts``. And where
 every caller has every right, a Host is refused that a stranger's name server can answer for: a name with a dot in it
@@ -22,7 +22,7 @@ from ...partition.errors import PermissionDenied
 from ..codec.parameters import printable
 
 HOSTS_REMEMBERED_MAX = 1024
-"""Host headers that are not judged again."""
+"""Host headers whose verdict is cached."""
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::(\d*))?")
 _ORIGIN = re.compile(r"(https?)://([^/?#@\s]+)")
@@ -36,7 +36,7 @@ class Boundary:
         self._hosts = frozenset(map(_parts, hosts))
         self._names = frozenset(name for name, _ in self._hosts)
         self.is_safe: Callable[[str], bool] = lru_cache(HOSTS_REMEMBERED_MAX)(self._is_safe)
-        """Whether no name server of strangers can answer for the name in this Host header."""
+        """Whether a Host header has a name that no stranger's name server can answer for (cached)."""
 
     def check(
         self,
@@ -45,8 +45,8 @@ class Boundary:
         is_open: bool,
         is_encrypted: Callable[[], bool],
     ) -> None:
-        """Raises PermissionDenied for a request that a page of elsewhere may have made a browser send. ``is_open``:
-        every caller has every right; ``is_encrypted``: the client speaks TLS with this node.
+        """Raises PermissionDenied for a request that a foreign page may have made a browser send. ``is_open``: every
+        caller has every right; ``is_encrypted``: the client speaks TLS with this node.
         """
         hosts = headers.getall("Host", ())
         for host in hosts:
@@ -59,7 +59,7 @@ class Boundary:
     def _is_safe(self, host: str) -> bool:
         name, _ = _parts(host)
         labels = name.split(".")
-        is_address = name.startswith("[") or labels[-1].isdigit()  # no browser takes such a name for anything else
+        is_address = name.startswith("[") or labels[-1].isdigit()  # browsers take such a name for an address
         return len(labels) == 1 or is_address or labels[-1] == "localhost" or name in self._names
 
     def _is_own(self, origin: str, hosts: Iterable[str], *, is_encrypted: bool) -> bool:
@@ -71,13 +71,13 @@ class Boundary:
         port = port or _DEFAULT_PORTS[scheme]
         if (name, "") in self._hosts or (name, port) in self._hosts:
             return True
-        # A proxy that ends TLS passes on the Host of https pages; of a page at http:// no TLS request is the own.
+        # A proxy that terminates TLS passes on the Host of https pages. A TLS request never has an http:// origin.
         is_like_it = scheme == "https" or not is_encrypted
         return is_like_it and authority in (host.lower() for host in hosts)
 
 
 def _parts(host: str) -> tuple[str, str]:
-    """A name in lower case without the dot at its end, and the port ("": none), of what a Host header says."""
+    """The name in a Host header, in lower case and without a final dot, and the port ("": none)."""
     found = _HOST.match(host.lower())
     assert found is not None, "the pattern matches the empty text"
     return found[1].removesuffix("."), found[2] or ""

@@ -1,7 +1,7 @@
-"""One request on its way: what its handler sees of it, how its body is read, and how it is answered.
+"""One HTTP request in flight: what its handler sees of the request, how its body is read, and how it is answered.
 
-A body is never read beyond what is allowed. One whose Content-Length is too large is refused before it is read, and its
-client gets no 100 Continue.
+A body is never read beyond its limit. A request whose Content-Length exceeds the limit is refused before the body is
+read, and its client gets no 100 Continue.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from .peers import CLIENT_ADDRESS, CLIENT_CERTIFICATE, FORWARDED_BY
 from .stalls import Asked
 
 DEADLINE_S = 10.0
-"""Time to reach a leader that answers, on top of the time that the request itself asks to wait."""
+"""Time in which a leader must begin to answer a forwarded request, on top of the wait that the request asks for."""
 JSON_BYTES_MAX = 1024 * 1024
 """Largest JSON body, appends aside."""
 ARRIVAL_S = 30.0
 """Time in which a body must have come whole."""
 ARRIVAL_START_S = 10.0
-"""Time for a body without a byte of it; each SLOWEST_BODY_BYTES_PER_S that have come add a second, up to ARRIVAL_S."""
+"""Deadline of a body of which no byte has come; each SLOWEST_BODY_BYTES_PER_S bytes extend it by 1 s, to ARRIVAL_S."""
 SLOWEST_BODY_BYTES_PER_S = 4 * 1024
 STALL_S = 30.0
 """Time in which a client must take some of its answer."""
@@ -52,23 +52,23 @@ _UNREAD = Parameters({}, (), (), ())
 _Shape = TypeVar("_Shape")
 
 RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-"""A handler of aiohttp's kind."""
+"""A request handler with aiohttp's signature."""
 Handler = Callable[["Call"], Awaitable[web.StreamResponse]]
 
 
 class FastPath(Protocol):
-    """Answers requests of one route past aiohttp; made of the route, what all handlers share, and the route's endpoint,
-    which answers what is not plain.
+    """Answers requests of one route past aiohttp. Its constructor takes the route, the context that all handlers share,
+    and the route's endpoint, which answers the requests that are not plain.
     """
 
     def start(self, request: Any) -> bool:
-        """Begin: the request's connection (fast_path) is answered sooner or later. False: nothing was begun."""
+        """Begin to answer a FastRequest. True: its connection will be given an answer; False: nothing was begun."""
         ...
 
 
 class Need(NamedTuple):
-    """A right that a request must have. ``parameter``: the parameter of the path that has the name; None: the name
-    comes in the body, and the handler asks for the right on it, or the kind has no names.
+    """A right that the caller of a route must have. ``parameter`` is the path parameter with the name that the right is
+    on. None: either the kind has no names, or the name is in the body, and the handler checks the right on it.
     """
 
     verb: Verb
@@ -78,14 +78,15 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True)
 class Route:
-    """One operation.
+    """One operation of the API.
 
-    ``group``: whose leader decides it. ``query``: its query parameters; ``repeated``: those that may occur several
-    times. ``answers_json``: a client that does not accept JSON gets 406. ``fast``: the fast path of a route whose
-    requests are frequent and whose answers are small. ``needs``: the rights that a caller must have, none for any
-    principal (None: a stranger may, too). ``checks_page``: pages of elsewhere in a browser are refused (boundary.py);
-    not so where the answer says nothing, so that a load balancer may ask under any name. ``is_metered``: it counts for
-    the caller's quota; not so what keeps alive, or gives up, what the caller has.
+    ``group``: the Raft group whose leader decides it; ``node``: any node answers for itself. ``query``: the query
+    parameters that may occur once; ``repeated``: those that may occur several times. ``answers_json``: a client that
+    does not accept JSON gets 406. ``fast``: the fast path of a route with frequent requests and small answers.
+    ``needs``: the rights that a caller must have. Empty: every principal may call; None: a stranger may, too.
+    ``checks_page``: requests that a foreign page made a browser send are refused (boundary.py), except on routes whose
+    answers say nothing, so that a load balancer may ask under any name. ``is_metered``: requests count for the caller's
+    quota, except those that keep alive, or give up, what the caller has.
     """
 
     method: str
@@ -102,7 +103,7 @@ class Route:
     needs: tuple[Need, ...] | None = field(kw_only=True)
 
     def check(self, caller: Caller, path: Mapping[str, str]) -> None:
-        """Raises PermissionDenied unless the caller has what the route needs, with these parameters of the path."""
+        """Raises PermissionDenied unless the caller has the route's ``needs``. ``path``: path parameters by name."""
         for verb, kind, parameter in self.needs or ():
             if parameter is not None or kind == "cluster":
                 caller.require(verb, kind, "" if parameter is None else path[parameter])
@@ -111,16 +112,17 @@ class Route:
 
 
 class _FileStream(web.StreamResponse):
-    """A stream of known length, parts of which do not pass through aiohttp."""
+    """A streamed answer of known length, parts of which are sent past aiohttp, by sendfile."""
 
     _length_check = False
 
 
 class Call:
-    """One request on its way: a ``cluster.front.front.Request``.
+    """One HTTP request in flight: a ``cluster.front.front.Request``.
 
-    ``held_requests``, ``held_body_bytes`` and ``held_answer_bytes`` are what it has taken of ``front.in_flight``;
-    ``wait_s`` is the time that the request itself asks to wait.
+    ``held_requests``, ``held_body_bytes`` and ``held_answer_bytes`` are what the call has taken from
+    ``front.in_flight``, and ``conclude`` gives back; ``held_for``: the caller's spending, if they count for its quota.
+    ``wait_s``: how long the client asks the node to wait, for records or a grant.
     """
 
     def __init__(self, request: web.Request, context: Context, route: Route) -> None:
@@ -144,17 +146,17 @@ class Call:
 
     @cached_property
     def id(self) -> str:
-        """The request's id, in its problem and in the log."""
+        """The request's id, which its problem document and the node's log name."""
         return secrets.token_hex(8)
 
     @property
     def accept(self) -> str:
-        """The Accept headers as one; empty when there is none, which accepts everything."""
+        """All Accept headers joined by commas; empty when there is none, which accepts everything."""
         return ",".join(self.request.headers.getall("Accept", ()))
 
     @property
     def is_forwarded(self) -> bool:
-        """Whether a node forwarded this, or a client asked that no node does."""
+        """Whether another node forwarded the request, or its client forbids forwarding by sending the same header."""
         return FORWARDED_BY in self.request.headers
 
     @property
@@ -164,15 +166,15 @@ class Call:
 
     @property
     def peer_node(self) -> str | None:
-        """The node that forwarded this, over an authenticated connection; None: it came from a client."""
+        """The id of the node that forwarded the request over an authenticated connection; None: a client sent it."""
         found: str | None = getattr(self.request.protocol, "peer_node", None)
         return found
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """The verified certificate of the client: it has shown it to this node, or to the node that forwarded this.
+        """The verified certificate that the client has shown to this node, or to the node that forwarded the request.
 
-        Raises Unauthenticated when it has expired since.
+        Raises Unauthenticated when a certificate that was shown to this node has expired since.
         """
         if self.peer_node is not None:
             told = self.request.headers.get(CLIENT_CERTIFICATE)
@@ -187,17 +189,17 @@ class Call:
 
     @property
     def is_answering(self) -> bool:
-        """Whether a streamed answer has begun."""
+        """Whether a streamed answer has begun: a problem document cannot be sent any more."""
         return self.stream is not None
 
     @cached_property
     def caller(self) -> Caller:
-        """Whose request this is. Raises Unauthenticated."""
+        """The principal that makes the request, with its rights. Raises Unauthenticated."""
         return self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
 
     def check_rights(self) -> None:
-        """For a request that has taken long: a body that came late, a wait, a stream. Raises Unauthenticated,
-        PermissionDenied when the caller would not be let in any more.
+        """Authenticate and authorise the caller again, after a slow body, a wait, or a piece of a stream. Raises
+        Unauthenticated, PermissionDenied when a new request of this caller would be refused so.
         """
         if self.route.needs is not None:
             self.caller = self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
@@ -205,27 +207,29 @@ class Call:
 
     @property
     def by(self) -> By:
-        """The caller, for a request that takes nothing over."""
+        """Author of a command that takes nothing over from another principal: caller, request id, client address."""
         return By(self.caller.principal, request=self.id, client=self.client)
 
     def by_name(self, kind: Kind, *names: str, most: int | None = None) -> By:
-        """The caller, for a request that may take over the objects of these names."""
+        """Author of a command that may take over the objects with these names. ``most``: bound of the caller's
+        quota for the objects that the command may create; None: no bound.
+        """
         return structs.replace(self.caller.by(kind, *names, most=most), request=self.id, client=self.client)
 
     @property
     def client(self) -> str:
-        """The address that the request came from; a node that forwards it tells it. Empty: not known."""
+        """The IP address of the client, told by the node that forwarded the request if one did. Empty: not known."""
         if self.peer_node is not None:
             return self.request.headers.get(CLIENT_ADDRESS, "")
         return self.request.remote or ""
 
     def by_most(self, what: Literal["sessions", "topics"]) -> By:
-        """The caller, for a request that makes an object whose number its quota may bound."""
+        """Author of a command that creates a session or a topic, with the caller's quota for their number."""
         most: int | None = getattr(self.caller.spending.quota, what)
         return structs.replace(self.by, most=most)
 
     def admit(self) -> None:
-        """Count the request for its caller. A node that passes a request on has counted it. Raises
+        """Count the request for its caller's quota, unless a node forwarded it, which has counted it. Raises
         ThrottlingQuotaExceeded.
         """
         if self.route.is_metered and self.peer_node is None:
@@ -233,7 +237,7 @@ class Call:
             self.held_for = self.caller.spending
 
     def credentials(self) -> dict[str, str]:
-        """What a node must send along when it asks another node on behalf of this call: who the client is."""
+        """The headers by which another node, asked on behalf of this call, learns who the client is."""
         authorization, certificate = self.request.headers.get("Authorization"), self.certificate
         told = {CLIENT_ADDRESS: self.client}
         if authorization is not None:
@@ -242,13 +246,13 @@ class Call:
 
     @property
     def has_small_body(self) -> bool:
-        """Whether the body is small, as its Content-Length says."""
+        """Whether the Content-Length says that the body has at most INLINE_BYTES_MAX bytes."""
         size = self.request.content_length
         return size is not None and size <= INLINE_BYTES_MAX
 
     def leader_headers(self) -> dict[str, str]:
-        """Stockade-Leader and Stockade-Leader-Term of the group that decides this, as far as this node knows; nothing
-        on routes that no group decides.
+        """The headers Stockade-Leader and Stockade-Leader-Term of the Raft group that decides the request, as far as
+        this node knows them; none on routes of group ``node``.
         """
         if self.route.group == "node":
             return {}
@@ -266,13 +270,13 @@ class Call:
         return media.body_type(headers.get("Content-Type", ""), codings, accepted)
 
     async def read_json(self, shape: type[_Shape]) -> _Shape:
-        """The JSON body as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""
+        """The JSON body decoded as ``shape``. Raises UnsupportedMediaType, and as ``read`` does."""
         self.body_type((media.JSON,))
         return await self.context.reader.json(await self.read(JSON_BYTES_MAX), shape)
 
     async def read(self, bytes_max: int) -> bytes:
-        """The body, kept in ``body`` for forwarding and for further reads. Raises MessageTooLarge, InvalidRequest,
-        ThrottlingQuotaExceeded, and LeaderNotAvailable when the node stops before the body has come.
+        """Read the body, and keep it in ``body`` for forwarding and for further reads. Raises MessageTooLarge,
+        InvalidRequest, ThrottlingQuotaExceeded, and LeaderNotAvailable when the node stops before the body has come.
         """
         content = self.request.content
         size = len(self.body) if self.has_body else self.request.content_length
@@ -296,7 +300,7 @@ class Call:
         return self.body
 
     async def _arrived(self, bytes_max: int) -> bytes:
-        """The body, when it has come whole. Raises TimeoutError when it takes too long."""
+        """Wait for the whole body. Raises TimeoutError when it comes too slowly."""
         in_flight = self.front.in_flight
         in_flight.take(arriving=1)
         try:
@@ -314,7 +318,7 @@ class Call:
             request.writer.output_size = 0
 
     async def _collect(self, bytes_max: int, limit: asyncio.Timeout) -> bytes:
-        """The pieces of the body as they come, each of which moves the ``limit``."""
+        """Join the pieces of the body as they come; each piece extends the deadline ``limit`` by its size."""
         began_s = asyncio.get_running_loop().time()
         chunks = []
         size = 0
@@ -326,7 +330,7 @@ class Call:
         return b"".join(chunks)
 
     def _hold_body(self, size: int, bytes_max: int) -> None:
-        """Make room for a body, of which ``size`` bytes have come. Raises MessageTooLarge, ThrottlingQuotaExceeded."""
+        """Reserve memory for the ``size`` bytes of the body so far. Raises MessageTooLarge, ThrottlingQuotaExceeded."""
         if size > bytes_max:
             raise MessageTooLarge(limit=bytes_max, unit="bytes")
         more = size - self.held_body_bytes
@@ -336,8 +340,8 @@ class Call:
             self.spend_bytes(more)
 
     def hold_requests(self, count: int, at_once: int) -> None:
-        """Count this request as ``count`` requests, one for each append in it, of which ``at_once`` are under way at a
-        time at most. Raises ThrottlingQuotaExceeded.
+        """Count this request as ``count`` requests, one for each append in it, for the caller's quota. At most
+        ``at_once`` of them count as in flight, since no more run at a time. Raises ThrottlingQuotaExceeded.
         """
         held = min(count, at_once)
         more = held - self.held_requests
@@ -349,18 +353,18 @@ class Call:
             self.held_for.spend_requests(count - 1)
 
     def hold_answer(self, count: int) -> None:
-        """Make room for an answer of about ``count`` bytes in all. Raises ThrottlingQuotaExceeded."""
+        """Reserve memory for an answer of ``count`` bytes in all. Raises ThrottlingQuotaExceeded."""
         more = max(0, count - self.held_answer_bytes)
         self.front.in_flight.take(answer_bytes=more)
         self.held_answer_bytes += more
 
     def spend_bytes(self, count: int) -> None:
-        """Count bytes of the body, or of records that are sent, for the caller."""
+        """Charge bytes of the body, or of records that are sent, to the caller's quota."""
         if self.held_for is not None:
             self.held_for.spend_bytes(count)
 
     async def pay(self, count: int) -> None:
-        """Count bytes of records that were sent, and wait until the caller's quota has room for more."""
+        """Charge bytes of records that were sent to the caller's quota, and wait until it has room for more."""
         self.spend_bytes(count)
         if self.held_for is not None and (lacking_s := self.held_for.lacking_s()) > 0:
             await unless_ended(self, asyncio.sleep(lacking_s))
@@ -380,7 +384,7 @@ class Call:
         return not self.is_answered and (transport is None or transport.is_closing())
 
     async def start_stream(self, status: int, headers: dict[str, str], length: int | None = None) -> web.StreamResponse:
-        """Begin an answer that is written piece by piece; ``length`` None: not known beforehand."""
+        """Begin an answer that is written piece by piece; ``length`` in bytes, None: not known beforehand."""
         stream = (web.StreamResponse if length is None else _FileStream)(
             status=status, headers=self.leader_headers() | headers | media.NO_SNIFFING
         )
@@ -405,20 +409,20 @@ class Call:
             self.request.transport.close()
 
     def cut_off(self) -> None:
-        """Reset the connection: what the client did not take is thrown away, also by the kernel."""
+        """Reset the connection, as ``reset`` does."""
         if self.request.transport is not None:
             reset(self.request.transport)
 
 
 def reset(transport: asyncio.WriteTransport) -> None:
-    """Reset a connection: what the client did not take is thrown away, also by the kernel."""
+    """Close a connection by a TCP reset: the bytes that the client has not taken are dropped, also by the kernel."""
     with socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())) as own:
         own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
     transport.abort()
 
 
 def request_of(frame: FrameType) -> Asked | None:
-    """The request that a frame works on."""
+    """The request whose Call is a local variable of the frame; None: there is none."""
     for value in list(frame.f_locals.values()):
         if isinstance(value, Call):
             return Asked(f"{value.route.method} {value.route.path}", len(value.body), value.id)
@@ -426,7 +430,7 @@ def request_of(frame: FrameType) -> Asked | None:
 
 
 def leader_named_by(moved: NotLeaderOrFollower) -> Leader:
-    """The leader that this refusal names."""
+    """The leader that the refusal names, with its term; without a node id."""
     return Leader(None, moved.fields["leader"], moved.fields["leader_term"] or 0)
 
 

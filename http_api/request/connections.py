@@ -1,9 +1,9 @@
-"""The connections that a node takes from clients: how many, from which addresses, and which one goes for a new one.
+"""The connections that a node accepts from clients: how many, from which addresses, and which is closed for a new one.
 
-At a bound the node takes the new connection and closes an idle one: a client opens a connection to send a request at
-once, and an attacker who fills a node with connections leaves them idle, or does not read what is answered. The oldest
-idle connection of the address with the most goes, one that has never asked before one that has. Only if that address
-has none is the new one refused.
+At a bound the node accepts the new connection and closes an idle one: a client opens a connection to send a request at
+once, and an attacker who fills a node with connections leaves them idle, or does not read the answers. The victim is
+the oldest idle connection of the address with the most connections; those that never sent a request go first. Only if
+that address has no idle connection is the new one refused.
 
 Linux gives a new descriptor the lowest free number. So a connection with the number ``n`` shows that the process has
 all descriptors below ``n`` in use, for whatever purpose, and no count has to be kept beside the kernel's.
@@ -23,11 +23,11 @@ FIRST_BYTE_S = 10.0
 HANDSHAKE_S = 10.0
 """Time after which a new HTTPS connection without a whole TLS handshake is closed."""
 HEAD_S = 10.0
-"""Time, from the first byte of a request's headers, after which the connection ends if they are not whole."""
+"""Time from the first byte of a request's headers in which they must come whole, or the connection is closed."""
 SWEEP_S = 1.0
-"""Between two looks for connections whose time is over."""
+"""Interval of the sweeps that close connections whose time is over."""
 LOOKS_MAX = 64
-"""Connections of one address that are looked at for an idle one, for one new connection."""
+"""Most connections of one address (of each kind) that are examined to find an idle one for one new connection."""
 _IPV6_NETWORK_BITS = 64
 
 
@@ -36,26 +36,26 @@ class ConnectionBounds(NamedTuple):
 
     connections_max: int
     address_connections_max: int
-    """From one IPv4 address, or one /64 network of IPv6: a host has that many addresses."""
+    """Most connections from one IPv4 address, or from one IPv6 /64, since one host may have all addresses of a /64."""
     descriptors_max: int
-    """Connections with this number or a higher one count as beyond the bound: these descriptors are the log's."""
+    """A connection with this descriptor number or a higher one exceeds the bound: these numbers are left to the log."""
 
 
 class Guest(Protocol):
-    """A connection, as much as the choice of one depends on it."""
+    """A connection, as Connections sees it: enough to choose which one to close."""
 
     @property
     def has_asked(self) -> bool:
-        """Whether a request has come whole."""
+        """Whether the client has sent a whole request."""
         ...
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered, or none whose client takes the answer."""
+        """Whether the connection answers no request, or only one whose client does not take the answer."""
         ...
 
     def overdue(self, now_s: float) -> str | None:
-        """Which time is over: ``silent``, ``handshake``, ``head``, ``idle`` or ``stalled``."""
+        """The time limit that was exceeded, if any: ``silent``, ``handshake``, ``head``, ``idle`` or ``stalled``."""
         ...
 
     def evict(self) -> None:
@@ -64,7 +64,7 @@ class Guest(Protocol):
 
 
 class _Crowd:
-    """The connections of one address, oldest first: those that had not asked when last looked at, and the others."""
+    """The connections of one address, oldest first: ``fresh`` had no request when last examined, ``asked`` had one."""
 
     __slots__ = ("asked", "fresh")
 
@@ -76,7 +76,9 @@ class _Crowd:
         return len(self.fresh) + len(self.asked)
 
     def oldest_idle(self, newest: Guest) -> Guest | None:
-        """None: all that were looked at are busy. Each look moves a busy connection behind the others."""
+        """The oldest idle connection but ``newest``, from ``fresh`` before ``asked``; None: all that were examined are
+        busy. A busy connection that was examined moves behind the others, so the next search begins with these.
+        """
         for guest in list(islice(self.fresh, LOOKS_MAX)):
             if guest.has_asked:
                 del self.fresh[guest]
@@ -92,9 +94,7 @@ class _Crowd:
 
 
 class Connections:
-    """The connections of clients that are open now. Each call takes a time that does not grow with their number, but
-    for ``sweep``.
-    """
+    """The open connections of clients. Every method but ``sweep`` takes a time that does not grow with their number."""
 
     def __init__(self, bounds: ConnectionBounds) -> None:
         self.bounds: ConnectionBounds = bounds
@@ -109,7 +109,9 @@ class Connections:
         return len(self._where)
 
     def opened(self, guest: Guest, host: str, descriptor: int) -> bool:
-        """Count a new connection. False: it is refused, and not counted. Another one may have been closed for it."""
+        """Count a new connection, and close an idle one for it if a bound is exceeded. False: no idle one was found, so
+        the new one is refused and not counted.
+        """
         address = network_of(host)
         self._add(guest, address)
         if len(self._crowds[address]) > self.bounds.address_connections_max:
@@ -129,8 +131,8 @@ class Connections:
         return True
 
     def replaced(self, guest: Guest, successor: Guest) -> bool:
-        """Count ``successor`` as the newest connection of its address in place of ``guest``, whose descriptor it has.
-        False: ``guest`` is counted no more, because it was evicted, and neither is its successor.
+        """Count ``successor`` as the newest connection of its address in place of ``guest``, whose descriptor it took
+        over. False: ``guest`` has been evicted, so ``successor`` is not counted.
         """
         address = self._where.pop(guest, None)
         if address is None:
@@ -143,7 +145,7 @@ class Connections:
         return True
 
     def closed(self, guest: Guest) -> None:
-        """A connection is closed; one that is not counted is ignored."""
+        """Stop counting a connection that was closed; ignore one that is not counted."""
         address = self._where.pop(guest, None)
         if address is not None:
             crowd = self._crowds[address]
@@ -194,7 +196,7 @@ class Connections:
 
 
 def network_of(host: str) -> str:
-    """The address that a connection counts for: an IPv4 address, or the /64 network of an IPv6 address."""
+    """The address under which connections from ``host`` are counted: an IPv4 address, or an IPv6 /64 network."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""What all handlers of one application share: the node's front, its connections to other nodes, its metrics."""
+"""The objects that all handlers of one application share: the node's front, connections to other nodes, metrics."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from .stalls import Stalls
 
 @dataclass
 class Context:
-    """Nothing here is global: a process may hold several applications, each with its own."""
+    """The shared objects of one application. None is global, because a process may hold several applications."""
 
     front: Front
     peers: Peers

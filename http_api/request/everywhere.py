@@ -1,4 +1,4 @@
-"""One question to all nodes: what each knows alone, put together by the node that a client asked."""
+"""Scatter and gather: what each node alone knows, asked of all nodes by the node that the client asked."""
 
 import asyncio
 from typing import TypeVar
@@ -17,8 +17,8 @@ _Answer = TypeVar("_Answer")
 
 
 async def ask_others(call: Call, path: str, shape: type[_Answer]) -> tuple[list[_Answer], list[str]]:
-    """What each other node answers to a GET of ``path`` on behalf of the call's client; and the nodes that answer
-    nothing of this ``shape``: they are away, or older.
+    """Send a GET of ``path`` to each other node on behalf of the call's client. Return the answers of this ``shape``,
+    and the ids of the nodes without such an answer: they are away, or refused it, or their software is older.
     """
     others = [node for node in call.service.cluster().nodes if node.node_id != call.service.node_id]
     asked = [node for node in others if node.alive]

@@ -1,6 +1,6 @@
-"""What a node counts of its requests, in the Prometheus text format, and the line that it logs for each.
+"""The counters of a node's HTTP requests, the text of /metrics, and the access log.
 
-Labels have few values: a route's template, never a path. Neither labels nor lines have session ids.
+Labels have few values: a route's template, never a path. Neither labels nor log lines contain session ids.
 """
 
 import asyncio
@@ -37,11 +37,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LONG_S = 5.0
 """A request that took longer is logged at level INFO even when it was not refused."""
 FRESH_S = 1.0
-"""The metrics without names are those of one look, so long: a look holds the loop for some microseconds a group."""
+"""Time for which a text of /metrics without names is reused: to sample holds the loop for some microseconds a group."""
 ALERTED = ("INTERNAL_ERROR", "REQUEST_TIMED_OUT")
-"""Codes of which the first one counts for ops/alerts.yml: there from the start: increase() sees no series begin."""
+"""Codes whose first refusal must raise an alert (ops/alerts.yml). Their series exist from the start, with 0, because
+increase() does not see the first sample of a new series as a rise.
+"""
 NO_ROUTE = "none"
-"""Label of a request for something that does not exist, or that is no HTTP."""
+"""The label ``route`` of a request without a route, or of bytes that are no HTTP request."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -57,13 +59,13 @@ _log = logging.getLogger(__name__)
 
 
 class Taken(Collector):
-    """Samples that were taken, for a registry."""
+    """A collector of samples that were taken before, in the form that a registry asks for."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Sequence[Metric]:
-        """Called by the registry."""
+        """The samples. Called by the registry."""
         return self._families
 
 
@@ -76,8 +78,8 @@ def written(families: Sequence[Metric]) -> bytes:
 
 
 class Shared:
-    """A text that is made for all who ask for it together, one at a time: at most one in ``fresh_s``, and with 0 none
-    that was begun before it was asked for.
+    """A text that all concurrent callers share. One is made at a time, and reused for ``fresh_s`` seconds after it was
+    begun. With ``fresh_s`` 0 a caller never gets a text that was begun before its call.
     """
 
     def __init__(self, make: Callable[[], Awaitable[bytes]], fresh_s: float) -> None:
@@ -85,10 +87,10 @@ class Shared:
         self._fresh_s = fresh_s
         self._latest: asyncio.Task[bytes] | None = None
         self._began_s: float | None = None
-        """When the latest began; None: it has not begun yet."""
+        """Monotonic time at which the latest text was begun; None: it waits for the one before it."""
 
     async def get(self) -> bytes:
-        """Raises what making it raises."""
+        """The text, perhaps after a wait. Raises the errors of ``make``."""
         if self._latest is None or (self._began_s is not None and monotonic() - self._began_s >= self._fresh_s):
             self._began_s, self._latest = None, asyncio.create_task(self._after(self._latest))
         return await asyncio.shield(self._latest)
@@ -101,14 +103,14 @@ class Shared:
 
 
 class Metrics:
-    """The counters of one application, and what its node says of itself.
+    """The counters of one application, and the metrics of its node.
 
-    They are plain numbers, which ``text`` turns into samples: a counter of the library takes a lock at each count.
+    Counters are plain numbers, which ``text`` turns into samples: the library's counters take a lock at each increment.
     """
 
     def __init__(self, front: Front, connections: Connections, stalls: Stalls, http_tls: HttpTls | None = None) -> None:
         self.fast_path_bugs: int = 0
-        """Requests on the fast path that met a bug, and that their route's handler answered."""
+        """Requests whose fast path met a bug, so that their route's handler answered them."""
         self._front = front
         self._connections = connections
         self._stalls = stalls
@@ -125,7 +127,7 @@ class Metrics:
     def answered(
         self, method: str, route: str, status: int, seconds: float, size: int, *, is_stream: bool = False
     ) -> None:
-        """Count an answer of ``size`` bytes, and log its line. The time of a stream says nothing about latency."""
+        """Count an answer of ``size`` bytes, and log it. The histogram of latencies leaves followed streams out."""
         self._answers[method, route, str(status)] += 1
         if not is_stream:
             where = method, route
@@ -146,7 +148,7 @@ class Metrics:
         _log.exception("the fast path of %s met a bug; the route's handler answers the request", route)
 
     def state(self) -> NodeState:
-        """What people look at: sums where the metrics have labels."""
+        """The state of this node for GET /v1/nodes and the console: sums of what /metrics has by label."""
         service, writes = self._front.service, self._front.writes
         measures = service.measures()
         certificates = self._certificates(measures)
@@ -170,14 +172,15 @@ class Metrics:
         )
 
     async def text(self, *, names: bool) -> bytes:
-        """All of them, in the Prometheus text format. ``names``: with series that name consumer groups or topics. The
-        text may be FRESH_S old without: strangers may ask as often as they like.
+        """All series in the Prometheus text format. ``names``: include those that name consumer groups or topics.
+        Without them the text may be FRESH_S old, because strangers may ask as often as they like.
         """
         return await self._texts[names].get()
 
     async def _look(self, *, names: bool) -> bytes:
-        """Each series is there, also one without a sample. The samples are taken at once; to write them takes longer,
-        in a thread of its own: those of the loop may all wait for a disk, which is when a monitor has to see this.
+        """Take all samples in this turn of the loop, and write them in a thread, because that takes longer. The thread
+        is not of the loop's pool: all of these may wait for a disk, which is when a monitor must see the metrics. A
+        series without samples is written, too.
         """
         measures = self._front.service.measures(names=names)
         samples = self._of_requests() | of_node(measures, self._certificates(measures))
@@ -215,7 +218,7 @@ class Metrics:
         }
 
     def _certificates(self, measures: Measures) -> dict[str, Certificate]:
-        """Those that the node has, by their use."""
+        """The certificates of this node by use: ``raft`` and ``http``, as far as it has them."""
         raft, http = measures.raft, self._http_tls
         found = {}
         if raft.certificate_expires_at is not None:
@@ -231,8 +234,8 @@ def _latencies(upper: Sequence[float], counts: Sequence[int]) -> Latencies:
 
 @dataclass
 class Observation:
-    """What the log line of a request needs. ``route`` is a template; a followed stream's time says nothing
-    about latency.
+    """A request as the access log and the metrics see it. ``route`` is a template. ``is_stream``: a followed stream,
+    whose duration is no latency.
     """
 
     metrics: Metrics

@@ -1,10 +1,10 @@
-"""Connections of a node to the HTTP interfaces of the others, by which it reaches leaders.
+"""Connections of a node to the HTTP interfaces of the other nodes, by which it reaches leaders.
 
-They are connections between nodes, authenticated and encrypted as those of Raft are, and lead to members of the cluster
-only: an address that an answer names is looked up in the node's own list of members, and never dialled.
+They are authenticated and encrypted like the connections of Raft, and lead to members of the cluster only: a leader's
+address in an answer is looked up in the node's own list of members, and never dialled as such.
 
-A request that was surely not sent is LEADER_NOT_AVAILABLE. A mutating request that was sent and not answered has an
-unknown outcome, and never another.
+A request that was certainly not sent is refused as LEADER_NOT_AVAILABLE. A mutating request that was sent and got no
+answer has an unknown outcome, and is never reported as refused.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, Request
 from ..codec import json_codec
 
 PROOF_S = 5.0
-"""Time in which a node must answer whether it is alive; so long an answer counts."""
+"""Time in which a node must answer the question whether it is alive; an answer is valid so long after its question."""
 HOPS_MAX = 3
-"""Nodes that are asked one after the other before a request fails."""
+"""Nodes that a request is sent to, each named as leader by the one before, before the request fails."""
 CONNECT_S = 2.0
 """Time to connect to another node, the wait for one of CONNECTIONS_MAX included."""
 CONNECTIONS_MAX = 4096
@@ -32,15 +32,15 @@ CONNECTIONS_MAX = 4096
 
 FORWARDED_BY = "Stockade-Forwarded-By"
 CLIENT_CERTIFICATE = "Stockade-Client-Certificate"
-"""Whose certificate a client has shown to the node that forwards its request. Only a node's word counts."""
+"""Header: the certificate that the client has shown to the node that forwards its request. Believed from nodes only."""
 CLIENT_ADDRESS = "Stockade-Client-Address"
-"""Where the request came from that a node forwards, for the ledger. Only a node's word counts."""
+"""Header: the address of the client whose request a node forwards, for the ledger. Believed from nodes only."""
 _HINT_BYTES_MAX = 64 * 1024
 _MUTATING = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class Message(NamedTuple):
-    """A request to another node. ``path`` is encoded and has the query."""
+    """A request to another node. ``path`` is percent-encoded and includes the query."""
 
     method: str
     path: str
@@ -49,16 +49,18 @@ class Message(NamedTuple):
 
 
 class Peers:
-    """``open`` it on the event loop. Each request that it sends names the node that forwards it."""
+    """A client of the other nodes' HTTP interfaces. Call ``open`` on the event loop first. Every request carries the id
+    of this node in FORWARDED_BY, so the receiver does not forward it again.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._session: aiohttp.ClientSession | None = None
         self._proofs: dict[str, tuple[float, asyncio.Task[None]]] = {}
-        """By node: the latest question whether it answers, and when it was asked."""
+        """By node id: when the latest question whether the node is alive was asked, in loop time, and its task."""
 
     async def open(self) -> None:
-        """Must come before the first request."""
+        """Create the client session. Call this before the first request."""
         self._session = aiohttp.ClientSession(
             connector=_NodeConnector(self._service.open_stream),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
@@ -73,9 +75,8 @@ class Peers:
             await self._session.close()
 
     async def reach(self, leader: str | None, message: Message, deadline_s: float) -> aiohttp.ClientResponse:
-        """The answer of the node that leads: ``leader`` (a base URL), or the one that it names. The caller closes it.
-
-        Raises LeaderNotAvailable, RequestTimedOut.
+        """Send a request to ``leader`` (a base URL), or to the leader that its 421 names, to at most HOPS_MAX nodes.
+        Return the answer, which the caller closes. Raises LeaderNotAvailable, RequestTimedOut.
         """
         deadline = asyncio.get_running_loop().time() + deadline_s
         for _ in range(HOPS_MAX):
@@ -90,9 +91,9 @@ class Peers:
         raise LeaderNotAvailable("no node is known to lead here")
 
     async def prove(self, node_id: str) -> None:
-        """Returns when a node has answered a question that is at most PROOF_S old. Raises LeaderNotAvailable.
+        """Return once the node has answered a question that was asked at most PROOF_S ago. Raises LeaderNotAvailable.
 
-        Thousands of streams may ask for one node: they share the question.
+        Thousands of streams may wait for one node: they share one question.
         """
         loop = asyncio.get_running_loop()
         asked_s, asking = self._proofs.get(node_id, (-PROOF_S, None))
@@ -126,7 +127,7 @@ class Peers:
 
 
 class _NodeConnector(aiohttp.BaseConnector):
-    """Opens connections between nodes. The host of a URL stands for a node's id, see _host_of."""
+    """An aiohttp connector over the streams between nodes. The host of a URL encodes a node id, see _host_of."""
 
     def __init__(self, open_stream: Callable[[str, asyncio.Protocol], Awaitable[None]]) -> None:
         super().__init__(limit=CONNECTIONS_MAX)
@@ -147,12 +148,12 @@ class _NodeConnector(aiohttp.BaseConnector):
 
 
 def _host_of(node_id: str) -> str:
-    """A host that no name server knows: an id may have characters, and capitals, that no host has."""
+    """The node id in hexadecimal, as the host of a URL: an id may have characters, and capitals, that no host has."""
     return node_id.encode().hex()
 
 
 async def whole_body(upstream: aiohttp.ClientResponse, timeout_s: float) -> bytes:
-    """The body of an answer. An answer whose body does not come whole counts as not received."""
+    """The body of an answer. Raises as for an answer that was not received (``lost``) if it does not come whole."""
     try:
         async with asyncio.timeout(timeout_s):
             return await upstream.read()
@@ -166,25 +167,27 @@ def node_of(upstream: aiohttp.ClientResponse) -> str:
 
 
 def name_of(upstream: aiohttp.ClientResponse) -> str:
-    """The node that answers, for people."""
+    """The node that answers, as messages name it."""
     return f"node {node_of(upstream)}"
 
 
 def lost(method: str, leader: str) -> LeaderNotAvailable | RequestTimedOut:
-    """The refusal of a request whose answer did not come: an unknown outcome, if the request could change something."""
+    """The error of a request that was sent and got no answer: RequestTimedOut (an unknown outcome) if the method may
+    change something, otherwise LeaderNotAvailable.
+    """
     if method in _MUTATING:
         return RequestTimedOut(f"{leader} did not answer")
     return LeaderNotAvailable(f"{leader} did not answer")
 
 
 def _seen(asking: "asyncio.Task[None]") -> None:
-    """Take the error of a question whose askers may all be gone, so that asyncio logs no unread error."""
+    """Retrieve the error of a question that no stream may wait for any more, so that asyncio logs no unread error."""
     if not asking.cancelled():
         asking.exception()
 
 
 async def _hint(upstream: aiohttp.ClientResponse, deadline: float) -> str | None:
-    """The leader that a 421 names."""
+    """The base URL of the leader that a 421 names, None if it names none or cannot be read. Closes the answer."""
     try:
         if (upstream.content_length or 0) > _HINT_BYTES_MAX:
             return None

@@ -1,4 +1,4 @@
-"""The state of all nodes, read once a second while clients follow it, however many these are."""
+"""The state of all nodes, read at most once a second while clients follow it, whatever their number."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -10,13 +10,13 @@ from ...partition.errors import ThrottlingQuotaExceeded
 EVERY_S = 1.0
 """Time between two readings."""
 STREAMS_MAX = 100
-"""Clients that follow the events of one node."""
+"""Most clients that follow the events of one node."""
 _RETRY_AFTER_MS = 5000
 
 
 class Pulse:
-    """Readings that all followers share. Each may see all that a reading has: the right to read the cluster is the same
-    for all nodes.
+    """Readings of the cluster's state that all followers share. Sharing is safe: every follower has the right
+    ``read cluster``, which covers all nodes alike.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Pulse:
 
     @contextmanager
     def follower(self) -> Iterator[None]:
-        """Count one. Raises ThrottlingQuotaExceeded."""
+        """Count a follower while inside. Raises ThrottlingQuotaExceeded beyond STREAMS_MAX."""
         if self._streams >= STREAMS_MAX:
             text = f"{STREAMS_MAX} clients follow the events of this node already"
             raise ThrottlingQuotaExceeded(text, retry_after_ms=_RETRY_AFTER_MS)
@@ -39,7 +39,7 @@ class Pulse:
             self._streams -= 1
 
     async def after(self, seen: int, read: Callable[[], Awaitable[ClusterState]]) -> tuple[int, ClusterState]:
-        """A reading after the one with the number ``seen`` that is at most EVERY_S old, and its number."""
+        """The number and the content of a reading that is at most EVERY_S old and newer than the reading ``seen``."""
         async with self._turn:  # one of the followers reads, with its own credentials; the others get what it has read
             loop = asyncio.get_running_loop()
             if self._latest is None or self._number <= seen or loop.time() > self._known_at + EVERY_S:

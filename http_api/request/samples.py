@@ -1,4 +1,4 @@
-"""The samples of the series that a node tells of itself, and the library's form of a series with its samples."""
+"""The samples of a node's series other than those of its requests, and their conversion to prometheus_client's form."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,9 @@ DAY_S = 86_400
 
 
 class Durations(NamedTuple):
-    """A histogram: how many were at most each of ``upper``, and longer than the one before; those beyond come last."""
+    """A histogram. ``counts[i]``: durations of at most ``upper[i]`` seconds, and more than the bound before; the last
+    count is of those beyond all bounds.
+    """
 
     upper: Sequence[float]
     counts: Sequence[int]
@@ -24,15 +26,15 @@ class Durations(NamedTuple):
 
 
 Samples = dict[str, Mapping[Any, Any]]
-"""By the name of a series, a number or Durations by the values of its labels, a tuple."""
+"""The samples by the name of their series: each maps a tuple of label values to a number or Durations."""
 
 
 def family(series: Series, samples: Mapping[Any, Any]) -> Metric:
-    """A series with its samples, as the library writes it."""
+    """A series with its samples as a metric family of prometheus_client."""
     if series.kind == "histogram":
         found = HistogramMetricFamily(series.name, series.meaning, labels=series.labels)
         for labels, (upper, counts, total_s) in samples.items():
-            # As Prometheus has them: each bucket with all that is in those below.
+            # Prometheus wants cumulative buckets.
             ends = list(zip([*map(floatToGoString, upper), "+Inf"], accumulate(counts), strict=True))
             found.add_metric(labels, ends, total_s)
         return found
@@ -44,14 +46,14 @@ def family(series: Series, samples: Mapping[Any, Any]) -> Metric:
 
 
 class Certificate(NamedTuple):
-    """A node's own: when it expires, in seconds since 1970, and whether newer files were refused."""
+    """A certificate of the node: when it expires, in seconds since 1970, and whether newer files were refused."""
 
     expires_at: float
     is_refused: bool
 
 
 def of_node(found: Measures, certificates: Mapping[str, Certificate]) -> Samples:
-    """What a node says of itself; ``certificates``: those that it has, by their use."""
+    """The samples of a node's measures, and of its ``certificates`` by use (``raft``, ``http``)."""
     now = time.time()
     return {
         "stockade_node_info": {(found.cluster_id, found.node_id, found.zone, found.version, found.commit): 1},

@@ -1,6 +1,6 @@
-"""Every series of /metrics but those of the process: name, kind, labels, unit and meaning.
+"""Every series of /metrics except those of the process: name, kind, labels, unit and meaning.
 
-docs/metrics.md is made of this.
+docs/metrics.md is generated from this file.
 
 A label has few values: a route's template, a refusal's code, a node of the cluster; never a topic, a path or a session.
 """
@@ -24,7 +24,7 @@ class Series(NamedTuple):
 
     @property
     def exposed(self) -> str:
-        """The name to ask for; of a histogram, without ``_bucket``, ``_sum`` and ``_count``."""
+        """The name in queries; that of a histogram without ``_bucket``, ``_sum`` and ``_count``."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 

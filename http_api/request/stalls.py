@@ -1,8 +1,9 @@
-"""When the event loop stands still, and why: everything on a node waits then, and Raft with it.
+"""Detects stalls of the event loop and their cause: while the loop stands still, all of a node waits, Raft included.
 
-While requests come, a timer of the loop shows every BEAT_S that it turns, and a thread looks whether it does. The loop
-is *held* by what runs on it if its thread computes meanwhile; otherwise the machine has let the process wait, which no
-request is to blame for. A node without requests has neither timer nor waking thread.
+While requests come, a timer on the loop beats every BEAT_S, and a thread watches for a beat that is late. A stall in
+which the loop's thread computes was caused by what runs on the loop: the loop was *held*. Otherwise the loop *waited*:
+the machine gave its thread no processor or no disk, which is not the fault of a request. A node without requests has no
+timer, and no thread that wakes.
 """
 
 import asyncio
@@ -22,25 +23,25 @@ from ...partition.api.cluster import Stall
 
 BEAT_S = 0.01
 STALL_S = 0.02
-"""A loop that turns this much later than it was due has stood still."""
+"""A beat that comes this much later than it was due is a stall."""
 AWAKE_S = 1.0
 """Time after the last request for which the loop is watched."""
 LONG_WAIT_S = 0.5
-"""A loop that waited this long is logged, too: a leader whose loop stands still for longer loses its groups."""
+"""A stall with so long a wait is logged, too: a leader whose loop stands still for longer loses its groups."""
 LOG_EVERY_S = 10.0
-"""At most one line is logged in this time; it says how many stalls had none."""
+"""Least time between two lines in the log; each says how many stalls since the last one were not logged."""
 FRAMES_MAX = 12
 """Innermost frames of a stack that are logged."""
 KEPT_MAX = 100
-"""The latest stalls that are remembered."""
+"""Number of the latest stalls that are remembered."""
 SECONDS = (0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Upper ends of the buckets that stalls are counted in."""
+"""Upper bounds, in seconds, of the histogram of stalls."""
 
 _log = logging.getLogger(__name__)
 
 
 class Asked(NamedTuple):
-    """A request: the route's template with its method, bytes of the body that have come, and its id."""
+    """A request: its method and route template, the bytes of its body that have been read, and its id."""
 
     route: str
     body_bytes: int
@@ -51,7 +52,7 @@ class Asked(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What held the loop when it was looked at."""
+    """The request, if known, and the stack that the loop's thread was running when the watcher looked."""
 
     asked: Asked | None
     stack: list[str]
@@ -61,10 +62,10 @@ class _Seen(NamedTuple):
 
 
 class Stalls:
-    """The stalls of one event loop. ``request_of`` says of a frame which request it works on; None: of none.
+    """The stalls of one event loop. ``request_of`` finds the request that a frame works on, None if none.
 
-    ``held`` and ``waited`` count stalls by SECONDS, and those beyond; ``held_s`` and ``waited_s`` are their sums. One
-    in which the loop first computed and then waited counts in both.
+    ``held`` and ``waited`` are histograms over SECONDS, with a last bucket without a bound; ``held_s`` and ``waited_s``
+    are their sums. A stall in which the loop first computed and then waited counts in both.
     """
 
     def __init__(self, request_of: Callable[[FrameType], Asked | None]) -> None:
@@ -87,7 +88,7 @@ class Stalls:
         self._unlogged = 0
 
     def touch(self) -> None:
-        """A request came: watch the loop, which calls this."""
+        """Watch the loop for AWAKE_S more. Called on the loop for every request."""
         self._until = time.monotonic() + AWAKE_S
         if not self._is_awake and not self._is_closed:
             self._is_awake = True
@@ -99,11 +100,11 @@ class Stalls:
             self._wake.set()
 
     def latest(self, count: int) -> list[Stall]:
-        """At most ``count`` of the latest stalls of a loop that was held, the last one first; of KEPT_MAX in all."""
+        """At most ``count`` of the KEPT_MAX remembered stalls in which the loop was held, the latest first."""
         return list(islice(reversed(self._kept), count))
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching, and wait for the thread to end."""
         self._is_closed, self._is_awake = True, False
         self._wake.set()
         if self._thread is not None:
@@ -116,7 +117,7 @@ class Stalls:
         self._loop.call_later(BEAT_S, self._beat)
 
     def _beat(self) -> None:
-        """On the loop: it turns. Its thread's clock says whether it worked all the while."""
+        """On the loop: note a beat that is late. The thread's processor time tells how much of it the loop was held."""
         now = time.monotonic()
         late_s = now - self._beat_at - BEAT_S
         if late_s >= STALL_S:
@@ -126,7 +127,7 @@ class Stalls:
             self._begin_beat()
 
     def _note(self, late_s: float, cpu_s: float) -> None:
-        held_s = min(late_s, cpu_s)  # a busy machine lets a loop that computes wait, too
+        held_s = min(late_s, cpu_s)  # the rest is a wait: on a busy machine a loop that computes waits, too
         waited_s = late_s - held_s
         if waited_s >= STALL_S:
             self.waited[bisect_left(SECONDS, waited_s)] += 1
@@ -160,7 +161,7 @@ class Stalls:
         self._kept.append(Stall(int(time.time() * 1000), int(held_s * 1000), route, body_bytes, request, stack))
 
     def _watch(self) -> None:
-        """In the thread: look at the stack of a loop that is late, once for each stall."""
+        """In the watcher's thread: record the stack of a loop whose beat is late, once for each stall."""
         while not self._is_closed:
             self._wake.wait()
             self._wake.clear()
@@ -172,7 +173,7 @@ class Stalls:
     def _look(self) -> _Seen:
         try:
             return self._described()
-        except Exception as error:  # objects of a thread that goes on meanwhile may be half made
+        except Exception as error:  # the loop's thread runs on meanwhile, so its objects may be half made
             return _Seen(None, [f"its stack changed while it was looked at ({error!r})"])
 
     def _described(self) -> _Seen:

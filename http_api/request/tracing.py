@@ -1,9 +1,10 @@
 """OpenTelemetry in a node: spans of the requests whose client traces them (the extra ``otel``).
 
-A request with a ``traceparent`` header gets a span, and each command that it proposes two more: ``commit``, until its
-entry is on the disks of a majority, and ``apply``. A request that a node passes on carries the span of that node. The
-SDK that the process was started with decides what happens to spans; without one, or without the extra, the node passes
-the header on as it came. A request without the header pays nothing, and one with it goes past the fast path.
+A request with a ``traceparent`` header gets a span, and each command that it proposes gets two child spans: ``commit``,
+until its entry is on the disks of a majority, and ``apply``. A forwarded request carries the span of the node that
+forwards it. The SDK that the process was started with decides what happens to spans; without an SDK, or without the
+extra, a node forwards the header as it came. A request without the header costs nothing more; one with it does not take
+the fast path.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ _NS = 1_000_000_000
 async def traced(
     headers: Mapping[str, str], method: str, route: str, work: Awaitable[web.StreamResponse]
 ) -> web.StreamResponse:
-    """The answer of ``work``, in a span: the request has a traceparent."""
+    """Await ``work`` in a span, as a child of the request's traceparent; return its answer."""
     if trace is None:
         return await work
     tracer = trace.get_tracer("stockade")
@@ -54,7 +55,7 @@ async def traced(
 
 
 def carried(headers: Mapping[str, str]) -> dict[str, str]:
-    """What a request that this one causes at another node carries: the span of this one, or the trace that came."""
+    """The trace headers for a request that this one causes at another node: of this node's span, or as they came."""
     found = {name: headers[name] for name in NAMES if name in headers and headers[name].isascii()}
     if trace is not None and found:
         propagate.inject(found)
@@ -64,7 +65,7 @@ def carried(headers: Mapping[str, str]) -> dict[str, str]:
 def _stages(
     tracer: "trace.Tracer", parent: "context.Context", proposed_s: float, committed_s: float, applied_s: float
 ) -> None:
-    """Two spans beneath that of the request, which began and ended at these times of the loop's clock."""
+    """Report the spans ``commit`` and ``apply`` of a command as children of ``parent``; times are in loop time."""
     zero_ns = time.time_ns() - int(asyncio.get_running_loop().time() * _NS)
     committed_s = min(max(committed_s, proposed_s), applied_s)
     for name, begun_s, ended_s in (("commit", proposed_s, committed_s), ("apply", committed_s, applied_s)):

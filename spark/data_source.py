@@ -1,7 +1,7 @@
 """``format("stockade")``: topics as DataFrames, with the columns of Spark's Kafka connector.
 
-The driver plans ranges of offsets; tasks fetch them as Arrow from the partitions' leaders and give Arrow to Spark. Code
-that needs no Spark is in source/ and sink/.
+The driver plans ranges of offsets; tasks fetch the ranges as Arrow from the partitions' leaders, and hand Arrow to
+Spark. Code that needs no Spark is in source/ and sink/.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -46,7 +46,7 @@ class StockadeSource(DataSource):  # type: ignore[misc]
 
     @short
     def reader(self, schema: StructType) -> "StockadeBatchReader":
-        """A reader of one query."""
+        """A reader of one batch query."""
         options = parse_read_options(self.options, "batch")
         # Spark refuses every query of a reader with pushFilters while its own setting for them is off.
         kind = FilteringBatchReader if options.filter_pushdown else StockadeBatchReader
@@ -78,7 +78,7 @@ class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
 
     @short
     def partitions(self) -> Sequence[InputPartition]:
-        """One partition for each range of offsets. Log ends are read now: later rows are not part of the query."""
+        """One partition for each range of offsets. Log ends are read now: later records are not part of the query."""
         with closing(client_of(self._options)) as client:
             client.connect()
             found = look(client, self._options.selection)
@@ -87,14 +87,14 @@ class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
         return [InputPartition(task) for task in tasks_of(pieces, found.leaders, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one range. Without any ranges Spark asks once for the rows of None."""
+        """The rows of one range. When there are no ranges, Spark calls this once, with a partition of value None."""
         if partition.value is None:
             return iter(())
         return read_task(partition.value, self._options, to_arrow_schema(self._schema, timezone="UTC"))
 
 
 class FilteringBatchReader(StockadeBatchReader):
-    """Accepts filters (option ``filterPushdown``, with ``spark.sql.python.filterPushdown.enabled``)."""
+    """A batch reader with filters (option ``filterPushdown``, with ``spark.sql.python.filterPushdown.enabled``)."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Accept filters; return those that Spark must still apply."""

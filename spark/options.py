@@ -1,6 +1,6 @@
-"""Options of Spark users, checked one by one; every fault is reported at once. Pure, without Spark.
+"""Options of Spark users: each is checked by itself, and all faults are reported together. Pure, without Spark.
 
-What one option means is a function of (name, text) that raises ValueError; reads and writes share these.
+An option is parsed by a function of (name, text) that raises ValueError; reads and writes share these functions.
 """
 
 import difflib
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class OptionsError(ValueError):
-    """The options are wrong; the message names every fault, ``faults`` has them one by one."""
+    """The options have faults: ``faults`` lists them, and the message names them all."""
 
     def __init__(self, faults: list[str]) -> None:
         self.faults = faults
@@ -24,7 +24,7 @@ class OptionsError(ValueError):
 
 
 class GivenOptions:
-    """Options as given, by lower-case name, and the faults found so far."""
+    """The options of a user, by lower-case name, and the faults found so far."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value.strip() for name, value in options.items()}
@@ -34,9 +34,10 @@ class GivenOptions:
         return name.lower() in self._values
 
     def refuse_unknown(self, known: Iterable[str], kind: str) -> None:
-        """Note each option that is not among ``known``, those of a ``kind`` (read or write). Case does not matter.
+        """Note a fault for each option that is not among ``known``, the options of a ``kind``, read or write. Case
+        does not matter.
 
-        The fault names the most similar option; the last one without a similar option lists all of them, once.
+        A fault names the most similar known option. If an option has no similar one, the last fault lists all.
         """
         names = {name.lower(): name for name in known}
         unknown = sorted(self._values.keys() - names.keys())
@@ -48,11 +49,13 @@ class GivenOptions:
             self.faults[-1] += f" (its options are {', '.join(names.values())})"
 
     def refuse(self, names: Iterable[str], reason: str) -> None:
-        """Note each of ``names`` that is given, with a reason such as "has no meaning in a batch read"."""
+        """Note a fault for each of ``names`` that is given, with a reason such as "has no meaning in a batch read"."""
         self.faults += [f"{name} {reason}" for name in names if name in self]
 
     def take(self, read: Callable[[str, str], Any], name: str, default: str | None) -> Any:
-        """The value of an option as ``read`` makes it of the text; None, with a fault noted, if ``read`` raises."""
+        """The value that ``read`` parses from the option's text, or else from ``default``; None without either. If
+        ``read`` raises ValueError, its message is noted as a fault, and the value is None.
+        """
         text = self._values.get(name.lower(), default)
         if text is None:
             return None
@@ -64,7 +67,7 @@ class GivenOptions:
 
 
 def credentials(given: GivenOptions) -> Credentials:
-    """The options authToken, tlsCa, tlsCertificate and tlsKey."""
+    """The credentials in the options authToken, tlsCa, tlsCertificate and tlsKey."""
     # Names of options, no passwords.
     names = {"token": "authToken", "ca": "tlsCa", "certificate": "tlsCertificate", "key": "tlsKey"}  # nosec B105
     access = Credentials(**{field: given.take(text, name, None) for field, name in names.items()})
@@ -74,7 +77,7 @@ def credentials(given: GivenOptions) -> Credentials:
 
 
 def urls(name: str, text: str) -> tuple[str, ...]:
-    """Base URLs of nodes, separated by commas."""
+    """Parse base URLs of nodes, separated by commas; without duplicates and final slashes."""
     found = tuple(dict.fromkeys(part.strip().rstrip("/") for part in text.split(",")))
     if not all(url.startswith(("http://", "https://")) for url in found):
         raise ValueError(f"{name} must be a node's base URL, like http://127.0.0.1:7101, or several between commas")
@@ -82,28 +85,28 @@ def urls(name: str, text: str) -> tuple[str, ...]:
 
 
 def text(name: str, text: str) -> str:
-    """Any text but none."""
+    """Parse a text that must not be empty."""
     if not text:
         raise ValueError(f"{name} must not be empty")
     return text
 
 
 def positive(name: str, text: str) -> int:
-    """A whole number above 0."""
+    """Parse a whole number above 0."""
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise ValueError(f"{name} must be a whole number above 0, not {text!r}")
     return int(text)
 
 
 def flag(name: str, text: str) -> bool:
-    """true or false."""
+    """Parse ``true`` or ``false``, in any case."""
     if text.lower() not in ("true", "false"):
         raise ValueError(f"{name} must be true or false, not {text!r}")
     return text.lower() == "true"
 
 
 def short(method: Callable[P, T]) -> Callable[P, T]:
-    """The method, whose refusals have one line of ours in their tracebacks, not the way through this package.
+    """Decorate a method so that its refusals have one frame of this package in their tracebacks, not all frames.
 
     Spark shows users the whole traceback before the message.
     """

@@ -16,7 +16,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def write_zip(target: Path) -> None:
-    """Write the file. The same sources give the same bytes."""
+    """Write the zip file to ``target``, atomically. The same sources give the same bytes."""
     scratch = target.with_name(f"{target.name}.new")
     with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in sorted(_files()):
@@ -25,7 +25,7 @@ def write_zip(target: Path) -> None:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """(name in the zip, source file) of each module."""
+    """The name in the zip and the source file of each module."""
     home = Path(__file__).parent.parent
     root = home.parent
     folders = [home / name for name in FOLDERS]

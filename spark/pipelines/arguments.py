@@ -4,7 +4,7 @@ import argparse
 
 
 def add_options(parser: argparse.ArgumentParser, side: str) -> None:
-    """Add ``--url`` and ``--option``; ``side``: whose options they are, source or sink."""
+    """Add ``--url`` and ``--option``; ``side``: whether these are options of the source or of the sink."""
     parser.add_argument("--url", required=True, help="base URL of a node, or several separated by commas")
     parser.add_argument(
         "--option", action="append", default=[], type=_pair, metavar="NAME=VALUE", help=f"an option of the {side}"
@@ -12,7 +12,7 @@ def add_options(parser: argparse.ArgumentParser, side: str) -> None:
 
 
 def options_of(given: argparse.Namespace) -> dict[str, str]:
-    """The options by name."""
+    """The options by name, ``url`` included."""
     return {"url": given.url, **dict(given.option)}
 
 

@@ -3,7 +3,7 @@
 An export to Parquet is a stream: it continues at its checkpoint, and the files of a micro-batch count once, because the
 folder's own log (``rows/_spark_metadata``) lists them. Read the folder with Spark, which uses this log.
 
-Spark never compares the two: it leaves out every micro-batch whose number this log has already, whatever the records.
+Spark never compares checkpoint and log: it skips every micro-batch whose number the log has, whatever its records are.
 """
 
 import argparse
@@ -29,14 +29,14 @@ from .session import session
 
 FORMATS = ("parquet", "delta", "iceberg", "text")
 NAME_BYTES_MAX = 255
-"""Of a file, in most file systems."""
+"""Longest name of a file, in bytes, in most file systems."""
 PERIOD_S = 1
 _BATCH = re.compile(r"([0-9]+)(?:\.compact)?")
-"""A file in a log of Spark's: its micro-batch, or that and all before it."""
+"""Name of a file in a log of Spark's: its micro-batch; a compact file also has all micro-batches before that."""
 
 
 class Exported(NamedTuple):
-    """The result of an export. ``parts``: micro-batches, or text files."""
+    """The result of an export. ``parts``: the number of micro-batches with rows, or of text files."""
 
     rows: int
     parts: int
@@ -59,8 +59,8 @@ def export(
 ) -> Exported:
     """Write the records of the topic that were not written yet; with ``follow``, go on until the query is stopped.
 
-    ``options`` are those of the source, with ``url``; ``on_batch`` is called with the rows written so far. Raises
-    ExportRefused if rows and checkpoint in the folder are not of one export.
+    ``options`` are those of the source, with ``url``; ``on_batch`` is called with the number of rows written so far.
+    Raises ExportRefused if the folder's rows and checkpoint do not belong to one export.
     """
     started = time.monotonic()
     if form == "parquet":
@@ -84,7 +84,8 @@ def export(
 def _check_progress(spark: Any, folder: str) -> None:
     """Raises ExportRefused if Spark's logs differ by more than the micro-batch that a crash has interrupted.
 
-    A micro-batch goes into the offsets, then into the log of the rows, then into the commits.
+    Spark enters a micro-batch into the offsets, then into the log of the rows, then into the commits, so
+    ``committed <= written <= planned``.
     """
     logs = ("checkpoint/commits", "rows/_spark_metadata", "checkpoint/offsets")
     committed, written, planned = (_newest(spark, f"{folder}/{log}") for log in logs)
@@ -96,7 +97,7 @@ def _check_progress(spark: Any, folder: str) -> None:
 
 
 def _newest(spark: Any, log: str) -> int:
-    """The number of the last micro-batch in a log of Spark's, -1 if it has none."""
+    """The number of the last micro-batch in a log of Spark's; -1 if the log has none."""
     path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(log)
     system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     names = [each.getPath().getName() for each in system.listStatus(path)] if system.exists(path) else []
@@ -115,8 +116,8 @@ def _started(writer: Any, folder: str, form: str) -> Any:
 def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) -> Exported:
     """Write the files that ``load`` has read, byte for byte, under their names.
 
-    Raises ExportRefused for records that are not lines of files, for files of which lines are missing, there twice or
-    behind the end, and for names that no file has; then it writes nothing.
+    Raises ExportRefused for records that are not lines of files, for files with a line missing, doubled, or behind the
+    marked end, and for names that no file may have. It writes nothing then.
     """
     started = time.monotonic()
     wanted = pinned({"subscribe": topic, "includeHeaders": "true", **options})
@@ -148,20 +149,20 @@ def _torn(file: Any) -> str:
 
 
 def _check_name(name: str) -> None:
-    """Raises ExportRefused for a name that would be outside of the folder, or nowhere, or that is too long."""
+    """Raises ExportRefused for a name that would leave the folder, that no file may have, or that is too long."""
     if name in ("", ".", "..") or Path(name).name != name or "\0" in name or len(os.fsencode(name)) > NAME_BYTES_MAX:
         raise ExportRefused(f"{name!r} is not the name of a file")
 
 
 def _write(folder: Path, name: str, content: bytes) -> None:
-    """Write a whole file or nothing."""
+    """Write a file atomically: whole or not at all."""
     unfinished = folder / ".unfinished"
     unfinished.write_bytes(content)
     unfinished.replace(folder / name)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """As a script."""
+    """Run the export as a script; return its exit code."""
     parser = argparse.ArgumentParser(description="Write a topic into files, exactly once.")
     parser.add_argument("topic")
     parser.add_argument("folder")
@@ -187,7 +188,7 @@ _ENDINGS = ("Error", "Refused", "DataLost")
 
 
 def why(error: Exception) -> str:
-    """The most useful line of a message: that of the last Python exception in it, or else the first line."""
+    """The most useful line of an error's message: that of the last Python exception in it, otherwise the first line."""
     told = str(getattr(error, "java_exception", error))
     lines = [line.strip() for line in told.splitlines() if line.strip()]
     named = [line for line in lines if line.split(":")[0].split(".")[-1].endswith(_ENDINGS)]

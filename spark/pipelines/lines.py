@@ -1,7 +1,8 @@
-"""Text files as records, and back: every byte of every line, in any encoding, in the order of the file.
+"""Turns text files into records and back: every byte of every line, in any encoding, in the order of the file.
 
-The key is the file's name, the value the line without its LF. Header ``line`` is the line's number, from 1 on, in
-decimal; header ``end`` marks a last line without an LF, which would otherwise be lost. An empty file has no records.
+A record's key is the file's name, its value the line without its LF. The header ``line`` is the line's number, from 1
+on, in decimal; the header ``end`` marks a last line without an LF, which would otherwise be restored with one. An
+empty file has no records.
 """
 
 from collections import Counter
@@ -14,11 +15,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 _HEADERS = "array<struct<key: string, value: binary>>"
 _MARK = b"\xef\xbb\xbf"
-"""The byte order mark of UTF-8, which Spark drops at the start of a file; it is put back."""
+"""The byte order mark of UTF-8. Spark drops it at the start of a file; ``records`` puts it back."""
 _MISSING = (0, -1, len(_MARK), len(_MARK) - 1)
-"""Bytes by which a file may be longer than its lines: with or without the mark, and with or without a last LF."""
+"""By how many bytes a file may be longer than its lines with an LF each: with or without the mark, and the last LF."""
 LINE = "try_cast(cast(get(filter(headers, h -> h.key = 'line'), 0).value as string) as long)"
-"""The number of a line, in its headers; null if there is none."""
+"""SQL: the number of a line, from its headers; null if they have none."""
 _HAS_END = "exists(headers, h -> h.key = 'end')"
 _NEVER_READ = ("_metadata", "_common_metadata")
 """Prefixes of names that Spark reserves for Parquet: it lists such files, and does not read them."""
@@ -29,7 +30,7 @@ class LoadRefused(ValueError):
 
 
 def text(spark: Any, path: str, **options: str) -> Any:
-    """Spark's text source over every file of PATH; raises LoadRefused, with their names, if Spark leaves files out."""
+    """Spark's text source over every file of ``path``. Raises LoadRefused, with their names, if it leaves files out."""
     # With this option Spark 4.3 takes names that begin with . or _. Spark 4.2 does not know it.
     rows = spark.read.options(ignoredPathSegmentRegex="", **options).text(path)
     listed = {PurePosixPath(unquote(urlsplit(url).path)) for url in rows.inputFiles()}
@@ -44,8 +45,8 @@ def text(spark: Any, path: str, **options: str) -> Any:
 
 
 def _left_out(spark: Any, path: str, taken: set[PurePosixPath]) -> list[str]:
-    """Names of files that ``path`` matches, are not empty, and are not ``taken`` or have no line for Spark; of a
-    sub-folder only its own name.
+    """The names of the files that ``path`` matches and Spark would leave out: not empty, and either not ``taken``, or a
+    byte order mark alone. For a file in a sub-folder, the sub-folder's name.
     """
     context = spark.sparkContext
     pattern = context._jvm.org.apache.hadoop.fs.Path(path)  # as Spark sees it: on any of Hadoop's file systems
@@ -64,7 +65,7 @@ def _left_out(spark: Any, path: str, taken: set[PurePosixPath]) -> list[str]:
 
 
 def _is_mark(context: Any, system: Any, status: Any) -> bool:
-    """Whether a file is a byte order mark alone: Spark drops that, and has no line left."""
+    """Whether a file is only a byte order mark, which Spark drops, so that no line is left."""
     if status.getLen() != len(_MARK):
         return False
     content = system.open(status.getPath())
@@ -75,7 +76,9 @@ def _is_mark(context: Any, system: Any, status: Any) -> bool:
 
 
 def records(spark: Any, path: str) -> Any:
-    """The lines of the files of a folder, or of one file: columns key, value, headers; lines of a file in order."""
+    """The lines of the files of a folder, or of one file, in columns key, value, headers. The lines of a file are in
+    order.
+    """
     # Spark gives file names as in a URL, and url_decode turns a plus into a space.
     # Lines end with a line feed alone; Spark would cut at a carriage return as well, and drop it.
     found = text(spark, path, lineSep="\n")
@@ -101,7 +104,7 @@ def records(spark: Any, path: str) -> Any:
 
 
 def _check_names(rows: Any) -> None:
-    """Raises LoadRefused if two files have one name: the key of their lines would be the same."""
+    """Raises LoadRefused if two files have the same name, because their lines would have the same key."""
     paths = sorted(unquote(urlsplit(url).path) for url in rows.inputFiles())
     names = Counter(PurePosixPath(path).name for path in paths)
     doubled = [path for path in paths if names[PurePosixPath(path).name] > 1]
@@ -110,7 +113,7 @@ def _check_names(rows: Any) -> None:
 
 
 def files(rows: Any) -> Any:
-    """(name, content) of each file whose lines these rows (key, value, headers) are. Each file must fit into memory."""
+    """The name and content of each file, from rows (key, value, headers) of its lines. Each must fit into memory."""
     line = F.expr(LINE)
     end = F.when(F.expr(_HAS_END), F.lit(b"")).otherwise(F.lit(b"\n"))
     each = rows.select(
@@ -122,8 +125,8 @@ def files(rows: Any) -> Any:
 
 
 def counts(rows: Any) -> Any:
-    """Of each file whose lines these rows are: its ``name``, how many ``lines`` there are, how many ``different`` ones,
-    the ``first`` and ``last`` number of one, and the first at the ``end`` of a file without a last LF, null if none is.
+    """A row for each file, from rows of its lines: its ``name``; the number of ``lines``, and of ``different`` line
+    numbers; the ``first`` and ``last`` line number; and the lowest line number with the header ``end``, or null.
     """
     each = rows.select(
         F.col("key").cast("string").alias("name"),
@@ -141,13 +144,13 @@ def counts(rows: Any) -> Any:
 
 
 def is_whole(file: Any) -> bool:
-    """Whether the ``counts`` of a file are those of lines 1 to the last one, of which none but the last is its end."""
+    """Whether the ``counts`` of a file show each line once, from 1 on, and ``end`` on no line but the last."""
     numbers = file["lines"], file["different"], file["first"], file["end"] or file["last"]
     return numbers == (file["last"], file["last"], 1, file["last"])
 
 
 def _checked() -> Any:
-    """The bytes of a file that are not in its lines. Fails for files that Spark did not read byte by byte."""
+    """The column ``missing``, checked: the query fails for a file that Spark did not read byte by byte."""
     odd = F.concat(F.col("file"), F.lit(" cannot be read byte by byte: it is compressed, or was changed meanwhile"))
     return F.when(F.col("missing").isin(*_MISSING), F.col("missing")).otherwise(F.raise_error(odd).cast("long"))
 

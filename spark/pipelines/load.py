@@ -30,7 +30,7 @@ ALREADY_LOADED = "already loaded under the name {}: nothing was written. Under a
 
 
 class Loaded(NamedTuple):
-    """The result of a load: what it wrote. ``already_loaded``: nothing, as a load with this name was done before."""
+    """What a load wrote, and how long it took. ``already_loaded``: nothing, because an earlier load had this name."""
 
     rows: int
     bytes: int
@@ -39,10 +39,10 @@ class Loaded(NamedTuple):
 
 
 def source(spark: Any, path: str, form: str) -> Any:
-    """The rows to load: columns key, value, and headers where there are any.
+    """The rows to load, in columns key, value, and headers if there are any.
 
-    text: each line is a record (lines.py). parquet, table: columns with these names are taken; without a column
-    ``value``, each row becomes a JSON object. json: each line is a record and must be JSON.
+    text: each line is a record (lines.py). json: each line is a record, and must be JSON. parquet, table: columns with
+    these names are taken; if there is no column ``value``, each row becomes a JSON object.
     """
     if form == "text":
         return lines.records(spark, path)
@@ -61,16 +61,17 @@ def source(spark: Any, path: str, form: str) -> Any:
 
 
 def name_of(spark: Any, path: str, form: str, topic: str) -> str:
-    """The default name of a load: the same path, format and topic are the same load.
+    """The default name of a load: a digest of path, format and topic, so the same three are the same load.
 
-    A relative path counts as the absolute one. The host does not count: a path may be on a file system of many hosts,
-    and a load that is left out says so, where one that is done twice would not.
+    A relative path is made absolute. The host is not part of the name, because a path may be on a file system that many
+    hosts share. If two loads then share a name by mistake, the second one says that it is left out; a load that is done
+    twice would say nothing.
     """
     return "load-" + hashlib.sha256(json.dumps([_absolute(spark, path, form), form, topic]).encode()).hexdigest()[:16]
 
 
 def _absolute(spark: Any, path: str, form: str) -> str:
-    """A path with its file system and working folder, as Spark sees them; a table's name as it is."""
+    """The path with its file system and working folder, as Spark sees them; the name of a table unchanged."""
     if form == "table":
         return path
     found = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
@@ -100,7 +101,7 @@ def load(rows: Any, topic: str, name: str, options: Mapping[str, str]) -> Loaded
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """As a script."""
+    """Run the load as a script; return its exit code."""
     parser = argparse.ArgumentParser(description="Load files or a table into a topic, exactly once.")
     parser.add_argument("path", help="file, folder, or name of a table")
     parser.add_argument("topic")

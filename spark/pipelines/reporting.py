@@ -52,7 +52,7 @@ class Progress:
         self._printed, self._printed_at = "", time.monotonic()
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """Print the progress, if it is time."""
+        """Print the progress, if it changed and PROGRESS_S are over."""
         line = f"{done:,} {self._what}" if total is None else f"{done:,} of {total:,} {self._what}"
         if done and line != self._printed and time.monotonic() >= self._printed_at + PROGRESS_S:
             sys.stderr.write(line + "\n")
@@ -61,7 +61,7 @@ class Progress:
 
 
 def shown(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Facts as text for people, with rows per second added."""
+    """The facts formatted as text, with the rows per second added as ``rows/s``."""
     made = {name: f"{each:,.1f}" if isinstance(each, float) else str(each) for name, each in facts.items()}
     if facts["seconds"]:
         made["rows/s"] = f"{facts['rows'] / facts['seconds']:,.0f}"

@@ -17,18 +17,18 @@ LOCAL = {
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.log.level": "ERROR",
 }
-"""Settings of a local session. Under spark-submit the submitted settings hold."""
+"""Settings of a local session. Under spark-submit, the settings given there apply instead."""
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 PARTITIONS_PER_CORE = 4
-"""Partitions of a shuffle under spark-submit, unless they are set: Spark's default of 200 suits larger data."""
+"""Partitions of a shuffle for each core under spark-submit, unless set: Spark's default of 200 suits larger data."""
 
 
 def session(name: str, cores: int | None = None) -> Any:
-    """The active session, the one that spark-submit describes, or a new local one on ``cores`` (None: all)."""
+    """The active session, otherwise one as spark-submit sets it up, otherwise a local one on ``cores`` (None: all)."""
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # the JVM is there: spark-submit started us
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM and this process
         return _submitted(SparkSession.builder.appName(name).getOrCreate())
     _let_workers_find_us()
     builder = SparkSession.builder.appName(name).master(f"local[{cores or '*'}]")

@@ -1,11 +1,11 @@
 """Commits the stages of a batch exactly once, even if drivers crash at any moment.
 
-The decision which stages a batch has is one record of the sink's control partition, appended on condition that nothing
-was appended since its writer read the partition. All later steps follow from this record: the next driver repeats them,
-and the partition does not append a stage twice. docs/spark-sink.md argues why that is enough.
+The decision which stages a batch has is one record of the sink's control partition, appended only if nothing was
+appended since its driver read the partition. All later steps follow from this record: after a crash the next driver
+repeats them, and a partition does not append a stage twice. docs/spark-sink.md argues why that is enough.
 
-Without Spark. When the driver crashes, each call of the store may or may not have taken effect; the committer itself
-has no state that must survive.
+Without Spark. A driver may crash in any call of the store, which then may or may not have taken effect; the committer
+itself has no state that must survive.
 """
 
 import logging
@@ -31,15 +31,15 @@ from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired,
 
 CONTROL_CONFIG = {"max_batch_bytes": 16 * 1024 * 1024}
 MANIFEST_BYTES_MAX = CONTROL_CONFIG["max_batch_bytes"] - 64 * 1024
-"""The rest is for what Arrow adds. A stage takes about a hundred bytes of it."""
+"""Largest decision; the rest of the batch is for what Arrow adds. A stage takes about a hundred bytes."""
 TRIM_EVERY = 100
-"""When the control partition has more records than this, the old ones are trimmed."""
+"""Records of the control partition beyond which the records before the last decision are trimmed."""
 TELL_EVERY = 100
-"""Every so many batches a warning says that the control partition may not be trimmed."""
+"""If the control partition may not be trimmed, a warning says so once in so many batches."""
 DISCARD_S = 30.0
-"""Time for the deletion of stages that are not needed any more, in seconds."""
+"""Time for ``discard`` to delete stages, in seconds."""
 PARTITION_S = 1.0
-"""Time for attempts at one partition then: enough to ask another node, and not to wait for a leader."""
+"""Time in it for attempts at one partition, in seconds: enough to ask another node, but not to wait for a leader."""
 NAMED_BATCH = "batch"
 """The query of every batch that is written under a sink's name: the same name is the same batch."""
 _SEQUENCES = 1 << 31
@@ -47,12 +47,12 @@ _log = logging.getLogger(__name__)
 
 
 def control_topic(sink: str) -> str:
-    """The topic whose only partition has a sink's decisions."""
+    """The name of the topic whose only partition is the control partition of a sink."""
     return f"{INTERNAL_TOPIC_PREFIX}{sink}"
 
 
 def producer_name(sink: str) -> str:
-    """The producer of which each run of a sink is an instance."""
+    """The name of a sink's producer; each run of the sink is an instance of it, and fences the earlier ones."""
     return f"spark-sink:{sink}"
 
 
@@ -62,7 +62,7 @@ def stage_prefix(sink: str) -> str:
 
 
 class SinkCommitter:
-    """Commits batches of one run of one query. ``takeover``: also if the sink belongs to another query."""
+    """Commits batches of one run of one query. ``takeover``: take the sink over even from another query."""
 
     def __init__(self, store: Store, sink: str, query: str, run: str, *, takeover: bool = False) -> None:
         self._store = store
@@ -73,15 +73,14 @@ class SinkCommitter:
         self._has_proposed = False
 
     def commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
-        """Commit a batch in the form in which it was first decided. Returns False, and logs a warning, if these are
-        other pieces than ``pieces``. A commit that fails before it decides deletes ``pieces``.
-
-        Raises SinkRefused (StagesRefused: there are too many), StageLost, DecidedStageLost.
+        """Commit a batch as it was first decided. Returns True if this call decided on ``pieces``. Returns False, and
+        logs a warning, if the batch was decided before, by another call. A commit that fails before it proposes a
+        decision deletes ``pieces``. Raises SinkRefused (StagesRefused: too many pieces), StageLost, DecidedStageLost.
         """
         try:
             is_ours = self._commit(batch, pieces)
         except Exception as failure:
-            # No other commit has these pieces: without a decision proposed here there is none that names them.
+            # No other commit has these pieces: unless this one has proposed a decision, no decision lists them.
             if not self._has_proposed:
                 discard(self._store, pieces, self._run, failure)
             if isinstance(failure, InvalidProducerEpoch | ProducerFenced):
@@ -110,9 +109,10 @@ class SinkCommitter:
         return now.manifest == wanted
 
     def _enter(self, topics: Set[str]) -> Pair:
-        """Become the present run: every partition refuses older ones from now on. Raises RunRetired for a replaced run.
+        """Become the present run: from now on every partition refuses older runs. Raises RunRetired if this run was
+        replaced.
 
-        The record that announces this run has the topics in which it may leave stages, for later runs.
+        The record that announces this run names the topics in which it may leave stages, so that later runs find them.
         """
         now = self._first_look()
         pair = self._store.init_producer(producer_name(self._sink), self._run)
@@ -130,7 +130,7 @@ class SinkCommitter:
             return self._read()
 
     def _read(self) -> History:
-        """The sink's history. Raises RunRetired, OtherQuery if this run must not continue it."""
+        """The sink's history. Raises RunRetired, OtherQuery if this run must not go on with it."""
         now = history(*self._store.read(self._control, 0))
         if self._run in now.retired:
             raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}")
@@ -142,7 +142,7 @@ class SinkCommitter:
         return now
 
     def _append(self, now: History, record: bytes) -> None:
-        """Append after the records that were read, or not at all; the next read shows which."""
+        """Append a record if nothing was appended since ``now`` was read. The next read shows whether it was."""
         self._store.append_at(self._control, 0, record, now.end)
 
     def _decided(self, now: History, batch: int) -> Manifest | None:
@@ -158,7 +158,7 @@ class SinkCommitter:
         return decided
 
     def _keep(self, pieces: Sequence[Piece], pair: Pair) -> None:
-        """Mark the stages as kept: after a decision they must not expire."""
+        """Mark the stages as kept, because after a decision they must not expire. Raises StageLost if one is gone."""
         for (topic, partition), names in _by_partition(pieces):
             try:
                 self._store.keep_stages(topic, partition, names, pair)
@@ -166,7 +166,9 @@ class SinkCommitter:
                 raise StageLost(f"{topic}/{partition}: {refusal.detail}; it was staged too long ago") from refusal
 
     def _decide(self, wanted: Manifest) -> History:
-        """Decide on a batch, unless another driver has."""
+        """Append the decision on a batch, unless another driver has decided; return the history with it. Raises
+        RunRetired.
+        """
         while True:
             now = self._read()
             if now.run != self._run:
@@ -177,7 +179,7 @@ class SinkCommitter:
             self._append(now, manifest_record(now, wanted))
 
     def _finish(self, now: History, pair: Pair) -> None:
-        """Carry out the last decision, unless it is done."""
+        """Carry out the last decision, unless it is done: append its stages, record that, and delete them."""
         if now.manifest is None or now.done:
             return
         try:
@@ -190,19 +192,19 @@ class SinkCommitter:
             self._trim(now.decided_at, now.manifest.batch)
 
     def _trim(self, before: int, batch: int) -> None:
-        """Trim the control partition, if this is allowed: the batch is committed, whatever becomes of old records."""
+        """Trim the control partition. Only log a PermissionDenied: the batch is committed with or without the trim."""
         try:
             self._store.trim(self._control, 0, before)
         except PermissionDenied as refusal:
-            # Spark makes a process for each commit: only the batch's number keeps this from being said each time.
+            # Spark starts a process for each commit, so only the batch's number can limit how often this is logged.
             if batch % TELL_EVERY == 0:
                 _log.warning(
                     "topic %s grows with every batch, and each commit reads it: %s", self._control, refusal.detail
                 )
 
     def _roll(self, manifest: Manifest, pair: Pair) -> None:
-        """Append every stage, in order, but those of deleted topics: their rows would be gone with the topic as well.
-        Only this run may append, so its own sequence numbers are next.
+        """Append every stage of the decision, in order, except those of deleted topics, with which their rows would be
+        gone, too. Only this run may append, so the next sequence numbers are its own.
         """
         sequences = self._store.next_sequences(producer_name(self._sink), pair)
         gone: set[tuple[str, int | None]] = set()
@@ -221,22 +223,22 @@ class SinkCommitter:
     def _append_piece(
         self, piece: Piece, pair: Pair, sequences: dict[tuple[str, int], int]
     ) -> dict[tuple[str, int], int]:
-        """Append a stage, unless it was appended before; return the sequence numbers that are next."""
+        """Append a stage, unless it was appended before; return the next sequence numbers. Raises NotFound."""
         place = piece.topic, piece.partition
         sequence = sequences.get(place, 0)
         if self._store.append_stage(*place, piece.stage, pair, sequence):
             sequences[place] = (sequence + piece.records) % _SEQUENCES
             return sequences
-        # This run or an earlier one has appended it: only the cluster knows the sequence numbers used.
+        # This run or an earlier one has appended the stage: only the cluster knows which sequence numbers it used.
         if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
             raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
         return self._store.next_sequences(producer_name(self._sink), pair)
 
     def _is_deleted(self, piece: Piece) -> bool:
-        """Whether the topic in which a piece was staged is surely gone.
+        """Whether the topic in which a piece was staged is certainly deleted.
 
-        A node that does not know a topic asks the controller. One that lags behind may describe the former topic of the
-        name, but none that is yet to come: ids grow.
+        A node that does not know a topic asks the controller. A node that lags may describe an earlier topic of this
+        name, but never a later one; and ids grow, so a higher id proves that the piece's topic was deleted.
         """
         try:
             topic_id = self._store.shape(piece.topic)[2]
@@ -245,7 +247,9 @@ class SinkCommitter:
         return piece.topic_id is not None and topic_id > piece.topic_id
 
     def _explain(self, before: History, refusal: NotFound) -> None:
-        """A decided stage is gone: another driver has finished the decision, or its rows are lost."""
+        """Find out why a decided stage is gone. Raises DecidedStageLost if its rows are lost, RunRetired if another run
+        took over; returns if the decision was carried out meanwhile.
+        """
         now = self._read()
         if (now.decided_at, now.done) == (before.decided_at, False):
             raise DecidedStageLost(f"sink {self._sink}: {refusal.detail}, and its rows are not in the log") from refusal
@@ -253,7 +257,7 @@ class SinkCommitter:
             raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}") from refusal
 
     def _mark_done(self, decided: History) -> None:
-        """Record that the decision is carried out, unless another driver has, or has decided again."""
+        """Record that the decision is carried out, unless another driver has recorded that, or has decided since."""
         assert decided.manifest is not None
         now = self._read()
         while now.decided_at == decided.decided_at and not now.done:
@@ -262,11 +266,11 @@ class SinkCommitter:
 
     def _drop(self, pieces: Iterable[Piece], pair: Pair) -> None:
         for (topic, partition), names in _by_partition(pieces):
-            with suppress(UnknownTopicOrPartition):  # deleted, and its stages with it
+            with suppress(UnknownTopicOrPartition):  # the topic was deleted, and its stages with it
                 self._store.delete_stages(topic, partition, names, pair)
 
     def _sweep(self, own: Sequence[Piece], now: History, pair: Pair) -> None:
-        """Delete kept stages that earlier runs left. Every decision is carried out by now."""
+        """Delete the kept stages that earlier runs left, but not ``own``. Every decision is carried out by now."""
         mine = {piece.stage for piece in own}
         for topic in now.topics:
             for partition in range(self._partitions(topic)):
@@ -278,7 +282,7 @@ class SinkCommitter:
     def _partitions(self, topic: str) -> int:
         try:
             return self._store.shape(topic)[0]
-        except UnknownTopicOrPartition:  # deleted, and its stages with it
+        except UnknownTopicOrPartition:  # the topic was deleted, and its stages with it
             return 0
 
 
@@ -293,14 +297,14 @@ def _check_size(now: History, wanted: Manifest) -> None:
 
 
 def _by_partition(pieces: Iterable[Piece]) -> list[tuple[tuple[str, int], list[str]]]:
-    """Names of stages by topic and partition."""
+    """The names of stages, grouped by (topic, partition), ascending."""
     places = sorted(pieces, key=lambda piece: (piece.topic, piece.partition))
     groups = groupby(places, key=lambda piece: (piece.topic, piece.partition))
     return [(place, [piece.stage for piece in group]) for place, group in groups]
 
 
 def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
-    """Append stages without a decision: after a crash some may be in the log, and the rest are not appended."""
+    """Append the stages of a batch without a sink's name, without a decision: a crash may leave some unappended."""
     failure: Exception | None = None
     try:
         pair = store.init_producer(None, nonce)
@@ -308,7 +312,7 @@ def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
         for piece in pieces:
             place = piece.topic, piece.partition
             sequence = sequences.get(place, 0)
-            # A duplicate is one of this very request, repeated: nothing else appends these stages.
+            # False (appended before) can only be a repeated attempt of this request: nothing else appends these.
             store.append_stage(*place, piece.stage, pair, sequence)
             sequences[place] = (sequence + piece.records) % _SEQUENCES
     except Exception as error:
@@ -319,11 +323,12 @@ def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
 
 
 def discard(store: Store, pieces: Sequence[Piece], nonce: str, failure: Exception | None = None) -> None:
-    """Delete stages that nothing will append any more. They would expire after a day: a refusal is only logged.
+    """Delete stages that nothing will append any more. A refusal is only logged, because stages expire after
+    a day, and the next run sweeps those that were kept.
 
-    ``failure`` is why they are not needed. If the cluster did not answer, it is not asked again. Otherwise each
-    partition is asked for PARTITION_S, and DISCARD_S after the beginning none is asked any more: one without a leader
-    keeps its stages, and the others lose theirs.
+    ``failure``: the error that made them useless. If it says that the cluster did not answer, the cluster is not asked
+    again. Otherwise each partition gets attempts for PARTITION_S, and after DISCARD_S in all no other partition is
+    tried. So a partition without a leader keeps its stages, but does not keep the others from losing theirs.
     """
     if not pieces or isinstance(failure, ClusterUnreachable | RequestTimedOut):
         return

@@ -1,7 +1,7 @@
 """The history of a sink: the records of its control partition, and the state that they add up to. Pure, without Spark.
 
-A record is appended only directly after the last one that its writer has read, so the records of all drivers are one
-history.
+A driver's record is appended only if nothing was appended since the driver read the partition (if_log_end), so the
+records of all drivers form one history.
 """
 
 import json
@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 RUNS_REMEMBERED = 100
-"""Replaced runs that the history remembers, to refuse them."""
+"""Most replaced runs that the history remembers, so that they are refused."""
 
 
 class Piece(NamedTuple):
-    """A stage of a task: ``records`` rows for one partition of the topic with this id."""
+    """A stage that a task stored: ``records`` rows for one partition of the topic with this id (None: not known)."""
 
     topic: str
     partition: int
@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The stages of batch ``batch`` of ``query``, in order. Written once, never changed."""
+    """The decision on batch ``batch`` of ``query``: its stages, in order. It is written once and never changed."""
 
     query: str
     batch: int
@@ -34,11 +34,12 @@ class Manifest:
 
 @dataclass(frozen=True)
 class History:
-    """The state after all records. ``query`` and ``run`` announced themselves last; ``retired`` are the replaced runs.
-    Stages of the sink may be in any of ``topics``.
+    """The state of a sink after all records of its control partition.
 
-    ``manifest`` is the last decision, of run ``decided_by`` at offset ``decided_at``; ``done``: all of it is in the
-    log. ``end`` is where the next record goes, ``start`` the first one kept.
+    ``run`` of ``query`` is the present run, which announced itself last; ``retired`` are the runs before it. Stages of
+    the sink may be in any of ``topics``. ``manifest`` is the last decision, made by run ``decided_by`` in the record at
+    offset ``decided_at``; ``done``: its rows are all in the log. ``start`` is the offset of the first record that is
+    kept, ``end`` that of the next record.
     """
 
     query: str | None = None
@@ -53,7 +54,7 @@ class History:
     end: int = 0
 
     def and_record(self, offset: int, value: bytes) -> "History":
-        """The state after one more record."""
+        """The state after one more record, at ``offset``."""
         record = json.loads(value)
         after = replace(self, end=offset + 1)
         if record["kind"] == "done":
@@ -68,7 +69,7 @@ class History:
 
 
 def history(records: Iterable[tuple[int, bytes]], end: int) -> History:
-    """The state after all records of a control partition whose log end is ``end``."""
+    """The state after all records (offset, value) of a control partition whose log end is ``end``."""
     summed: History | None = None
     for offset, value in records:
         summed = (summed or History(start=offset)).and_record(offset, value)
@@ -76,7 +77,7 @@ def history(records: Iterable[tuple[int, bytes]], end: int) -> History:
 
 
 def run_record(before: History, query: str, run: str, topics: Set[str]) -> bytes:
-    """A run of the sink announces itself, and the topics that it writes to."""
+    """The record by which ``run`` announces itself as the present run, and ``topics`` as those that it writes to."""
     is_other = before.run not in (None, run)
     retired = (*before.retired, before.run) if is_other else before.retired
     known = sorted({*before.topics, *topics})
@@ -84,7 +85,7 @@ def run_record(before: History, query: str, run: str, topics: Set[str]) -> bytes
 
 
 def manifest_record(before: History, manifest: Manifest) -> bytes:
-    """A decision, by the run that announced itself last."""
+    """The record of a decision, made by the run that announced itself last (``before.run``)."""
     return _dump(
         kind="manifest",
         query=manifest.query,
@@ -97,7 +98,7 @@ def manifest_record(before: History, manifest: Manifest) -> bytes:
 
 
 def done_record(batch: int) -> bytes:
-    """Everything of the last decision is in the log."""
+    """The record that says that the decision on ``batch``, the last one, is carried out."""
     return _dump(kind="done", batch=batch)
 
 

@@ -1,7 +1,7 @@
-"""A batch under a sink's name, before and after it is written: are these rows in the topic, or those of another run?
+"""A batch under a sink's name, before and after it is written: are its own rows in the topic, or those of another run?
 
-Spark commits in a process of its own, and the program does not hear what came of it: the sink's history tells. Without
-Spark.
+Spark commits in a process of its own, and does not tell the program the outcome, so the program reads the sink's
+history. Without Spark.
 """
 
 import uuid
@@ -13,20 +13,21 @@ from .store import SinkRefused, Store
 
 
 class BatchRefused(SinkRefused):
-    """The rows may not be those that are in the topic."""
+    """The rows in the topic may be others than those of this batch, or are gone."""
 
 
 class NamedBatch:
-    """The batch ``sink`` as it is when this is made."""
+    """The batch with the name ``sink``. Reads the sink's history when it is created, before the write."""
 
     def __init__(self, store: Store, sink: str) -> None:
         self._store, self._sink = store, sink
         self._before = self._look()
 
     def was_decided(self) -> bool:
-        """Whether an earlier run has decided on it; if that run did not come to its end, carry the decision out.
+        """Whether an earlier run has decided on the batch. If that run did not finish, its decision is carried out.
 
-        Raises BatchRefused if a topic of it is gone: its rows with it, and a second write would not bring them back.
+        Raises BatchRefused if a topic of the decision was deleted: its rows are gone, and a second write under this
+        name would not bring them back.
         """
         decided = self._before.manifest
         if decided is None or decided.query != NAMED_BATCH:
@@ -42,7 +43,9 @@ class NamedBatch:
         return True
 
     def check_alone(self) -> None:
-        """Ask after a write. Raises BatchRefused if others wrote at the same time: the rows may be theirs."""
+        """Check after a write that no other run wrote at the same time. Raises BatchRefused then: the rows in the topic
+        may be those of the other run.
+        """
         after = self._look()
         runs = {after.run, *after.retired} - {self._before.run, *self._before.retired}
         if runs != {after.decided_by}:

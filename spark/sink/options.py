@@ -31,7 +31,7 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str], mode: Literal["batch", "stream"]) -> WriteOptions:
-    """Raises OptionsError with every fault at once; an unknown option is one."""
+    """The options of a write. Raises OptionsError with every fault at once; an unknown option is a fault."""
     given = GivenOptions({name: value for name, value in options.items() if name.lower() not in OF_SPARK})
     given.refuse_unknown(NAMES, "write")
     parsed = WriteOptions(

@@ -1,7 +1,7 @@
-"""Rows of Spark as batches of topics: which columns mean what, and which partition each row goes to. Without Spark.
+"""Turns rows of Spark into records: what the columns mean, and which partition each row goes to. Without Spark.
 
-Columns are those of Spark's Kafka connector: ``value``, and if they are there ``key``, ``headers``, ``topic``,
-``partition``, and ``timestamp``; other columns are ignored.
+Columns are those of Spark's Kafka connector: ``value``, and optionally ``key``, ``headers``, ``topic``, ``partition``
+and ``timestamp``; other columns are ignored.
 """
 
 import time
@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
         pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-"""The same as in partition.records, which needs more than pyarrow."""
+"""The schema of records. A copy of that in partition.records, whose import needs more than pyarrow."""
 
 
 def _any(*kinds: Callable[[pa.DataType], bool]) -> Callable[[pa.DataType], bool]:
@@ -51,12 +51,12 @@ _TYPES = {
     "topic": (_is_text, "text"),
     "partition": (_is_integer, "whole numbers"),
 }
-"""Of each column that is written, whether a type can be, and what it must be."""
+"""For each column that is written: a predicate on its Arrow type, and the accepted types in words."""
 COLUMNS = tuple(_TYPES)
 
 
 class Group(NamedTuple):
-    """Rows for one partition, in the order in which they came."""
+    """Rows for one partition, in the order of their batch."""
 
     topic: str
     partition: int
@@ -68,8 +68,8 @@ class RowsRefused(ValueError):
 
 
 class Router:
-    """Chooses a partition for each row. ``partitions_of`` returns how many partitions a topic has. Rows without a key
-    of the first batch go to partition ``first``, those of the next batch to the next partition.
+    """Chooses a partition for each row. ``partitions_of`` returns how many partitions a topic has. The rows without a
+    key in the first batch go to partition ``first``, those in each later batch to the next partition, modulo the count.
     """
 
     def __init__(self, topic: str | None, partitions_of: Callable[[str], int], first: int) -> None:
@@ -87,7 +87,7 @@ class Router:
         self._next += 1
 
     def _topics(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.Array | None]]:
-        """Topics, each with the indexes of its rows; None means all rows."""
+        """The topics of a batch, each with the indexes of its rows; None means all rows."""
         if self._topic is not None:
             yield self._topic, None
             return
@@ -118,14 +118,14 @@ class Router:
 
 
 def check_types(schema: pa.Schema) -> None:
-    """Raises RowsRefused with the first column that has a type of which no rows can be written."""
+    """Raises RowsRefused for the first column whose type cannot be written."""
     for name, (fits, words) in _TYPES.items():
         if name in schema.names and not fits(schema.field(name).type):
             raise RowsRefused(f"column {name} must be {words}, and is {schema.field(name).type}")
 
 
 def columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that are stored. Rows without a timestamp get the present one. Raises RowsRefused."""
+    """The columns that are stored, in SCHEMA. Rows without a timestamp get the present time. Raises RowsRefused."""
     now = pa.scalar(time.time_ns() // 1_000_000, pa.int64()).cast(SCHEMA.field("timestamp").type)
     if _column(batch, "value") is None:
         raise RowsRefused("there is no column value")
@@ -154,7 +154,7 @@ def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
 
 
 def _indexes(mask: pa.Array) -> pa.Array | None:
-    """The indexes where it is true; None if it is true everywhere."""
+    """The indexes at which the mask is true; None if it is true everywhere."""
     return None if pc.all(mask).as_py() else pc.indices_nonzero(mask)
 
 

@@ -1,6 +1,6 @@
-"""What a task does with its rows: gathers them by partition, and stages or appends them piece by piece. Without Spark.
+"""Writes the rows of a task: gathers them by partition, and stages or appends them piece by piece. Without Spark.
 
-It holds at most one piece for each partition.
+A task holds the rows of at most one piece for each partition.
 """
 
 import uuid
@@ -18,10 +18,10 @@ ROWS_MAX = 50_000
 _FILL = 0.9
 """The share of max_batch_bytes that rows fill; the rest is for what Arrow adds to many rows."""
 _BYTES_ADDED = 640
-"""The bytes that Arrow adds to the fewest rows."""
+"""The bytes that Arrow adds even to a single row."""
 
 WritePiece = Callable[[str, int, pa.RecordBatch], None]
-"""Stages or appends the rows of one piece to a partition of a topic."""
+"""A function of (topic, partition, rows) that stages or appends the rows of one piece."""
 
 
 class Shape(NamedTuple):
@@ -33,21 +33,24 @@ class Shape(NamedTuple):
 
 
 class Topics:
-    """Caches the shapes of topics."""
+    """The shapes of topics, each asked for once."""
 
     def __init__(self, writer: BlockingWriter) -> None:
         self._writer = writer
         self._shapes: dict[str, Shape] = {}
 
     def shape(self, topic: str) -> Shape:
-        """Raises UnknownTopicOrPartition."""
+        """The shape of a topic. Raises UnknownTopicOrPartition."""
         if topic not in self._shapes:
             self._shapes[topic] = Shape(*self._writer.shape(topic))
         return self._shapes[topic]
 
 
 class Gatherer:
-    """Gathers rows into pieces."""
+    """Gathers rows into pieces, and gives each full piece to ``write``.
+
+    Invariant: a waiting piece has at most ROWS_MAX rows and fits a batch of its topic, unless it is a single row.
+    """
 
     def __init__(self, topics: Topics, write: WritePiece) -> None:
         self._topics = topics
@@ -55,7 +58,7 @@ class Gatherer:
         self._rows: dict[tuple[str, int], list[pa.RecordBatch]] = {}
 
     def add(self, group: Group) -> None:
-        """Add rows of one partition; write pieces that are full."""
+        """Add rows of one partition; write a waiting piece when the rows do not fit into it any more."""
         place = group.topic, group.partition
         bytes_max = self._topics.shape(group.topic).batch_bytes_max
         room = min(int(bytes_max * _FILL), bytes_max - _BYTES_ADDED)
@@ -80,7 +83,7 @@ class Gatherer:
 
 
 def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer) -> None:
-    """All rows of a task."""
+    """Give all rows of a task to the gatherer, and let it finish."""
     for batch in batches:
         for group in router.groups(batch):
             gatherer.add(group)
@@ -90,8 +93,8 @@ def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer
 def stage_rows(
     batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, prefix: str, task: int
 ) -> tuple[Piece, ...]:
-    """Stage rows; return the pieces, in order. Each attempt of a task uses new names, so attempts never collide; one
-    that fails deletes what it has staged.
+    """Stage rows; return the pieces, in order. Each attempt of a task uses new names, so attempts never collide. An
+    attempt that fails deletes the stages that it has stored.
     """
     pieces: list[Piece] = []
     attempt = uuid.uuid4().hex
@@ -99,7 +102,7 @@ def stage_rows(
 
     def write(name: str, partition: int, rows: pa.RecordBatch) -> None:
         stage = f"{prefix}{task}~{attempt}~{len(pieces)}"
-        # First, because a request that fails may have stored it.
+        # Listed before the request, because a request that fails may have stored the stage.
         pieces.append(Piece(name, partition, stage, len(rows), topics.shape(name).topic_id))
         writer.put_stage(name, partition, stage, stream(rows))
 
@@ -112,7 +115,7 @@ def stage_rows(
 
 
 def append_rows(batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, task: int) -> None:
-    """Append rows at once: a task that fails after it has appended some, and is run again, appends them again."""
+    """Append rows directly, at least once: a task that fails after some appends, and is run again, repeats them."""
     sequences: dict[tuple[str, int], int] = {}
     pair: list[Pair] = []
 
@@ -132,7 +135,7 @@ def _gather(batches: Iterable[pa.RecordBatch], topics: Topics, topic: str | None
 
 
 def _cut(rows: pa.RecordBatch, room: int) -> Iterator[pa.RecordBatch]:
-    """Rows in parts that fit; a single row may not."""
+    """Cut rows in halves until each part has at most ``room`` bytes and ROWS_MAX rows; a single row may be larger."""
     if len(rows) == 1 or (rows.nbytes <= room and len(rows) <= ROWS_MAX):
         yield rows
         return

@@ -1,4 +1,4 @@
-"""The interface between the committer and a cluster, and the committer's refusals. Without Spark or any library."""
+"""The interface of a cluster to the committer, and the committer's refusals. Without Spark or any library."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ from ...client.blocking.writer import Pair, StageSeen
 
 
 class SinkRefused(Exception):
-    """This driver must not go on: another driver took over, its checkpoint is not the latest, or it asks too much."""
+    """This driver must not go on. Subclasses say why."""
 
 
 class RunRetired(SinkRefused):
@@ -19,7 +19,7 @@ class OtherQuery(SinkRefused):
 
 
 class CheckpointWentBack(SinkRefused):
-    """The checkpoint is older than the sink: a batch comes again after a later one was decided."""
+    """The checkpoint is older than the sink: a batch is committed after a later batch was decided."""
 
 
 class StagesRefused(SinkRefused):
@@ -27,58 +27,60 @@ class StagesRefused(SinkRefused):
 
 
 class StageLost(Exception):
-    """A stage is gone before it was decided. A restart computes the batch again."""
+    """A stage was gone before a decision listed it. A restart computes the batch again."""
 
 
 class DecidedStageLost(Exception):
-    """A decided stage was deleted. Its rows are lost."""
+    """A stage of a decision was deleted before it was appended. Its rows are lost."""
 
 
 class Store(Protocol):
-    """client.blocking.writer.BlockingWriter, or a model of it."""
+    """The methods of client.blocking.writer.BlockingWriter that the committer uses; tests have a model of them."""
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         """Create a topic, unless it exists."""
         ...
 
     def shape(self, name: str) -> tuple[int, int, int]:
-        """How many partitions a topic has, how many bytes a batch may have, and its id. Raises
-        UnknownTopicOrPartition.
-        """
+        """The number of a topic's partitions, its max_batch_bytes, and its id. Raises UnknownTopicOrPartition."""
         ...
 
     def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:
-        """A new instance of a name fences the older ones. ``patience_s``: for attempts. Raises ProducerFenced."""
+        """The producer id and epoch of a new instance of ``name`` (None: of no name), which fences the older instances.
+        ``patience_s``: time for attempts; None: the store's. Raises ProducerFenced.
+        """
         ...
 
     def next_sequences(self, name: str, pair: Pair) -> dict[tuple[str, int], int]:
-        """By topic and partition; absent where this instance of the name wrote nothing."""
+        """The next sequence number by topic and partition; absent where this instance of the name wrote nothing."""
         ...
 
     def stages(self, topic: str, partition: int, prefix: str) -> list[StageSeen]:
-        """Stages whose names begin with ``prefix``."""
+        """The stages of a partition whose names begin with ``prefix``."""
         ...
 
     def keep_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
-        """Raises NotFound, InvalidProducerEpoch."""
+        """Mark stages as kept: they do not expire. Raises NotFound, InvalidProducerEpoch."""
         ...
 
     def delete_stages(
         self, topic: str, partition: int, names: Sequence[str], pair: Pair, *, patience_s: float | None = None
     ) -> None:
-        """``patience_s``: time for attempts; None: the store's. Raises InvalidProducerEpoch."""
+        """Delete stages. ``patience_s``: time for attempts; None: the store's. Raises InvalidProducerEpoch."""
         ...
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:
-        """False: it had been appended before. Raises NotFound, InvalidProducerEpoch."""
+        """Append a stage's batch. False: it had been appended before. Raises NotFound, InvalidProducerEpoch."""
         ...
 
     def append_at(self, topic: str, partition: int, value: bytes, log_end: int) -> bool:
-        """False: the log does not end there, perhaps because this very record was appended before."""
+        """Append a record if the log ends at ``log_end``. False: it ends elsewhere, perhaps because an earlier
+        attempt of this very call has appended the record.
+        """
         ...
 
     def read(self, topic: str, partition: int) -> tuple[list[tuple[int, bytes]], int]:
-        """Offsets and values of all records, and the log's end."""
+        """The offset and value of each record of a partition, and the log's end."""
         ...
 
     def trim(self, topic: str, partition: int, before: int) -> None:

@@ -1,6 +1,6 @@
 """``writeStream.format("stockade")`` and ``write.format("stockade")``: what Spark calls, in tasks and on the driver.
 
-Spark runs ``write`` in a task and ``commit`` in a process of the driver's, each with a copy of the writer; they
+Spark runs ``write`` in a task and ``commit`` in a process of the driver's, each on a copy of the writer; the copies
 communicate by commit messages.
 """
 
@@ -29,12 +29,12 @@ from .staging import append_rows, stage_rows
 
 _BATCH_ID, _QUERY_ID, _RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
 _FIRST = "0"
-"""The first micro-batch of a checkpoint: nothing was written yet that an outage could interrupt."""
+"""Number of a checkpoint's first micro-batch. Nothing was written before it, so an outage interrupts nothing."""
 
 
 @dataclass
 class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """The pieces that a task has staged, and the query and run to which they belong."""
+    """The commit message of a task: the pieces that it has staged, and the query and run to which they belong."""
 
     query: str
     run: str
@@ -45,8 +45,8 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Writes micro-batches, each exactly once.
 
-    Spark sets up each micro-batch like the first one, so only its number tells a query that begins, and must not wait
-    long for a cluster that is not there, from one that waits for its cluster to come back.
+    A query that begins must not wait long for a cluster that is not there; a query that runs must wait for its cluster
+    to come back. Spark sets up each micro-batch like the first one, so only the batch's number tells the two apart.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -67,7 +67,7 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             return Staged(query, run, task, stage_rows(iterator, writer, self._options.topic, prefix, task))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Decide on the stages of the batch, unless that was done before, and carry the decision out."""
+        """Decide on the stages of the batch, unless it was decided before, and carry the decision out."""
         staged = _in_order(messages)
         if not staged or not self._options.is_exactly_once:
             return
@@ -77,12 +77,12 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             committer.commit(batchId, _pieces(staged))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Delete what the tasks have staged, if one of them failed: the batch comes again with other stages."""
+        """Delete the stages of the tasks, if one task failed: Spark repeats the batch, with other stages."""
         _discard(self._options, messages)
 
 
 class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes one batch; with a sink's name exactly once, however often it runs."""
+    """Writes one batch. With a sink's name, the batch is written exactly once, however often the job runs."""
 
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
@@ -111,7 +111,7 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
                 SinkCommitter(writer, self._options.sink, NAMED_BATCH, self._job).commit(0, pieces)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what the tasks have staged, if one of them failed."""
+        """Delete the stages of the tasks, if one task failed."""
         _discard(self._options, messages)
 
 
@@ -119,7 +119,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
     """A writer of one streaming query. Raises OptionsError, and ValueError for a schema that cannot be written, or if
     the query would ``overwrite`` its result at each trigger.
 
-    Spark asks for one for each micro-batch, so this does not connect.
+    Spark asks for a writer for each micro-batch, so this function does not connect.
     """
     if overwrite:
         raise ValueError('a topic cannot be overwritten: use outputMode("append")')
@@ -139,13 +139,13 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def connect(options: WriteOptions) -> None:
-    """Raises ClusterUnreachable when there is no cluster, sooner than the first request would."""
+    """Raises ClusterUnreachable if no node answers, sooner than the first request would."""
     with closing(BlockingClient(options.urls, options.access)) as client:
         client.connect()
 
 
 def _check_schema(options: WriteOptions, schema: StructType) -> None:
-    """Raises ValueError for a column that is missing, or of which no rows can be written; all others are ignored."""
+    """Raises ValueError for a needed column that is missing, or a column whose type cannot be written."""
     needed = ["value"] if options.topic is not None else ["value", "topic"]
     missing = [name for name in needed if name not in schema.fieldNames()]
     if missing:
@@ -161,10 +161,11 @@ def writer_of(options: WriteOptions) -> BlockingWriter:
 
 
 def _discard(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Delete the stages of tasks, if a task is without a message: then Spark has called no commit.
+    """Delete the stages of tasks if a task has no message (None): then Spark has not called ``commit``.
 
-    Otherwise a commit has had these stages, and may have decided on them. It may even be about to: Spark does not wait
-    for its process when a query is stopped. So a listing that shows them not kept would prove nothing a moment later.
+    If all tasks have one, a commit has been given these stages, and may have decided on them, or may be about to: Spark
+    does not wait for the commit's process when a query is stopped. So a listing that shows the stages as not kept would
+    prove nothing a moment later.
     """
     pieces = _pieces(_in_order(messages))
     if pieces and None in messages:

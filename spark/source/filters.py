@@ -14,7 +14,9 @@ from .planning.ranges import Range
 
 @dataclass
 class AcceptedFilters:
-    """The ranges that the accepted filters leave; None means all. Offsets are half-open; ``since_ms`` is Unix time."""
+    """The bounds that the accepted filters set on a read; None means no bound. Offsets are ``offset_min`` to
+    ``offset_end`` (exclusive); ``since_ms`` is Unix time.
+    """
 
     topics: set[str] | None = None
     partitions: set[int] | None = None
@@ -41,7 +43,7 @@ class AcceptedFilters:
         return True
 
     def cut(self, ranges: Iterable[Range]) -> list[Range]:
-        """The parts of the ranges that pass, without regard to time."""
+        """The parts of the ranges that pass the filters on topic, partition and offset, but not yet ``since_ms``."""
         kept = []
         for each in ranges:
             if self.topics is not None and each.topic not in self.topics:
@@ -69,6 +71,6 @@ def _both(known: set[Any] | None, more: set[Any]) -> set[Any]:
 
 
 def _milliseconds(moment: datetime) -> int:
-    """Milliseconds, rounded down, minus 1: a lower bound may be too low. A time without zone is UTC."""
+    """Unix time in ms, rounded down, minus 1, because a lower bound may be too low. A time without zone is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return int(aware.timestamp() * 1000) - 1

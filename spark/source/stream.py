@@ -1,4 +1,4 @@
-"""Topics as a stream of micro-batches; progress.py decides which records each has."""
+"""Topics as a stream of micro-batches; progress.py decides which records each micro-batch has."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -20,7 +20,9 @@ from .topics import Found, look, starts
 
 
 class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Spark's offsets are progress.Progress. One reader plans on the driver; copies without state read."""
+    """The reader of a streaming query. What Spark calls an offset is a ``progress.Progress``. One reader plans on the
+    driver; tasks read with copies that have no state.
+    """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -35,17 +37,18 @@ class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seen = look(client, self._options.selection).seen
             begins = starts(client, self._options, seen)
             if self._target is not None:
-                # Spark asks for the end first: the records that came between would look as if the log had lost them.
+                # Spark took the target before it asked for this start. A start at the newer log end would lie beyond
+                # that target, as if the log had lost records.
                 self._target = look(client, self._options.selection).seen
             return progress.beginning(begins, seen)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """``maxOffsetsPerTrigger``."""
+        """The limit that the option ``maxOffsetsPerTrigger`` sets."""
         rows_max = self._options.rows_max
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Make the present log ends the end of the query; it ignores later partitions and topics."""
+        """Make the present log ends the end of the query, which ignores later partitions and topics."""
         self._target = self._look().seen
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -55,11 +58,11 @@ class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return progress.advance(start, seen, rows_max, fail=self._options.fail_on_data_loss)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The log ends, for the query's progress."""
+        """The present log ends, which Spark reports in the query's progress."""
         return progress.ends(self._look().seen)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks between two offsets: the same each time, while the logs have the records."""
+        """The tasks that read the records between two offsets: the same records each time, while the logs have them."""
         ranges = progress.ranges(start, end)
         if not ranges:
             return []
@@ -73,14 +76,13 @@ class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(partition.value, self._options, to_arrow_schema(self._schema, timezone="UTC"))
 
     def _look(self) -> Found:
-        """The topics now; progress.py and ranges.py treat a missing one as data loss."""
+        """The topics as they are now. A missing topic is left out: progress.py and ranges.py treat it as data loss."""
         with closing(self._client()) as client:
             return look(client, self._options.selection, must_exist=False)
 
     def _client(self) -> BlockingClient:
-        """A client. Raises ClusterUnreachable soon if the query begins without a cluster.
-
-        Later clients of the query wait for ``delivery_timeout_ms``.
+        """A client. The query's first one raises ClusterUnreachable soon if no node answers; the requests of later ones
+        wait up to ``delivery_timeout_ms``.
         """
         client = client_of(self._options)
         if not self._was_connected:

@@ -1,4 +1,4 @@
-"""Tasks: the range that each reads, the nodes that it asks, and how it makes rows. Runs on executors."""
+"""Tasks: the range that each task reads, the nodes that it asks, and how it makes rows. Tasks run on executors."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -22,15 +22,15 @@ class Task(NamedTuple):
 
 
 def client_of(options: ReadOptions, nodes: Iterable[str] = ()) -> BlockingClient:
-    """A client that starts with ``nodes``, or else with the URLs of the options."""
+    """A client with ``nodes`` as bootstrap URLs, or if there are none, the URLs of the options."""
     return BlockingClient(tuple(nodes) or options.urls, options.access)
 
 
 def tasks_of(
     ranges: Iterable[Range], leaders: Mapping[tuple[str, int], str | None], options: ReadOptions
 ) -> list[Task]:
-    """A task for each range. It asks the partition's leader first, then all other known nodes; none
-    without TLS that the options do not name, if they name one with it.
+    """A task for each range. It asks the partition's leader first, then the other known nodes. If the options name a
+    node with TLS, a node without TLS is asked only if the options name it.
     """
     made = []
     for wanted in ranges:

@@ -13,21 +13,23 @@ from .planning.options import EARLIEST, LATEST, OffsetSpec, ReadOptions, Selecti
 from .planning.ranges import Range, Seen, available
 
 _BOUNDS = [f"{side}{by}" for side in ("starting", "ending") for by in ("offsets", "timestamp", "offsetsbytimestamp")]
-"""Options that say where a read starts and ends, in lower case."""
+"""Lower-case names of the options that say where a read starts and ends."""
 
 _Offsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 
 class Found(NamedTuple):
-    """The topics found: ``seen`` by topic, and ``leaders`` (base URLs) by topic and partition."""
+    """The selected topics that exist: ``seen`` by topic, and ``leaders`` (base URLs) by (topic, partition)."""
 
     seen: dict[str, Seen]
     leaders: dict[tuple[str, int], str | None]
 
 
 def look(client: BlockingClient, selection: Selection, *, must_exist: bool = True) -> Found:
-    """Ask the cluster. Raises UnknownTopicOrPartition if ``must_exist`` and a named topic does not exist."""
+    """Ask the cluster about the selected topics. Raises UnknownTopicOrPartition for a named topic, or an assigned
+    partition, that does not exist; without ``must_exist`` that topic is left out.
+    """
     seen: dict[str, Seen] = {}
     leaders: dict[tuple[str, int], str | None] = {}
     for name in names(client, selection):
@@ -107,7 +109,7 @@ def _check_assigned(name: str, wanted: frozenset[int] | None, count: int) -> Non
 def planned(
     client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen], filters: AcceptedFilters
 ) -> list[Range]:
-    """The ranges of a batch read, one for each partition with records. Raises DataLost, ValueError."""
+    """The ranges of a batch read, one for each partition with records to read. Raises DataLost, ValueError."""
     begin, end = _span(client, options, seen)
     wanted = [
         Range(topic, p, begin[topic][p], end[topic][p], now.topic_id)
@@ -134,7 +136,7 @@ def _span(client: BlockingClient, options: ReadOptions, seen: Mapping[str, Seen]
 
 
 def _not_behind(seen: Mapping[str, Seen], spec: OffsetSpec, found: _Offsets) -> _Offsets:
-    """The offsets of times, none behind the log end that was seen: records that came since are not part of the read."""
+    """Bound offsets of timestamps by the log ends that were seen: records that came since are not part of the read."""
     if spec.by != "timestamp":
         return found
     return {
@@ -143,7 +145,7 @@ def _not_behind(seen: Mapping[str, Seen], spec: OffsetSpec, found: _Offsets) -> 
 
 
 def _since(client: BlockingClient, ranges: Iterable[Range], since_ms: int | None) -> Iterator[Range]:
-    """Move the start of each range to the first record at or after ``since_ms``: all before it is older."""
+    """Move the start of each range to its first record at or after ``since_ms``; drop a range without such a record."""
     for each in ranges:
         if since_ms is None:
             yield each
@@ -152,8 +154,8 @@ def _since(client: BlockingClient, ranges: Iterable[Range], since_ms: int | None
 
 
 def pinned(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a batch read, with the offsets of now where it starts and ends: every query that is made of them
-    reads the same records. Raises OptionsError, ValueError.
+    """The options of a batch read with its start and end replaced by explicit offsets, as they are now, so that every
+    query with these options reads the same records. Raises OptionsError, ValueError.
     """
     parsed = parse_read_options(options, "batch")
     with closing(BlockingClient(parsed.urls, parsed.access)) as client:

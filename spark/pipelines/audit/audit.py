@@ -1,6 +1,6 @@
 """``stockade pipeline audit``: judges a chaos history and every replica's log with all checkers, at any size.
 
-As a script: examples/pipeline_audit.py. Also counts operations over time, for the plot.
+As a script: examples/pipeline_audit.py. This module also counts operations over time, for the plot.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from .page import page
 
 SLOTS = 120
 MARKS_MAX = 200
-"""Events of the nemesis shown: the first ones."""
+"""Most events of the nemesis that are shown: the first ones."""
 NS = 1_000_000_000
 
 
 def timeline(evidence: Evidence) -> Timeline:
-    """Operations over time, in at most SLOTS slots, by how they ended."""
+    """The operations in at most SLOTS slots of time, counted by how they ended, and the events of the nemesis."""
     ops = evidence.operations
     first, last = ops.select(F.min("begun_ns"), F.max("begun_ns")).first()
     if first is None:
@@ -58,7 +58,7 @@ def _marks(evidence: Evidence, first: int, last: int) -> list[tuple[float, str]]
 __all__ = ["CLAIMS", "PASSES", "NoEvidence", "audit", "main"]
 
 EXAMPLES_MAX = 20
-"""Violations shown of each checker; all are counted."""
+"""Most violations of each checker that are shown; all are counted."""
 
 CLAIMS = {
     "lost-write": "Every acknowledged record, and every record that was read, is in the log",
@@ -79,8 +79,9 @@ CLAIMS = {
     "unseen": "Where consumers had the time, they were given every acknowledged record",
     "recovery": "No node is lost, and soon after every fault is healed, appends succeed",
 }
-"""Every checker and its claim. They judge as those of chaos/checkers, but see one replica of each partition and no ends
-of logs. Not here: byte-exact and order, which know how a workload makes its records, and slot-history, a search.
+"""Every checker and its claim. The checkers judge as those of chaos/checkers do, but see one replica of each partition,
+and no ends of logs. Not here are byte-exact and order, which know how a workload makes its records, and slot-history,
+which is a search.
 """
 
 _RECORDS = ("lost-write", "inconsistent-offset", "duplicate", "phantom", "gap", "sequence-order", "zombie")
@@ -96,7 +97,7 @@ _ENDED = {
     ("commit", "ok"): ("position",),
     ("position", "ok"): ("position",),
 }
-"""Checkers that examine operations, by operation and end."""
+"""Checkers that examine operations, by (operation, end)."""
 
 PASSES: dict[str, Callable[[Evidence], Any]] = {
     "records": record_checks.record_checks,
@@ -117,7 +118,7 @@ PASSES: dict[str, Callable[[Evidence], Any]] = {
 
 
 def audit(spark: Any, history: str, logs: str, on_pass: Callable[[str], None] = lambda name: None) -> Audited:
-    """Judge the evidence in these files. ``on_pass`` is called before each pass. Raises NoEvidence."""
+    """Judge the evidence in two files. ``on_pass`` is called before each pass, with its name. Raises NoEvidence."""
     with settings(spark):
         return _audited(spark, history, logs, on_pass)
 
@@ -152,7 +153,9 @@ def _audited(spark: Any, history: str, logs: str, on_pass: Callable[[str], None]
 
 
 def take(violations: Any, found: list[Violation], counts_by_checker: dict[str, int]) -> None:
-    """Count the violations of a pass, and collect some of each checker as examples: the first ones by place."""
+    """Count the violations of a pass. Add the first ones of each checker, by topic, partition and offset, to ``found``
+    as examples, until it has EXAMPLES_MAX of that checker.
+    """
     first = Window.partitionBy("checker").orderBy("topic", "partition", "offset")
     ranked = violations.withColumn("rank", F.row_number().over(first)).where(F.col("rank") <= EXAMPLES_MAX)
     kept = ranked.drop("rank").collect()
@@ -167,7 +170,7 @@ def take(violations: Any, found: list[Violation], counts_by_checker: dict[str, i
 
 
 def _counts(evidence: Evidence) -> tuple[dict[str, int], dict[str, int]]:
-    """The sizes of the evidence by name, and how much of it each checker examines."""
+    """The sizes of the evidence by name, and the number of operations or records that each checker examines."""
     pieces = evidence.pieces.collect()
     ends = evidence.operations.groupBy("f", "type", F.col("outcome").isNotNull().alias("certified")).count().collect()
     records = evidence.log.count()
@@ -187,7 +190,7 @@ def _counts(evidence: Evidence) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """As a script: exit code 1 after a violation."""
+    """Run the audit as a script; return its exit code, 1 after a violation."""
     parser = argparse.ArgumentParser(description="Judge a chaos history and every replica's log.")
     parser.add_argument("history", help="history.parquet, as docs/chaos.md describes it")
     parser.add_argument("logs", help="logs.parquet")

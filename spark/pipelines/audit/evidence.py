@@ -19,18 +19,18 @@ EVENT = [
     *("count", "offset", "log_end", "records", "resource", "node", "error", "outcome"),
 ]
 WHOLE = -1
-"""Stands for the partition of operations on a topic as a whole (``init``): null would equal none in a join."""
+"""The partition of operations on a topic as a whole (``init``), because null equals nothing in a join."""
 
 PIECE = 1 << 16
-"""Offsets in a piece of a log. Pieces in which replicas differ are read again."""
+"""Offsets in one piece of a log. Only pieces in which replicas differ are read again."""
 
 SETTINGS = {
-    # Rows that are clustered by a part of the keys need not move again for all of them.
+    # Rows that are clustered by some of the keys of a join or group need no shuffle by all of them.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.join.preferSortMergeJoin": "true",
     "spark.sql.session.timeZone": "UTC",
-    # Pairs need no sorting where a partition's ends are few enough to be held in memory (their size is that on disk).
+    # A hash join of invocations with ends needs no sort. It is chosen for ends of at most so many bytes on disk.
     "spark.sql.adaptive.maxShuffledHashJoinLocalMapThreshold": "128m",
     # Choosing a compression for columns takes longer than all later work on them.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
@@ -41,7 +41,7 @@ SETTINGS = {
 
 @contextmanager
 def settings(spark: Any) -> Iterator[None]:
-    """Inside, the session has SETTINGS."""
+    """Inside, the session has SETTINGS; then its former settings again."""
     before = {name: spark.conf.get(name, None) for name in SETTINGS}
     for name, value in SETTINGS.items():
         spark.conf.set(name, value)
@@ -53,11 +53,12 @@ def settings(spark: Any) -> Iterator[None]:
 
 
 class Evidence(NamedTuple):
-    """``operations`` have the columns of ``operations_of``. Most are appends; ``others`` are those that are not.
-    ``log`` has the columns of the file, but for the value, and of each partition one replica's records.
+    """The input of the checkers, as DataFrames.
 
-    ``pieces`` has a row for each piece of each replica, with a fingerprint of what it holds; ``stored`` is the whole
-    file. ``marks`` are the events of the nemesis. ``kept`` are the frames in Spark's cache.
+    ``operations`` has the columns of ``operations_of``; most rows are appends, and ``others`` has all other rows.
+    ``stored`` is the whole file of logs. ``log`` has one replica's records of each partition, without the value.
+    ``pieces`` has a row for each piece of each replica, with a fingerprint of its records. ``marks`` are the events of
+    the nemesis. ``kept`` lists the frames in Spark's cache.
     """
 
     operations: Any
@@ -69,7 +70,7 @@ class Evidence(NamedTuple):
     kept: list[Any]
 
     def keep(self, frame: Any) -> Any:
-        """Compute a frame now and cache it until ``forget``."""
+        """Compute a frame now, cache it until ``forget``, and return it."""
         self.kept.append(_kept(frame))
         return frame
 
@@ -80,7 +81,7 @@ class Evidence(NamedTuple):
 
 
 class NoEvidence(ValueError):
-    """The files have not the format that an audit needs."""
+    """The files are not in the format that an audit needs."""
 
 
 def read(spark: Any, history: str, logs: str) -> Evidence:
@@ -112,7 +113,7 @@ def _table(spark: Any, path: str, columns: list[str]) -> Any:
 
 
 def operations_of(events: Any) -> Any:
-    """A row for each invocation and its end."""
+    """A row for each invocation joined with its end. Without an end, ``type`` is ``info``: the outcome is unknown."""
     events = events.withColumn("partition", F.coalesce("partition", F.lit(WHOLE)))
     begun = events.where("type = 'invoke'").select(
         *PLACE,
@@ -120,7 +121,7 @@ def operations_of(events: Any) -> Any:
         F.col("t_mono_ns").alias("begun_ns"),
         F.xxhash64("process").alias("client"),
         *("process", "f", "value", "count", "producer_id", "producer_epoch", "seq", "resource"),
-        # An append by the owner of a resource carries that one's epoch, which says nothing of the slot.
+        # An append by the owner of a resource carries the resource's epoch, which says nothing of the slot.
         F.when(F.expr("f <> 'append' or resource is null"), F.col("epoch")).alias("sent_epoch"),
         F.when(F.expr("f = 'append' and resource is not null"), F.col("epoch")).alias("fence_epoch"),
         F.col("offset").alias("asked"),
@@ -134,7 +135,7 @@ def operations_of(events: Any) -> Any:
         F.col("producer_id").alias("given_producer_id"),
         F.col("producer_epoch").alias("given_producer_epoch"),
         F.col("offset").alias("answered"),
-        # Other answers repeat what was asked.
+        # Ends of other operations repeat in these columns what was asked.
         F.when(F.col("f") == "fetch", F.col("value")).alias("shown"),
         F.when(F.col("f") == "fetch", F.col("count")).alias("shown_count"),
         *("log_end", "records", "outcome"),
@@ -144,12 +145,12 @@ def operations_of(events: Any) -> Any:
 
 
 def fingerprints(stored: Any) -> Any:
-    """For each piece of each replica: how many records, and numbers that differ when a record does."""
+    """A row for each piece of each replica: the number of its records, and two checksums over them."""
     each = F.xxhash64(*RECORD)
     return stored.groupBy(*PLACE, "replica", F.expr(f"offset div {PIECE}").alias("piece")).agg(
         F.count("*").alias("records"),
         F.bit_xor(each).alias("mixed"),
-        # Differences of equal parity cancel out in one of the two, not in both.
+        # Two equal differences cancel out in the xor, but not in the sum.
         F.sum(F.shiftright(each, 20)).alias("total"),
     )
 

@@ -1,7 +1,7 @@
 """Checkers of fencing: one writer at a time, each epoch granted once, nothing accepted under an epoch that is over.
 
-As chaos/checkers/fencing.py: three scopes have epochs, the slot of a partition, a resource that is owned, and a
-producer id.
+As in chaos/checkers/fencing.py, three scopes have epochs: the slot of a partition, an owned resource, and a producer
+id.
 """
 
 from functools import reduce
@@ -25,11 +25,12 @@ _SCOPES = (
 
 
 def shared_epochs(evidence: Evidence) -> Any:
-    """zombie: two writers in one epoch that is one's alone, or a client without a token between an owner's records.
+    """zombie: two writers with a token in one epoch, or a client without a token before a record of the epoch's owner.
 
-    Epoch 0 is the open slot; a later one that its owner has left is open, too, until the next owner. Writers are
-    counted, not compared with the one before: one record of a stranger between two of the owner is enough. Epochs of
-    one writer are left out: claims of all records need not be joined, and one that it did not send is a phantom.
+    Epoch 0 is the open slot; a later epoch whose owner has left is open, too, until the next owner comes. A record of
+    an owner is compared with all records before it in the epoch, not with the last one: one record of a stranger before
+    it is enough. Epochs with one writer are left out, so that few claims need a join; a record there that its writer
+    did not send is a phantom.
     """
     log = evidence.log.where("writer_epoch > 0").withColumn("writer", _writer("key"))
     mark = F.xxhash64("writer")
@@ -54,7 +55,7 @@ def shared_epochs(evidence: Evidence) -> Any:
 
 
 def identities(evidence: Evidence) -> Any:
-    """zombie: two writers that used one producer id in one epoch, and epochs of a producer id that decrease."""
+    """zombie: two writers with one producer id in one epoch, and epochs of a producer id that decrease along a log."""
     log = evidence.log.where("producer_id is not null")
     writer = _writer("key")
     spans = log.groupBy(*PLACE, "producer_id", F.col("producer_epoch").alias("epoch")).agg(
@@ -76,8 +77,8 @@ def owners(evidence: Evidence) -> Any:
 
 
 def late_successes(evidence: Evidence) -> Any:
-    """zombie: an append that began after a higher epoch of its slot, resource or producer was answered, and succeeded;
-    position: a commit or poll of a member that was replaced in this way.
+    """zombie: an append that succeeded, although it began after the grant of a higher epoch of its slot, resource or
+    producer was answered. position: likewise a commit or poll of a member, by the epoch of its resource.
     """
     appends = evidence.operations.where("f = 'append' and type = 'ok'")
     for f, scope, claimed in _SCOPES:
@@ -93,7 +94,7 @@ def late_successes(evidence: Evidence) -> Any:
 
 
 def epochs(evidence: Evidence) -> Any:
-    """epoch-uniqueness: one epoch of a slot, a resource or a producer id granted to two."""
+    """epoch-uniqueness: one epoch of a slot, a resource or a producer id granted to two processes."""
     each = [_granted(evidence, f).withColumn("granted", F.lit(f)) for f, _, _ in _SCOPES]
     scope = [*OWNER, "producer_id", "granted", "epoch"]
     holders = reduce(lambda a, b: a.unionByName(b), each).groupBy(*scope)
@@ -104,7 +105,7 @@ def epochs(evidence: Evidence) -> Any:
 
 
 def _granted(evidence: Evidence, f: str) -> Any:
-    """The epochs that ``f`` was answered, when and to which process."""
+    """The epochs that answers to operation ``f`` granted, with the time of the answer and the process."""
     answered = evidence.others.where(f"f = '{f}' and type = 'ok'")
     pair = ("given_producer_id", "given_producer_epoch") if f == "init" else ("cast(null as long)", "given_epoch")
     found = answered.selectExpr(
@@ -114,9 +115,9 @@ def _granted(evidence: Evidence, f: str) -> Any:
 
 
 def _overtaken(evidence: Evidence, claims: Any, f: str, scope: list[str], claimed: str) -> Any:
-    """The claims with ``CLAIMED_over_ns``: when an epoch above the claimed one was first answered, or null.
+    """The claims with a column ``CLAIMED_over_ns``: when an epoch above the claimed one was first granted, or null.
 
-    Not each row is compared with the grants, only each epoch that was claimed: few, beside the rows.
+    Not each claim is compared with the grants, but each claimed epoch, of which there are few.
     """
     granted = _granted(evidence, f).select(*scope, F.col("epoch").alias(claimed), "t")
     named = claims.where(f"{claimed} is not null").select(*scope, claimed, F.lit(None).cast("long").alias("t"))
@@ -139,7 +140,7 @@ def _decreasing(spans: Any, scope: str, what: str) -> Any:
 
 
 def _claims(evidence: Evidence, places: Any) -> Any:
-    """Names of records that were sent to these places under the token of an exclusive slot."""
+    """The names of records sent to ``places`` with a token, by processes that never had a Shared seat there."""
     seated = evidence.others.where("f = 'share' and type = 'ok'").select(*PLACE, "process").distinct()
     sent = evidence.operations.where("f = 'append' and type <> 'fail' and sent_epoch is not null")
     sent = sent.join(F.broadcast(places), PLACE, "left_semi")
@@ -148,6 +149,6 @@ def _claims(evidence: Evidence, places: Any) -> Any:
 
 
 def _writer(name: str) -> Any:
-    """What stands in a name before its index, the mark of the partition, and that of an attempt."""
+    """The writer in a record's name: what is before ``/INDEX``, without the marks of partition (@) and attempt (+)."""
     stem = F.expr(f"left({name}, length({name}) - length(substring_index({name}, '/', -1)) - 1)")
     return F.substring_index(F.substring_index(stem, "@", 1), "+", 1)

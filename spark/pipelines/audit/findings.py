@@ -14,7 +14,7 @@ class Violation(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The partition, the topic of what is about all its partitions, or everywhere."""
+        """The place: TOPIC/PARTITION, TOPIC for a violation of a topic as a whole, or ``everywhere``."""
         where = [str(each) for each in (self.topic, self.partition) if each is not None]
         return "/".join(where) or "everywhere"
 
@@ -27,11 +27,11 @@ class Finding(NamedTuple):
     violations: int
     examples: list[Violation]
     checked: int = 0
-    """How many operations or records it examined."""
+    """Number of operations or records that the checker examined."""
 
     @property
     def checked_words(self) -> str:
-        """For people: a verdict on nothing is no good news."""
+        """``checked`` as text: ``nothing to check`` for 0, because a verdict on nothing is no good news."""
         return f"{self.checked:,}" if self.checked or self.violations else "nothing to check"
 
 
@@ -52,7 +52,7 @@ class Timeline(NamedTuple):
 
 
 class Audited(NamedTuple):
-    """The result of an audit. ``seconds`` by pass; reading and pairing is ``evidence``."""
+    """The result of an audit. ``seconds`` is by pass; pass ``evidence`` reads the files and pairs the operations."""
 
     findings: list[Finding]
     counts: dict[str, int]

@@ -9,7 +9,7 @@ from .evidence import PIECE, PLACE, RECORD, Evidence
 from .violations import all_of, any_of, violations
 
 SEQUENCES = 1 << 31
-"""Sequence numbers are modulo this."""
+"""Sequence numbers wrap around at this number."""
 PRODUCER = [*PLACE, "producer_id", "producer_epoch"]
 
 
@@ -26,15 +26,15 @@ _KINDS = (
 
 
 def log_checks(evidence: Evidence) -> Any:
-    """gap, zombie (epochs that decrease), sequence-order, and duplicate (of a sequence number): one pass along the log,
-    and one more over the records of producers that are out of sequence.
+    """The checkers gap, zombie (epochs that decrease), sequence-order, and duplicate (of a sequence number): one pass
+    along the log, and one more over the records of producers that are out of sequence.
     """
     odd = evidence.keep(_along(evidence.log).where(any_of(*_KINDS)))
     return all_of(odd, *_KINDS, offset="offset").unionByName(_repeated_stamps(evidence.log, odd))
 
 
 def _along(log: Any) -> Any:
-    """Each record, with what was before it, and the sequence number that it should have."""
+    """Each record with the last offset and the highest epoch before it, and the sequence number that is due."""
     along = Window.partitionBy(*PLACE).orderBy("offset")
     own = Window.partitionBy(*PRODUCER).orderBy("offset")
     return log.select(
@@ -63,7 +63,7 @@ def _repeated_stamps(log: Any, odd: Any) -> Any:
 
 def different_replicas(evidence: Evidence) -> Any:
     """inconsistent-offset: replicas of a partition that do not hold the same records at the same offsets, or hold none
-    while others do. A run that lost a node did not read its replicas, so there one without records says nothing.
+    while others do. A run that lost a node did not read that node's replicas, so there the second case is not judged.
     """
     place = Window.partitionBy(*PLACE)
     replicas = F.size(F.collect_set("replica").over(place))
@@ -71,7 +71,7 @@ def different_replicas(evidence: Evidence) -> Any:
     pieces = evidence.pieces.withColumn("replicas", replicas).groupBy(*PLACE, "piece", "replicas")
     odd = pieces.agg(prints.alias("prints"), F.count("*").alias("held")).where("prints > 1 or held < replicas")
     ends = odd.groupBy(*PLACE).agg(F.min("piece").alias("first"), F.max("piece").alias("last"))
-    # As a condition on columns of the file: parts of it then need not be read.
+    # A condition on columns of the file, so that Spark skips parts of the file.
     chosen = F.lit(False)
     for row in ends.collect():
         offsets = F.col("offset").between(row["first"] * PIECE, (row["last"] + 1) * PIECE - 1)
@@ -82,8 +82,8 @@ def different_replicas(evidence: Evidence) -> Any:
 
 
 def _empty(pieces: Any) -> Any:
-    """Partitions that have records on fewer replicas than another one of their topic: a replica without any has no
-    row in the file.
+    """Partitions with records on fewer replicas than another partition of their topic. A replica without records has no
+    row in the file, so it is found only by this comparison.
     """
     held = pieces.groupBy(*PLACE).agg(F.array_sort(F.collect_set("replica")).alias("replicas"))
     most = held.withColumn("most", F.max(F.size("replicas")).over(Window.partitionBy("topic")))
@@ -92,7 +92,7 @@ def _empty(pieces: Any) -> Any:
 
 
 def _differences(pieces: Any, stored: Any) -> Any:
-    """For each replica that is not as the first one: at how many offsets it differs, and from where on."""
+    """A violation for each replica that differs from the first one by name: at how many offsets, and from which on."""
     replicas = pieces.groupBy(*PLACE).agg(F.array_sort(F.collect_set("replica")).alias("replicas"))
     mark = F.struct("replica", F.xxhash64(*RECORD).alias("mark"))
     held = stored.select(*PLACE, "offset", mark.alias("mark")).groupBy(*PLACE, "offset")

@@ -11,7 +11,7 @@ from .record_checks import GIVEN
 from .violations import all_of, behind, violations
 
 RECOVERY_S = 60
-"""As chaos/checkers/recovery.py."""
+"""Time after the healing in which an append must succeed, as in chaos/checkers/recovery.py."""
 NS = 1_000_000_000
 GROUP = [*PLACE, "resource"]
 
@@ -40,7 +40,7 @@ def sends(evidence: Evidence) -> Any:
 def polls(evidence: Evidence) -> Any:
     """nonmonotonic-poll, skipped-poll: an answer that begins before, or behind, the offset asked for, or has a hole.
 
-    A consumer may ask for any offset: it may read again, or pass over what it does not want.
+    The offset asked for is not judged: a consumer may read records again, or skip some.
     """
     seen = evidence.others.where("f = 'poll' and type = 'ok'").selectExpr(
         *PLACE, "op", "coalesce(asked, 0) as asked", f"coalesce(answered, 0) - {GIVEN} as given_from"
@@ -55,8 +55,8 @@ def polls(evidence: Evidence) -> Any:
 
 
 def positions(evidence: Evidence) -> Any:
-    """position: a group's position that is read or committed below one that was committed before, or that is read and
-    that no member had set.
+    """position: a group's position that is read or committed below a position committed before, or that is read and no
+    member had set.
     """
     ops = evidence.others.where("type = 'ok' and f in ('commit', 'position')")
     commits = ops.where("f = 'commit'")
@@ -69,7 +69,7 @@ def positions(evidence: Evidence) -> Any:
 
 
 def _never_set(evidence: Evidence) -> Any:
-    """A refused commit set nothing; one without an answer may have."""
+    """position: one that was read and not set before. A refused commit sets nothing; one without an answer may."""
     commits = evidence.others.where("f = 'commit' and type <> 'fail'")
     sets = commits.groupBy(*GROUP, F.coalesce("asked", F.lit(0)).alias("answered")).agg(
         F.min("begun_ns").alias("first_ns")
@@ -81,7 +81,7 @@ def _never_set(evidence: Evidence) -> Any:
 
 
 def certificates(evidence: Evidence) -> Any:
-    """outcome-certificate: what a fencing refusal said of a batch is not what the log shows."""
+    """outcome-certificate: a fencing refusal whose certificate of the batch contradicts the log."""
     said = evidence.operations.where("f = 'append' and outcome is not null")
     stamps = said.select(
         *PLACE, "op", "producer_id", "producer_epoch", "seq", F.explode(F.expr("sequence(0L, count - 1L)")).alias("k")
@@ -116,9 +116,9 @@ def certificates(evidence: Evidence) -> Any:
 
 
 def recovery(evidence: Evidence) -> Any:
-    """recovery: a node that was lost, and a partition that was written to before every fault was healed, and
-    acknowledges no append within 60 s of the first one after that; of the healing, if clients go on for 60 s and none
-    comes to append.
+    """recovery: a node that was lost; and a partition that was written to before every fault was healed, but which
+    acknowledges no append within RECOVERY_S of the first append after the healing. If no client comes to append, but
+    others use the partition for RECOVERY_S, the time runs from the healing.
     """
     appends = evidence.operations.where("f = 'append'")
     healed = _healed(evidence)
@@ -134,8 +134,8 @@ def recovery(evidence: Evidence) -> Any:
 
 
 def _healed(evidence: Evidence) -> Any:
-    """For each partition the times at which every fault was healed (``healed``) while it was in use: after its first
-    append, and before the last operation on it or on its topic as a whole ended (``over``).
+    """The times at which every fault was healed (``healed``) while a partition was in use, for each partition: after
+    its first append, and before the last operation on it, or on its topic as a whole, ended (``over``).
     """
     is_append = F.col("f") == "append"
     used = evidence.operations.groupBy(*PLACE).agg(

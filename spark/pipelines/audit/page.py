@@ -10,7 +10,7 @@ KINDS = (("ok", "acknowledged"), ("fail", "refused, no effect"), ("info", "outco
 
 
 def course(timeline: Timeline) -> Iterator[str]:
-    """Operations a second over the time of the run, stacked by how they ended; events of the nemesis as lines."""
+    """The plot of operations a second over the run, stacked by how they ended, with events of the nemesis as lines."""
     if not timeline.slots:
         return
     most = max(map(sum, timeline.slots)) or 1
@@ -31,7 +31,7 @@ def course(timeline: Timeline) -> Iterator[str]:
 
 
 def by_checker(findings: Sequence[Finding], title: str, kind: str) -> Iterator[str]:
-    """How many violations each checker found: one bar each, in proportion, of the CSS class ``kind``."""
+    """The plot of the violations of each checker that found any, as bars of the CSS class ``kind``."""
     broken = [each for each in findings if each.violations]
     if not broken:
         return
@@ -99,8 +99,8 @@ i.info{background:var(--bad)}i.mark{width:0!important;border-left:2px dashed var
 
 
 def page(audited: Audited, history: str, logs: str, planted: Mapping[str, int] | None = None) -> str:
-    """The page; ``history`` and ``logs`` say where the evidence was. ``planted``: the number of violations that a
-    rehearsal has planted for each checker.
+    """The page as HTML. ``history`` and ``logs``: where the evidence was. ``planted``: the number of violations that a
+    rehearsal has planted for each checker; None: the run was no rehearsal.
     """
     body = "".join(_body(audited, history, logs, planted))
     return (
@@ -147,7 +147,7 @@ def _verdict(audited: Audited) -> str:
 
 
 def _rehearsed(audited: Audited, planted: Mapping[str, int]) -> str:
-    """A rehearsal has passed when each planted violation was found, and nothing else."""
+    """The verdict on a rehearsal, which has passed if each checker found as many violations as were planted for it."""
     odd = [each.checker for each in audited.findings if each.violations != planted.get(each.checker, 0)]
     number = _counted(sum(planted.values()), "violation")
     if odd:

@@ -1,6 +1,6 @@
-"""Plants every kind of fault once into a rehearsed history, and says what the audit must find.
+"""Plants every kind of fault once into a rehearsed history, and counts the violations that the audit must find.
 
-Faults at a log's end have a partition of their own, so that each is found by itself.
+Each fault at a log's end has a partition of its own, so that no other fault at an end affects its verdict.
 """
 
 from collections import Counter
@@ -13,12 +13,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from .rehearsal import HISTORY, LOGS, PARTITIONS, REPLICAS, STEP_NS, TENURES, Size
 
 _FIRST_OP = 1 << 60
-"""Above every number of the rehearsal."""
+"""Number of the first planted event, above every number of the rehearsal."""
 
 
 @dataclass
 class Planted:
-    """Events and log rows to add, and how many violations each checker must find."""
+    """The events and log rows to add, and the number of violations that each checker must find."""
 
     size: Size
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -26,7 +26,7 @@ class Planted:
     expected: Counter[str] = field(default_factory=Counter)
 
     def op(self, f: str, kind: str, p: int | None, at: float, *, end: dict[str, Any], **about: Any) -> None:
-        """One operation; ``at`` is when it began, in steps of the rehearsal."""
+        """Add an operation that begins at ``at``, in steps of the rehearsal; ``kind`` and ``end`` are how it ends."""
         i = _FIRST_OP + 2 * len(self.events)
         t = int((1 + at) * STEP_NS)
         common = {"f": f, "topic": "t", "partition": p, "process": f"odd{i}", **about}
@@ -34,32 +34,32 @@ class Planted:
         self.events.append({**common, "i": i + 1, "of": i, "t_mono_ns": t + STEP_NS // 10, "type": kind, **end})
 
     def append(self, kind: str, p: int, at: float, value: str, *, offset: int | None = None, **about: Any) -> None:
-        """An append of one record."""
+        """Add an append of one record."""
         self.op("append", kind, p, at, end={"offset": offset}, value=value, count=1, **about)
 
     def poll(self, p: int, at: float, start: int, value: str, *, asked: int | None = None, **about: Any) -> None:
-        """A poll that was answered one record, at ``start``, where it ``asked`` for it."""
+        """Add a poll that is answered with one record, at ``start``; ``asked`` for this offset (None: ``start``)."""
         end = {"offset": start + 1, "log_end": 2 * self.size.per, "records": [(value, 1)]}
         self.op("poll", "ok", p, at, end=end, offset=start if asked is None else asked, **about)
 
     def note(self, f: str, at: float) -> None:
-        """An event of the nemesis."""
+        """Add an event of the nemesis."""
         i, t = _FIRST_OP + 2 * len(self.events), int((1 + at) * STEP_NS)
         self.events.append({"i": i, "t_mono_ns": t, "process": "nemesis", "type": "info", "f": f})
 
     def row(self, p: int, key: str, *, offset: int | None = None, epoch: int = TENURES, **stamp: Any) -> None:
-        """A record behind the last one of a partition, on every replica."""
+        """Add a record to every replica's log, behind the last record of the partition unless ``offset`` says where."""
         place = {"topic": "t", "partition": p, "offset": self.size.per if offset is None else offset}
         for name in REPLICAS:
             self.rows.append({**place, "replica": name, "key": key, "value": b"", "writer_epoch": epoch, **stamp})
 
     def name(self, p: int, n: int) -> str:
-        """Of the record that the rehearsal has at an offset."""
+        """The name of the record that the rehearsal has at offset ``n``."""
         return f"w{p}-{n // self.size.tenure + 1}/{n % self.size.tenure}"
 
 
 def plant(size: Size) -> Planted:
-    """All of them."""
+    """Plant every kind of fault."""
     planted = Planted(size)
     for p, at_end in enumerate(_AT_THE_END):
         planted.expected.update(at_end(planted, p))
@@ -75,7 +75,7 @@ def with_events(spark: Any, history: Any, planted: Planted) -> Any:
 
 
 def with_rows(spark: Any, logs: Any, planted: Planted) -> Any:
-    """The logs, with the rows that were planted, one replica damaged in one byte, and one without any record."""
+    """The logs with the planted rows; one replica has a damaged value, and one of another partition no records."""
     damaged = f"partition = 0 and offset = {planted.size.per // 3} and replica = '{REPLICAS[-1]}'"
     value = F.when(F.expr(damaged), F.lit(b"damaged")).otherwise(F.col("value"))
     empty = f"partition = {PARTITIONS - 1} and replica = '{REPLICAS[-1]}'"
@@ -92,7 +92,7 @@ def _frame(spark: Any, rows: list[dict[str, Any]], schema: str, like: Any) -> An
 
 
 def _strange(p: int, number: int) -> str:
-    """A record of the last writer that the rehearsal does not have."""
+    """The name of a record of the last writer that the rehearsal does not have."""
     return f"w{p}-{TENURES}/{2_000_000_000 + number}"
 
 
@@ -321,5 +321,5 @@ _INSIDE: tuple[Callable[[Planted, int, int], dict[str, int]], ...] = (
 
 
 def kinds() -> Iterator[str]:
-    """Names of the plants."""
+    """The names of the kinds of faults."""
     yield from (each.__name__.strip("_").replace("_", " ") for each in (*_AT_THE_END, *_INSIDE))

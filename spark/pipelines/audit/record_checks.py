@@ -1,4 +1,4 @@
-"""Checkers that follow each record: what was sent, acknowledged and read, against what the log holds. One pass."""
+"""Checkers of each record: was it sent, acknowledged and read as the log holds it? One pass."""
 
 from typing import Any
 
@@ -34,40 +34,41 @@ _KINDS = (
     ),
     ("unseen", "ok = 1 and polled = 0 and has_readers", "concat(name, ' was acknowledged, and never read')"),
 )
-"""Checker, condition on a record's row, and what is wrong then."""
+"""(checker, condition on a record's row in SQL, violation in words)."""
 
 GIVEN = "aggregate(coalesce(records, array()), 0L, (sum, each) -> sum + each.count)"
-"""How many records a poll was answered."""
+"""SQL: the number of records in the answer of a poll."""
 _BITS = {"ok": 1, "failed": 2, "open": 4, "polled": 8}
-"""How appends of a record ended, and whether a poll has returned it."""
+"""Bits that say how the appends of a record ended, and whether a poll has returned the record."""
 
 
 def record_checks(evidence: Evidence) -> Any:
-    """lost-write, duplicate, inconsistent-offset, aborted-read, phantom, unseen, and zombie (a record that is stored
-    under another epoch than it was sent).
+    """The checkers lost-write, duplicate, inconsistent-offset, aborted-read, phantom, unseen, and zombie (a record that
+    is stored under another epoch than it was sent with).
 
-    Records are first compared by a hash of their names and by few narrow columns, which is much faster. Those
-    that are not plainly well are then judged by their names.
+    Records are first compared by a hash of their names and by few narrow columns, which is much faster. Only the
+    suspects, for which that does not show that all is well, are then judged by their names.
     """
     each = _sent(evidence.operations)
     for more in (_read(evidence.others), _stored(evidence.log)):
         each = each.unionByName(more, allowMissingColumns=True)
     each = each.withColumn("id", F.xxhash64(*PLACE, "name"))
-    # Few, as a rule: kept, so that Spark knows how few, and hands them to all tasks.
+    # Cached, because there are usually few: Spark then knows their number, and broadcasts them to all tasks.
     suspects = evidence.keep(_suspects(each, _readers(evidence)))
     return all_of(_judged(each.join(suspects, "id")), *_KINDS, offset="first_at")
 
 
 def _readers(evidence: Evidence) -> Any:
-    """Partitions whose consumers had to read everything: they polled, answered or not, and had the time to."""
+    """The partitions whose consumers had to read everything: they polled, answered or not, and the run was drained."""
     polled = evidence.others.where("f = 'poll'").select(*PLACE).distinct()
     is_drained = not evidence.marks.where("f = 'drained'").isEmpty()
     return F.broadcast(polled.where(F.lit(is_drained)).withColumn("has_readers", F.lit(True)))
 
 
 def _suspects(each: Any, readers: Any) -> Any:
-    """Ids of all records that are not plainly well: stored once, where all say that it is, under one epoch, sent by a
-    client that was not refused, and read where there are readers; or neither stored nor read, and never acknowledged.
+    """The ids of all records that are not plainly well. A record is well if it is neither stored nor read nor
+    acknowledged; or if it is stored once, at the offset in all answers and reads, under the epoch it was sent with,
+    by an append that was not refused, and was polled in case it was acknowledged and there are readers.
     """
     place = F.coalesce("stored_at", "acked_at", "read_at")
     narrow = each.select(
@@ -93,7 +94,7 @@ def _suspects(each: Any, readers: Any) -> Any:
 
 
 def _judged(each: Any) -> Any:
-    """A row for each record, with the columns that _KINDS asks about."""
+    """A row for each record, with the columns that the conditions of _KINDS use."""
     return each.groupBy(*PLACE, "name", "has_readers").agg(
         F.count("sent").alias("sends"),
         *(F.coalesce(F.max(name), F.lit(0)).alias(name) for name in _BITS),
@@ -129,7 +130,7 @@ def _sent(operations: Any) -> Any:
 
 
 def _read(operations: Any) -> Any:
-    """A row for each record that a poll was answered, or that a fetch named as the last ones before the log's end."""
+    """A row for each record in the answer of a poll, or that a fetch named as among the last before the log's end."""
     polls = operations.where("f = 'poll' and type = 'ok'").select(
         *PLACE,
         F.expr(f"answered - {GIVEN}").alias("base"),
@@ -155,7 +156,9 @@ def _stored(log: Any) -> Any:
 
 
 def records_of(runs: Any, value: str, count: str, *columns: Any) -> Any:
-    """Runs of records (WRITER/FIRST, how many) as one row each, with ``k`` for their place in the run."""
+    """A row for each record of runs of records. ``value`` and ``count`` name the columns with the name of a run's first
+    record, WRITER/FIRST, and with its length; ``columns`` may use ``k``, a record's place in its run, from 0 on.
+    """
     index = f"substring_index({value}, '/', -1)"
     several = runs.where(f"{count} > 1").withColumns(
         {"first": F.expr(index).cast("long"), "stem": F.expr(f"left({value}, length({value}) - length({index}))")}

@@ -1,6 +1,6 @@
-"""Makes up a history of any size, and logs, without violations; planted.py adds one of each kind.
+"""Makes up a history of any size, and its logs, without violations; planted.py adds one fault of each kind.
 
-The audit is tried on these: it must find every planted fault, and nothing else.
+The audit is rehearsed on these: it must find every planted fault, and nothing else.
 """
 
 from typing import Any, NamedTuple
@@ -10,12 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812
 PARTITIONS = 16
 REPLICAS = ("n1", "n2", "n3")
 STEP_NS = 1_000_000
-"""Between two appends to one partition."""
+"""Time between two appends to one partition, in ns."""
 TENURES = 5
 """Writers that follow each other in a partition, each with an epoch of its own."""
 EVENTS_PER_APPEND = 2.12
 POLLED = 100
-"""Records of a poll."""
+"""Records in the answer of a poll."""
 
 HISTORY = (
     "i long, t_mono_ns long, process string, type string, f string, of long, topic string, partition int, epoch long,"
@@ -30,21 +30,21 @@ LOGS = (
 
 
 class Size(NamedTuple):
-    """``per`` records in each partition, ``tenure`` of them of one writer."""
+    """The size of a rehearsal: ``per`` records in each partition, ``tenure`` of them from each writer."""
 
     per: int
     tenure: int
 
 
 def size_of(events: int) -> Size:
-    """Of a history of about so many events."""
+    """The size of a history with about so many events."""
     per = max(TENURES * 200, round(events / EVENTS_PER_APPEND / PARTITIONS))
     tenure = per // TENURES // POLLED * POLLED
     return Size(tenure * TENURES, tenure)
 
 
 def history(spark: Any, size: Size) -> Any:
-    """Events of a run in which everything went well, with refusals and unknown outcomes as they come."""
+    """The events of a run without violations; some of its appends are refused, or have an unknown outcome."""
     n = spark.range(size.per * PARTITIONS).select(
         F.expr(f"cast(id % {PARTITIONS} as int)").alias("p"), F.expr(f"id div {PARTITIONS}").alias("n")
     )
@@ -58,7 +58,7 @@ def history(spark: Any, size: Size) -> Any:
 
 
 def logs(spark: Any, size: Size) -> Any:
-    """What every replica holds after it."""
+    """The logs of all replicas after the run of ``history``."""
     rows = spark.range(size.per * PARTITIONS).selectExpr(
         "'t' as topic",
         f"cast(id % {PARTITIONS} as int) as partition",
@@ -129,7 +129,7 @@ def _both(
     begun: dict[str, str],
     ended: dict[str, str],
 ) -> Any:
-    """The invocation and the end of an operation at each ``n``; ``span`` is when, in steps after that of ``n``."""
+    """The invocation and the end of an operation for each ``n``; ``span``: when they are, in steps after step ``n``."""
     i = f"(n * {PARTITIONS} + p) * 16 + {2 * number}"
     common = {"process": process, "f": f"'{f}'", "partition": "p"}
     times = [f"n * {STEP_NS} + {int((1 + at) * STEP_NS)}" for at in span]

@@ -1,4 +1,4 @@
-"""The form of what a checker finds, and the two shapes of question that most of them ask."""
+"""The form of violations, and the two queries that most checkers are made of."""
 
 from typing import Any
 
@@ -8,11 +8,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from .evidence import WHOLE
 
 _PLACE = ("topic", f"nullif(partition, {WHOLE}) as partition")
-"""The place of a violation in SQL: one of a topic as a whole has no partition."""
+"""SQL: the place of a violation; that of a topic as a whole has no partition."""
 
 
 def violations(frame: Any, checker: str, condition: str, what: str, offset: str | None = None) -> Any:
-    """Rows (checker, topic, partition, offset, what) where ``condition`` holds; ``what`` is SQL for a sentence."""
+    """A violation (checker, topic, partition, offset, what) for each row for which ``condition`` holds; ``what`` is SQL
+    that makes a sentence.
+    """
     place = F.col(offset) if offset else F.lit(None)
     return frame.where(condition).select(
         F.lit(checker).alias("checker"),
@@ -23,13 +25,15 @@ def violations(frame: Any, checker: str, condition: str, what: str, offset: str 
 
 
 def all_of(frame: Any, *found: tuple[str, str, str], offset: str | None = None) -> Any:
-    """Several kinds of violations found in one pass: (checker, condition, what) each. A row may be several of them."""
+    """The violations of several kinds, each (checker, condition, what), in one pass; a row may be a violation of
+    several.
+    """
     kinds = [
         F.when(F.expr(condition), F.struct(F.lit(checker).alias("checker"), F.expr(what).alias("what")))
         for checker, condition, what in found
     ]
     place = F.col(offset) if offset else F.lit(None)
-    # First whether it is any of them: most rows are none, and what follows is slow.
+    # Filter first: most rows are no violation, and the rest of the query is slow.
     odd = frame.where(any_of(*found))
     each = odd.withColumn("found", F.array_compact(F.array(*kinds)))
     exploded = each.select(*map(F.expr, _PLACE), place.cast("long").alias("offset"), F.explode("found").alias("found"))
@@ -37,15 +41,15 @@ def all_of(frame: Any, *found: tuple[str, str, str], offset: str | None = None) 
 
 
 def any_of(*found: tuple[str, str, str]) -> str:
-    """The condition that a row is at least one of these kinds."""
+    """The condition, in SQL, that a row is a violation of at least one of these kinds."""
     return " or ".join(f"({condition})" for _, condition, _ in found)
 
 
 def behind(known: Any, asked: Any, keys: list[str]) -> Any:
-    """Rows of ``asked`` with ``high``: the greatest ``known.high`` of the same keys that was there before.
+    """The rows of ``asked`` with ``seen < high``, where ``high`` is the greatest ``known.high`` of the same keys with
+    ``known.t < asked.t``.
 
-    ``known`` has columns keys, t, high; ``asked`` keys, t, seen, and what is wanted besides. At equal times nothing was
-    known before.
+    ``known`` has the columns ``keys``, ``t``, ``high``; ``asked`` has ``keys``, ``t``, ``seen``, and any others.
     """
     rows = asked.withColumn("is_known", F.lit(False)).unionByName(
         known.select(*keys, "t", F.col("high").alias("_high")).withColumn("is_known", F.lit(True)),

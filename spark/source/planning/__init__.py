@@ -1,4 +1,4 @@
-"""Which records a read takes: options, offset specifications, ranges for tasks, progress of a stream.
+"""Plans which records a read takes: options, offset specifications, ranges for tasks, progress of a stream.
 
 In: options and the bounds of logs. Out: ranges. Pure, without Spark; may import `...options`.
 May import: client, spark.

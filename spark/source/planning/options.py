@@ -1,4 +1,4 @@
-"""The options of a read, which are those of Spark's Kafka connector where it has them. Pure, without Spark.
+"""The options of a read, with the names and meanings of Spark's Kafka connector where it has them. Pure, without Spark.
 
 Where a read starts or ends (earliest, latest, offsets or times) is an OffsetSpec.
 """
@@ -13,9 +13,9 @@ from ....client.config import Credentials
 from ...options import GivenOptions, OptionsError, credentials, flag, positive, urls
 
 EARLIEST = -2
-"""In place of an offset: the log start."""
+"""Number for the log start, in place of an offset, as with Kafka."""
 LATEST = -1
-"""In place of an offset: the log end."""
+"""Number for the log end, in place of an offset, as with Kafka."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 
 ByPartition = Mapping[str, Mapping[int, int]]
@@ -24,10 +24,10 @@ ByPartition = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True)
 class OffsetSpec:
-    """Where a read starts or ends: a number for each partition, or one for all.
+    """Where a read starts or ends: ``value`` is a number for each partition, or one for all.
 
-    ``by`` offset: an offset, EARLIEST or LATEST. ``by`` timestamp: Unix time in ms, and the offset is that of the first
-    record at or after it. ``option`` is the name of the option.
+    ``by`` offset: the number is an offset, EARLIEST or LATEST. ``by`` timestamp: it is Unix time in ms, for the offset
+    of the first record at or after that time. ``option``: the option's name, for messages.
     """
 
     by: Literal["offset", "timestamp"]
@@ -44,7 +44,7 @@ class OffsetSpec:
             raise ValueError(f"{self.option} must have a number for {topic}/{partition}") from None
 
     def unread(self, known: Mapping[str, Iterable[int]]) -> list[str]:
-        """Partitions that the option names and the query does not read."""
+        """The partitions that the option names, but that are not in ``known``, which the query reads."""
         if isinstance(self.value, int):
             return []
         return [
@@ -105,8 +105,8 @@ STREAM_ONLY = ("maxOffsetsPerTrigger",)
 
 @dataclass(frozen=True)
 class Selection:
-    """Topics to read: by name, or by a ``pattern`` for the whole name. ``partitions``, if given, are the only ones
-    read.
+    """The topics to read: by name, or by a regular expression for the whole name. ``partitions`` by topic are the only
+    ones read; None: all.
     """
 
     topics: tuple[str, ...] = ()
@@ -118,8 +118,8 @@ class Selection:
 class ReadOptions:
     """The options of a read. docs/spark.md has their table.
 
-    ``urls`` are base URLs of nodes. ``fail_late_start``: a start by time after the last record fails, or else means the
-    log end. ``rows_max``: most rows of one micro-batch, None for any number.
+    ``urls`` are base URLs of nodes. ``fail_late_start``: whether a start by a time after the last record is an error;
+    otherwise it means the log end. ``rows_max``: most rows of one micro-batch, None for any number.
     """
 
     urls: tuple[str, ...]
@@ -137,7 +137,7 @@ class ReadOptions:
 
 
 def parse_read_options(options: Mapping[str, str], mode: Literal["batch", "stream"] = "batch") -> ReadOptions:
-    """The options of a read. Raises OptionsError with every fault at once; an unknown option is one."""
+    """The options of a read. Raises OptionsError with every fault at once; an unknown option is a fault."""
     given = GivenOptions(options)
     given.refuse_unknown(NAMES, "read")
     given.refuse(STREAM_ONLY if mode == "batch" else BATCH_ONLY, f"has no meaning in a {mode} read")
@@ -161,9 +161,9 @@ def parse_read_options(options: Mapping[str, str], mode: Literal["batch", "strea
 
 
 def parse_any_options(options: Mapping[str, str]) -> ReadOptions:
-    """The options of a read that may be a batch or a stream.
+    """The options of a read of which it is not known yet whether it is a batch or a stream.
 
-    Raises OptionsError if they suit neither, with the faults of both; those of one kind alone name it.
+    Raises OptionsError if they suit neither, with the faults of both; a fault in one kind only names that kind.
     """
     faults: dict[str, list[str]] = {}
     modes: tuple[Literal["stream", "batch"], ...] = ("stream", "batch")
@@ -187,7 +187,9 @@ def _selection(given: GivenOptions) -> Selection:
 
 
 def _offset_spec(given: GivenOptions, side: str, words: tuple[str, ...]) -> OffsetSpec:
-    """As with Kafka, the first of these wins: one time, times by partition, offsets. ``words[0]`` is the default."""
+    """Where a read starts or ends (``side``). As with Kafka, the first option given wins: one time, times by partition,
+    offsets. ``words[0]`` is the default.
+    """
     default = OffsetSpec("offset", EARLIEST if words[0] == "earliest" else LATEST, f"{side}Offsets")
     one, many, offsets = f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets"
     if one in given:

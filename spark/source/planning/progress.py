@@ -1,9 +1,11 @@
-"""The progress of a stream: how far it is, and which records its next step reads. Pure, without Spark.
+"""The progress of a stream: the offsets that it has reached, and the records that its next step reads. Pure, without
+Spark.
 
-Spark stores a Progress as JSON in the checkpoint; a restarted query has nothing else. So it has all that is needed to
-repeat a micro-batch with the same records: ``next`` offsets, ``from`` for partitions that were new in this step, and
-the topic id (``id``) of each topic. Spark does not store the progress before the first micro-batch, and asks for it
-anew to repeat this one: it is marked ``initial``, and a step from it has ``from`` for every partition.
+Spark stores a Progress as JSON in the checkpoint; a restarted query has nothing else. So a Progress has all that is
+needed to repeat a micro-batch with the same records: the offsets ``next`` at which the following step begins, the
+offsets ``from`` at which this step began in partitions that were new in it, and the id (``id``) of each topic. Spark
+does not store the progress before the first micro-batch, and asks for it anew to repeat that micro-batch. So this
+progress is marked ``initial``, and a step that starts from it has ``from`` for every partition.
 """
 
 from collections.abc import Mapping
@@ -12,18 +14,18 @@ from typing import Any
 from .ranges import DataLost, Range, Seen, Topics
 
 Progress = dict[str, dict[str, Any]]
-"""``{topic: {"id": topic_id, "next": {"0": offset, "1": offset}, "from": {"1": offset}, "initial": True}}``; the last
-two only where they are needed.
+"""``{topic: {"id": topic_id, "next": {"0": offset, "1": offset}, "from": {"1": offset}, "initial": True}}``;
+``from`` and ``initial`` are there only where they are needed.
 """
 
 
 def beginning(starts: Mapping[str, Mapping[int, int]], seen: Topics) -> Progress:
-    """The progress before the first micro-batch."""
+    """The progress before the first micro-batch, from the first offset to read of each partition."""
     return {topic: {**step, "initial": True} for topic, step in _at(starts, seen).items()}
 
 
 def ends(seen: Topics) -> Progress:
-    """The progress after every record."""
+    """The progress after every record that the logs have: at their ends."""
     return _at({topic: {p: end for p, (_, end) in now.bounds.items()} for topic, now in seen.items()}, seen)
 
 
@@ -35,11 +37,11 @@ def _at(offsets: Mapping[str, Mapping[int, int]], seen: Topics) -> Progress:
 
 
 def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) -> Progress:
-    """The next step: up to the log ends, at most ``rows_max`` rows. Returns ``start`` itself if there is nothing to
-    read.
+    """The progress after the next step, up to the log ends, of at most ``rows_max`` rows. Returns ``start`` itself if
+    there is nothing to read.
 
-    Topics and partitions that are not seen stay where they are. Raises DataLost if ``fail`` and a topic was deleted, or
-    deleted and created again.
+    Topics and partitions that are not in ``seen`` stay where they are. If ``fail``, raises DataLost for a topic that
+    was deleted or created again, a partition that is gone, and a log that ends before the offset that was read to.
     """
     for topic, before in start.items():
         _check_same(topic, before, seen.get(topic), fail)
@@ -55,7 +57,7 @@ def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) 
 
 
 def ranges(start: Progress, end: Progress) -> list[Range]:
-    """The records between two steps."""
+    """The ranges of the records between two progresses, without empty ranges."""
     found = []
     for topic, step in end.items():
         begins = _begins(start.get(topic, {}), step)
@@ -65,19 +67,21 @@ def ranges(start: Progress, end: Progress) -> list[Range]:
 
 
 def _begins(before: Mapping[str, Any], step: Mapping[str, Any]) -> dict[str, int]:
-    """Where the records of a step begin, by partition."""
+    """The offset at which the records of a step begin, by partition; ``before`` is the step before it."""
     known = before["next"] if before.get("id") == step["id"] else {}
-    # Spark's first micro-batch may end where it starts: at the initial progress, which has no records before it.
+    # The first micro-batch may end at the initial progress itself: then it is empty, and begins where it ends.
     own = step["next"] if "initial" in step else step.get("from", {})
-    # An initial start may be a later one than that from which the step was made.
+    # Spark asks for an initial start anew: it may be later than the one that the step was made from, so ``from`` wins.
     return {**known, **own} if "initial" in before else {**own, **known}
 
 
 def shares(sizes: Mapping[Any, int], total_max: int) -> dict[Any, int]:
-    """Divide ``total_max`` in proportion to the sizes. Each size above 0 gets at least 1 while possible."""
+    """Divide ``total_max`` rows in proportion to the sizes, none beyond its size. Each size above 0 gets at least 1
+    while there are enough.
+    """
     if sum(sizes.values()) <= total_max:
         return dict(sizes)
-    # The largest first: a partition that had to wait because there were too many becomes one of the largest.
+    # The largest first, so none starves: a partition that gets nothing now grows into one of the largest.
     waiting = sorted((place for place in sizes if sizes[place]), key=lambda place: -sizes[place])[:total_max]
     given = dict.fromkeys(sizes, 0) | dict.fromkeys(waiting, 1)
     room, rest = total_max - len(waiting), sum(sizes[place] - 1 for place in waiting)
@@ -104,14 +108,15 @@ def _check_same(topic: str, before: dict[str, Any], now: Seen | None, fail: bool
 def _next_of(start: Progress, topic: str, now: Seen, partition: int, log_start: int, fail: bool) -> int:
     """The next offset of a partition; a new partition is read from its log start.
 
-    Without ``fail`` also one whose records were dropped: a step would be spent on each ``rows_max`` of what is gone.
+    Without ``fail``, a partition whose next records were dropped goes on at its log start, too: otherwise a step would
+    be spent on every ``rows_max`` of the records that are gone.
     """
     known = _known(start, topic, now).get(str(partition))
     return log_start if known is None else max(int(known), 0 if fail else log_start)
 
 
 def _known(start: Progress, topic: str, now: Seen | None) -> Mapping[str, int]:
-    """The next offsets of the topic's partitions; none if it is another topic of the same name by now."""
+    """The next offsets of the topic's partitions; none if the topic was deleted and created again."""
     before = start.get(topic)
     return before["next"] if before is not None and (now is None or before["id"] == now.topic_id) else {}
 
@@ -123,7 +128,7 @@ def _step(
     todo: Mapping[tuple[str, int], tuple[int, int]],
     taken: Mapping[tuple[str, int], int],
 ) -> dict[str, Any]:
-    """The step of one topic; ``now`` None: it is not seen, perhaps for a moment only."""
+    """The step of one topic; ``now`` None: the topic was not seen, perhaps only for a moment."""
     known = _known(start, topic, now)
     begins = {int(p): offset for p, offset in known.items()}
     if now is not None:

@@ -16,7 +16,7 @@ class Seen(NamedTuple):
 
 
 Topics = Mapping[str, Seen]
-"""By name."""
+"""Topics by name."""
 
 
 class Range(NamedTuple):
@@ -35,15 +35,15 @@ class Range(NamedTuple):
 
 
 class DataLost(ValueError):
-    """The query must read records that the logs do not have, or no longer have."""
+    """The query must read records that the logs do not have (any more)."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}; with the option failOnDataLoss=false the query goes on without them")
 
 
 def within(wanted: Range, seen: Topics, *, fail: bool) -> Range | None:
-    """The part of ``wanted`` that the logs have, None if they have none. Raises DataLost if ``fail`` and some is
-    missing.
+    """The part of ``wanted`` that the logs have, perhaps empty; None if the topic or the partition is gone. Raises
+    DataLost if ``fail`` and a record is missing.
     """
     now = seen.get(wanted.topic)
     if now is None or wanted.partition not in now.bounds:
@@ -65,20 +65,20 @@ def _lost(what: str, fail: bool) -> None:
 
 
 def available(wanted: list[Range], seen: Topics, *, fail: bool) -> list[Range]:
-    """The parts of the ranges that the logs have. Raises DataLost if ``fail`` and some are missing."""
+    """The parts of the ranges that the logs have, without empty ones. Raises DataLost as ``within`` does."""
     found = [within(each, seen, fail=fail) for each in wanted]
     return [each for each in found if each is not None and each.start < each.end]
 
 
 def split(ranges: list[Range], count_min: int) -> list[Range]:
-    """Cut ranges into at least ``count_min`` in proportion to their sizes, or one for each record."""
+    """Cut ranges into at least ``count_min`` ranges, in proportion to their sizes; with fewer records, one for each."""
     total = sum(each.end - each.start for each in ranges)
     return [piece for each in ranges for piece in _pieces(each, count_min, total)]
 
 
 def _pieces(whole: Range, count_min: int, total: int) -> list[Range]:
     size = whole.end - whole.start
-    # Rounded up: shares of all ranges together are then never below the minimum.
+    # Rounded up, so that the counts of all ranges add up to ``count_min`` at least.
     count = min(size, -(-count_min * size // total))
     cuts = [whole.start + size * number // count for number in range(count + 1)]
     return [whole._replace(start=start, end=end) for start, end in pairwise(cuts)]

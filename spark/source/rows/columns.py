@@ -16,20 +16,22 @@ HEADERS = "headers array<struct<key: string, value: binary>>"
 ORIGIN = "producer_id bigint, producer_epoch int, sequence int, writer_epoch bigint"
 ORIGIN_NAMES = ("producer_id", "producer_epoch", "sequence", "writer_epoch")
 CREATE_TIME = 0
-"""timestampType: the timestamp is the one that the producer set."""
+"""The timestampType of every row, as Kafka numbers it: the producer set the timestamp."""
 TIMESTAMP_MAX_MS = 253_402_214_400_000
-"""9999-12-31 00:00 UTC, in the place of every later time. Spark's timestamps end with that year, and Python's in the
-local time zone. A topic takes any number: nanoseconds, sent by mistake, must not make a partition unreadable.
+"""9999-12-31 00:00 UTC, which replaces every later time. Spark's timestamps end with that year, and Python's do so in
+the local time zone. A topic takes any number: nanoseconds, sent by mistake, must not make a partition unreadable.
 """
 
 
 def schema_text(include_headers: bool, include_origin: bool) -> str:
-    """The columns, as Spark's DDL."""
+    """The schema of a DataFrame of topics, in Spark's DDL."""
     return ", ".join([COLUMNS, *([HEADERS] if include_headers else []), *([ORIGIN] if include_origin else [])])
 
 
 def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns that Spark asked for, of exactly the types that it expects. ``offset`` is that of the first row."""
+    """The columns of ``target``, which Spark asked for, in exactly its types. ``offset`` is that of the first row.
+    Raises ValueError for a column that topics do not have.
+    """
     count = batch.num_rows
     make: dict[str, Callable[[], pa.Array]] = {
         "key": lambda: batch.column("key"),
@@ -50,13 +52,13 @@ def rows(target: pa.Schema, source: Range, offset: int, batch: pa.RecordBatch) -
 
 
 def _bounded(timestamps: pa.Array) -> pa.Array:
-    """Timestamps of at most TIMESTAMP_MAX_MS."""
+    """The timestamps, with those after TIMESTAMP_MAX_MS replaced by it."""
     numbers = pc.min_element_wise(timestamps.view(pa.int64()), TIMESTAMP_MAX_MS, skip_nulls=False)
     return numbers.view(timestamps.type)
 
 
 def _counted(first: int, count: int) -> pa.Array:
-    """``first``, ``first + 1``, and so on. Built from Python integers, this column would cost more than all others."""
+    """The ``count`` integers from ``first`` on. Made of Python integers, they would cost more than all else."""
     return pc.add(_ascending(1 << count.bit_length()).slice(0, count), pa.scalar(first, pa.int64()))
 
 

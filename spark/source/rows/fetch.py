@@ -1,7 +1,7 @@
 """Fetches a range of offsets and makes Arrow batches of a size that suits Spark. Without Spark.
 
-Rows start exactly at the first offset and stop exactly before the end, however the log's batches are cut. On
-request they have columns with their origin (producer and writer epoch), which the cluster gives for each batch.
+Rows start exactly at the first offset and stop exactly before the end, wherever the log's batches begin and end. On
+request rows have columns with their origin (producer and writer epoch), which the cluster sends for each batch.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,11 +15,11 @@ from ....partition.errors import InconsistentTopicId, OffsetOutOfRange, UnknownT
 from ..planning.ranges import DataLost, Range
 
 SEQUENCES = 1 << 31
-"""Sequence numbers of a producer are modulo this."""
+"""Sequence numbers of a producer wrap around at this number."""
 
 
 def with_origins(answer: Fetched) -> Iterator[pa.RecordBatch]:
-    """The batches of an answer, with columns of their origin if the answer has it."""
+    """The batches of an answer, with columns of their origin if the answer has origins."""
     if answer.origins is None:
         yield from answer.batches
         return
@@ -52,7 +52,7 @@ def _sequences(first: int | None, count: int) -> pa.Array:
 FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Most bytes of an answer, unless its first batch is larger."""
 ROWS_MIN = 10_000
-"""Fewest rows of a batch for Spark, except the last: with fewer, the cost of a batch dominates."""
+"""A batch for Spark ends when it has this many rows: with fewer, the cost for each batch dominates."""
 BATCH_BYTES = 32 * 1024 * 1024
 """A batch for Spark ends when it has this many bytes, with however few rows."""
 
@@ -63,12 +63,12 @@ class Fetcher(Protocol):
     def fetch(
         self, topic: str, partition: int, offset: int, max_bytes: int, *, topic_id: int | None, meta: bool
     ) -> Fetched:
-        """Batches from the one that holds ``offset`` on; with ``meta``, also their origins."""
+        """Batches, beginning with the one that holds ``offset``; with ``meta`` also their origins."""
         ...
 
 
 class ShortRead(Exception):
-    """The log ends, or has a hole, within a planned range."""
+    """The cluster's answers do not cover a planned range: one is empty, or begins behind the offset asked for."""
 
 
 Piece = tuple[int, pa.RecordBatch]
@@ -76,16 +76,16 @@ Piece = tuple[int, pa.RecordBatch]
 
 
 def read_range(client: Fetcher, wanted: Range, *, meta: bool = False, fail: bool = True) -> Iterator[Piece]:
-    """All rows of a range, in order, coalesced. Raises ShortRead, DataLost, and the errors of the client.
+    """All rows of a range, in order, in batches for Spark. Raises ShortRead, DataLost, and errors of the client.
 
-    ``meta``: with columns of their origin. Without ``fail``, the read goes on without records that were deleted since
-    the range was planned.
+    ``meta``: with columns of the rows' origin. Without ``fail``, the read goes on without records that were deleted
+    since the range was planned.
     """
     return coalesce(read_pieces(client, wanted, meta=meta, fail=fail))
 
 
 def read_pieces(client: Fetcher, wanted: Range, *, meta: bool = False, fail: bool = True) -> Iterator[Piece]:
-    """All rows of a range, in order, in the batches of the answers, cut to the range."""
+    """All rows of a range, in order, in the batches in which they come, cut to the range. Raises as ``read_range``."""
     offset = wanted.start
     while offset < wanted.end:
         try:
@@ -102,7 +102,7 @@ def read_pieces(client: Fetcher, wanted: Range, *, meta: bool = False, fail: boo
 
 
 def coalesce(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Join neighbours until they are ROWS_MIN rows or BATCH_BYTES."""
+    """Join pieces with consecutive offsets until they have ROWS_MIN rows or BATCH_BYTES bytes."""
     first, batches, rows, size = 0, list[pa.RecordBatch](), 0, 0
     for offset, batch in pieces:
         if batches and offset != first + rows:  # records in between were lost
@@ -132,7 +132,9 @@ def _wanted(answer: Fetched, wanted: Range, offset: int) -> Iterator[Piece]:
 
 
 def _behind_the_loss(wanted: Range, offset: int, error: Exception, fail: bool) -> int:
-    """Where reading goes on after records were found missing: behind what was trimmed, or nowhere."""
+    """The offset at which reading goes on after records were found missing: the log start after a trim, otherwise the
+    range's end. Raises DataLost if ``fail``.
+    """
     if fail:
         raise DataLost(f"{wanted.place} lost records from {offset} on, which were to be read: {error}") from error
     log_start = error.fields.get("log_start") if isinstance(error, OffsetOutOfRange) else None

@@ -1,17 +1,18 @@
-"""Durations by size, cheap enough for the way of each append: numbers that a monitor reads later."""
+"""A histogram of durations for metrics, cheap enough to be fed on the path of each append."""
 
 from bisect import bisect_left
 from collections.abc import Callable
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Upper ends of the buckets."""
+"""Upper bounds of the buckets, inclusive."""
 
 
 class Histogram:
-    """How many durations were at most each of SECONDS and longer than the one before; those beyond come last.
+    """Counts of durations by bucket: ``counts[i]`` are those above ``SECONDS[i - 1]`` and up to ``SECONDS[i]``, the
+    last count those above all SECONDS.
 
-    One thread adds; ``on_slow`` is called there with a duration of ``slow_s`` or more. Another thread may read
-    meanwhile, and then miss a part of the last duration.
+    One thread adds; ``on_slow`` is called in it with a duration of ``slow_s`` or more. Another thread may read
+    meanwhile, and then see the count but not yet the sum of the last duration.
     """
 
     __slots__ = ("_on_slow", "_slow_s", "counts", "total_s")
@@ -23,7 +24,7 @@ class Histogram:
         self._on_slow = on_slow
 
     def add(self, seconds: float) -> None:
-        """Count one more."""
+        """Count one duration."""
         self.counts[bisect_left(SECONDS, seconds)] += 1
         self.total_s += seconds
         if seconds >= self._slow_s:

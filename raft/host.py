@@ -1,7 +1,7 @@
-"""All Raft groups of a node: one log, one connection to each other node and one event loop for the lot.
+"""All Raft groups of a node, with the log, the connections and the event loop that they share.
 
 This is the asyncio shell: it hands messages, connections, time and the disk's progress to the groups, and stops all of
-them together when one of them, or the log, fails.
+them together when a group or the log fails.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ __all__ = ["NO_ROOM", "RaftHost", "RaftSettings", "Software", "Tls", "TlsFault",
 FOR_CLUSTER = b"\0"
 """The kind of the calls that the handler given to ``serve`` answers."""
 ELECTION_S = 0.001
-"""Elections that become due at once begin this far apart: ample for the work of each."""
+"""Elections that become due at once are spread over this time for each of them: ample for the work of one."""
 ROLLED_BACK = "rolled-back"
-"""The file beside the log that says why no process may begin with it any more. Another log has another folder."""
+"""The file beside the log that says why no process may start with this log any more. Another log has another folder."""
 REMEMBER_S = 60.0
-"""Between two times at which what other nodes told is written down."""
+"""Period in which the positions that other nodes told (promises.py) are written to disk."""
 TURN_S = 0.02
-"""Time that groups work in one turn of the loop at most, or as long as one group needs: the others wait for the next
-turn, and the loop serves connections between.
+"""Time after which a turn of the loop begins the work of no more groups: these wait for the next turn, and the loop
+serves connections between.
 """
 APPLY_SLICE_S = 0.005
-"""Time of one turn of the loop that is spent on applies."""
+"""Time in each turn of the loop that all groups together may spend on applies."""
 
 
 class NodeRuntime:
-    """What the groups see of their node: implements ports.NodePorts over the real log, network and clock."""
+    """The node as its groups see it: implements ports.NodePorts over the real log, network and clock."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class NodeRuntime:
         self.speaks: Callable[[str, int], bool] = transport.speaks
         self.coalescer: Coalescer = Coalescer(groups, transport.send, self, self._turn_soon)
         self.send: Callable[[int, str, RaftMessage], bool] = self.coalescer.post
-        # Chance that spreads, and hides nothing.
+        # Random numbers that spread events over time, and protect nothing.
         self.rng: Callable[[], float] = random.Random(random.SystemRandom().getrandbits(128)).random  # noqa: S311  # nosec B311
         self.wake_when_durable: Callable[..., None] = log.wake_when_durable
         self.full_disks: set[str] = transport.full_disks
@@ -92,8 +92,8 @@ class NodeRuntime:
         self.apply_began: float = 0.0
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call it in the next turn of the loop; later, if what waits before it takes longer than TURN_S. What the
-        groups do in one turn is one call of the loop, at the end of which the messages that they gathered leave.
+        """Call ``callback`` in the next turn of the loop; later, if the callbacks before it take longer than TURN_S.
+        The loop calls all callbacks of a turn in one go, at the end of which the messages that they gathered leave.
         """
         self._soon.append(callback)
         self._turn_soon()
@@ -118,21 +118,22 @@ class NodeRuntime:
             self._turn_soon()
 
     def heard_at(self, node_id: str) -> float:
-        """When a connected node gave its last sign of life."""
+        """When a connected node gave its last sign of life, as ``time`` has it; minus infinity for others."""
         return self._transport.liveness.heard_at(node_id)
 
     def is_amid_frame(self, node_id: str) -> bool:
-        """Whether the rest of a frame of a connected node is missing."""
+        """Whether a part of a frame of a connected node has arrived, and its rest has not."""
         return self._transport.is_amid_frame(node_id)
 
     def log_is_full(self) -> bool:
-        """Whether too much waits for the disk."""
+        """Whether more than ``unsynced_bytes_max`` bytes wait for the disk."""
         return self.log.pending_bytes > self._unsynced_bytes_max
 
     def apply_until(self) -> float:
-        """All groups share one slice of a turn of the loop, so that one that catches up delays no heartbeats.
+        """Note that a group begins to apply. Returns when it has to stop: all groups share APPLY_SLICE_S of a turn, so
+        that a group that catches up delays no heartbeats.
 
-        Only applies use it up: what else a turn has to do for many groups must not cut their applies into pieces.
+        Only applies use the slice up: other work of a turn for many groups must not cut their applies into pieces.
         """
         if not self._is_sliced:
             self._is_sliced = True
@@ -142,7 +143,7 @@ class NodeRuntime:
         return self.apply_began + self._slice_left_s
 
     def applied(self) -> float:
-        """A group has stopped applying. Returns the time."""
+        """Note that the group has stopped applying. Returns the time."""
         now = self.time()
         took_s = now - self.apply_began
         self._slice_left_s -= took_s
@@ -154,7 +155,7 @@ class NodeRuntime:
 
 
 class Started(NamedTuple):
-    """What a host consists of once its log is open."""
+    """The parts of a host that exist once its log is open."""
 
     runtime: NodeRuntime
     storage: GroupStorage
@@ -163,19 +164,19 @@ class Started(NamedTuple):
 
 
 class RaftHost:
-    """Opens the node's log, listens to its peers, and runs the groups that are opened in it.
+    """Opens the node's log, connects to its peers, and runs the groups that are opened on the node.
 
     ``peers`` are the Raft addresses of the nodes by id (this node's own is ignored). ``on_fatal`` is called once, on
     the loop, when this node must stop: a disk error, an exception in a machine's apply, a broken invariant. From then
-    on no group accepts anything and nothing more is sent; the process should end. With ``tls`` the nodes' connections
-    are encrypted and authenticated; without it, an address to listen on that is not loopback raises ValueError,
-    unless ``plaintext`` allows it.
+    on no group accepts anything and no Raft message is sent; the process should end. With ``tls`` the nodes'
+    connections are encrypted and authenticated; without it, a ``listen`` address that is not loopback raises
+    ValueError, unless ``plaintext`` allows it.
     """
 
     groups: dict[int, Group]
     """The open groups by id. Do not change it."""
     incarnation: int
-    """Tells this node's disk from any that it had before. Known once started."""
+    """A random number that tells this node's disk from any that it had before. Known once started."""
 
     def __init__(
         self,
@@ -202,13 +203,13 @@ class RaftHost:
         self._began = 0
         self._remembering: asyncio.Task[None] | None = None
         silent_s = settings.election_timeout_ms_min / 1000
-        dead_s = max(DEFAULT_TIMES.dead_s, 2 * silent_s)  # beyond several heartbeats, and the patience that is set
+        dead_s = max(DEFAULT_TIMES.dead_s, 2 * silent_s)  # beyond several heartbeats, and the configured timeout
         times = LivenessTimeouts(settings.heartbeat_ms / 1000, silent_s, dead_s)
         self._transport = Transport(node_id, cluster_id, listen, peers, tls=tls, plaintext=plaintext, times=times)
         self._failure: BaseException | None = None
         self._started: Started | None = None
         self.room_for_copies: Callable[[], float] = lambda: inf
-        """Bytes of the disk that checkpoints of other nodes may take. To be set before ``start``."""
+        """Returns how many bytes of disk copies of other nodes' checkpoints may take. To be set before ``start``."""
         self._checkpointer = CheckpointScheduler(self.groups, settings, self.fail, self._has_failed)
 
     @property
@@ -218,12 +219,12 @@ class RaftHost:
 
     @property
     def incarnations(self) -> Mapping[str, int]:
-        """The nodes with a live connection, each with the incarnation of its disk."""
+        """The incarnation of the disk of each node with a live connection, by node id."""
         return self._transport.incarnations
 
     @property
     def software(self) -> Software:
-        """What this node runs, as it tells the others. To be set before the start."""
+        """The software of this node, as it tells the others. To be set before ``start``."""
         return self._transport.software
 
     @software.setter
@@ -232,11 +233,11 @@ class RaftHost:
 
     @property
     def hellos(self) -> Mapping[str, Hello]:
-        """The nodes with a live connection, each with what it said of itself."""
+        """The hello of each node with a live connection, by node id."""
         return self._transport.hellos
 
     def software_of(self, node_id: str) -> Software | None:
-        """What a node runs, this one included; None: there is no live connection to it."""
+        """The software of a node, perhaps this one; None if there is no live connection to it."""
         if node_id == self.node_id:
             return self.software
         hello = self.hellos.get(node_id)
@@ -244,13 +245,13 @@ class RaftHost:
 
     @property
     def level(self) -> int:
-        """The feature level of the cluster, as far as this node's disk knows: it only grows. Once started."""
+        """The cluster's feature level as this node's disk has it, which only grows. Known once started."""
         return self.log.level
 
     async def raise_level(self, level: int) -> None:
-        """The cluster has this feature level. When this returns, older software refuses this node's disk, and this node
-        refuses older software. Nothing that needs the level may be written before. Stops the node, and never returns,
-        if its software does not support the level.
+        """Record the cluster's new feature level. When this returns, older software refuses this node's disk, and this
+        node refuses older software. Nothing that needs the level may be written before. Stops the node, and never
+        returns, if its software does not support the level.
         """
         if not self.software.supports(level):
             self.fail(_unsupported(self._data_dir, self.software, level))
@@ -261,12 +262,12 @@ class RaftHost:
 
     @property
     def log(self) -> Wal:
-        """The write-ahead log of all groups. Once started."""
+        """The write-ahead log of all groups. Exists once started."""
         return self._parts.runtime.log
 
     @property
     def applies(self) -> Histogram:
-        """Seconds of each run of applies of any group. Once started."""
+        """Seconds of each run of applies of any group. Exists once started."""
         return self._parts.runtime.applies
 
     @property
@@ -276,20 +277,20 @@ class RaftHost:
 
     @property
     def disk(self) -> int:
-        """How full this node's disk is, as ``spare_disk`` said it: 0, 1 or 2."""
+        """How full this node's disk is, by the last ``spare_disk``: 0 it has room, 1 little, 2 none to spare."""
         return self._transport.disk
 
     @property
     def disks(self) -> Mapping[str, int]:
-        """The connected nodes with little room on their disks (1), or none (2)."""
+        """The connected nodes with little room on their disks (1), or none to spare (2), by node id."""
         return self._transport.disks
 
     def set_peer(self, node_id: str, address: Address) -> None:
-        """Know a node of the cluster, or its new address: that counts from the next dial on."""
+        """Add a node of the cluster, or change its address; that counts from the next dial on."""
         self._transport.set_peer(node_id, address)
 
     def remove_peer(self, node_id: str) -> None:
-        """Know a node no more: its connection is closed, and it is refused when it dials."""
+        """Remove a node: its connection is closed, and it is refused when it dials."""
         self._transport.remove_peer(node_id)
 
     @property
@@ -298,8 +299,8 @@ class RaftHost:
         return self._transport.address
 
     async def start(self) -> None:
-        """Recover the log, then listen and dial. Raises what ``check_level``, Wal.open and Transport.start raise, and
-        DiskRefused if the disk was found to be rolled back.
+        """Recover the log, then listen and dial. Raises the errors of ``check_level``, Wal.open and Transport.start,
+        and DiskRefused if an earlier process found the disk to be rolled back.
         """
         check_level(self._data_dir, self.software)
         wal, settings = self._data_dir / "wal", self._settings
@@ -346,7 +347,7 @@ class RaftHost:
         return Started(runtime, storage, receiver, CheckpointSender(storage))
 
     async def stop(self) -> None:
-        """Close every group (what is under way ends as Unknown), the connections and the log. Idempotent."""
+        """Close every group (proposals that wait end as Unknown), the connections and the log. Idempotent."""
         await self._checkpointer.stop()
         if self._remembering is not None:
             self._remembering.cancel()
@@ -362,8 +363,8 @@ class RaftHost:
             await self._started.runtime.log.close()
 
     def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
-        """``is_low``: the disk has little room, so take checkpoints as soon as they would free any. ``is_full``: it has
-        none to spare, so also copy no other node's checkpoint. The other nodes learn both. May be called repeatedly.
+        """Adapt to the room on the disk, and tell the other nodes. ``is_low``: take checkpoints as soon as they would
+        free any room. ``is_full``: also copy no other node's checkpoint. May be called repeatedly.
         """
         self._transport.tell_disk(NO_ROOM if is_full else int(is_low))
         self._parts.receiver.set_full(is_full=is_full)
@@ -372,21 +373,21 @@ class RaftHost:
             self._checkpointer.due()
 
     def pace_copies(self, bytes_per_s: int) -> None:
-        """Bound the bytes of checkpoints that this node receives in a second, and those that it sends; 0: no bound."""
+        """Bound the bytes of checkpoints that this node receives each second, and those that it sends; 0: no bound."""
         self._parts.receiver.pace.bytes_per_s = self._parts.sender.pace.bytes_per_s = bytes_per_s
 
     def dropped_files(self) -> None:
-        """A machine has dropped files without a command: see whether a checkpoint is due for them."""
+        """See whether a checkpoint is due, after a machine has dropped files without a command."""
         self._checkpointer.due()
 
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Group:
         """Run a replica of a group here. Call it after ``start``.
 
         ``founders`` are the first voters, with the incarnations of the disks that they had then: the same map on each
-        of them, whenever it opens the group. ``{}`` is for a node that joins: it knows nothing, and neither votes nor
-        campaigns, until the group's leader has told it more. ``machine``, a fresh one, is started or restored here;
-        what the log holds beyond its checkpoint is applied once a leader shows it to be committed. Raises ValueError if
-        the group is open already, DiskRefused if what the disk holds of it is damaged.
+        of them, whenever it opens the group. A node that joins passes ``{}``: it knows no member, and neither votes nor
+        campaigns, until the group's leader has sent it more. ``machine``, a fresh one, is started or restored here;
+        entries of the log beyond its checkpoint are applied once a leader shows that they are committed. Raises
+        ValueError if the group is open already, DiskRefused if its files on disk are damaged.
         """
         if group_id in self.groups:
             raise ValueError(f"group {group_id} is open already on {self.node_id}")
@@ -399,14 +400,14 @@ class RaftHost:
         return group
 
     async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
-        """Forget what erased replicas had promised in groups that are gone for good: no node opens them again."""
+        """Remove the tombstones of the groups for which ``is_gone`` returns True: no node ever opens them again."""
         storage = self._parts.storage
         async with storage.lock:
             await storage.forget_tombstones(is_gone)
 
     async def close_group(self, group_id: int, *, erase: bool) -> None:
-        """Stop the replica. With ``erase`` its entries and vote are forgotten, durably: only for a group that is gone
-        for good, since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
+        """Stop the replica. With ``erase`` its entries and files are removed, durably; a tombstone keeps its promises,
+        since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
         """
         storage, group = self._parts.storage, self.groups.pop(group_id, None)
         if group is not None:
@@ -418,7 +419,7 @@ class RaftHost:
                 await storage.erase(group_id)
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
-        """Ask another node; the handler that it has for ``serve`` answers.
+        """Call another node; returns the answer of the handler that it has given to ``serve``.
 
         Raises ConnectionError when the call was surely not sent, TimeoutError when its outcome is unknown, CallFailed
         when the other node's handler failed.
@@ -426,7 +427,7 @@ class RaftHost:
         return await self._transport.call(node_id, FOR_CLUSTER, payload, timeout_s)
 
     def serve(self, handler: Callable[[str, bytes], Awaitable[bytes]]) -> None:
-        """Have ``call`` of other nodes answered: (node id, payload) to answer. Until then such calls fail."""
+        """Set the handler that answers other nodes' ``call``: (node id, payload) to answer. Until then they fail."""
         self._transport.handlers[FOR_CLUSTER] = handler
 
     async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
@@ -434,7 +435,7 @@ class RaftHost:
         await self._transport.open_stream(node_id, protocol)
 
     def accept_streams(self, accept: AcceptStream) -> None:
-        """Have streams that other nodes open served by these protocols. Until then they are refused."""
+        """Set the factory of protocols for the streams that other nodes open. Until then they are refused."""
         self._transport.accept_stream = accept
 
     def _on_up(self, node_id: str, incarnation: int) -> None:
@@ -458,7 +459,10 @@ class RaftHost:
             group.peer_heard(node_id)
 
     def _on_rolled_back(self, node_id: str, position: int) -> None:
-        """Blocks: the next start must find the mark, and its log may be longer by then than what was told."""
+        """Mark the log as rolled back, and stop the node: ``node_id`` was told a ``position`` above where it began now.
+
+        Blocks: the next start must find the mark, as the log may have grown beyond the position by then.
+        """
         if position <= self._began:
             return
         fault = f"it is older than what this node told {node_id} before (a restored copy or snapshot of a disk?)"
@@ -474,7 +478,7 @@ class RaftHost:
         self.fail(DiskRefused(self._data_dir, fault))
 
     async def _remember(self) -> None:
-        """Write down what the other nodes have told: now and then, and when this node stops."""
+        """Write the positions that other nodes told to disk: every REMEMBER_S, and when this node stops."""
         promises = self._transport.promises
         try:
             try:
@@ -490,7 +494,7 @@ class RaftHost:
         return self._failure is not None
 
     def fail(self, error: BaseException) -> None:
-        """End the node's part in all groups for the first error with which it cannot go on, and tell ``on_fatal``."""
+        """Stop all groups of this node, which cannot go on, and call ``on_fatal``. Later calls have no effect."""
         if self._failure is None:
             self._failure = error
             self._transport.halt()
@@ -500,8 +504,8 @@ class RaftHost:
 
 
 def check_level(data_dir: Path, software: Software) -> None:
-    """Raises DiskRefused if what is in a node's data folder needs other software than this: to be asked before anything
-    else there is read. Blocks.
+    """Raise DiskRefused if ``software`` does not support the feature level of a node's data folder. To be called before
+    anything else there is read. Blocks.
     """
     level = level_of(data_dir / "wal")
     if not software.supports(level):

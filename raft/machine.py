@@ -18,16 +18,16 @@ class Machine(Protocol):
     """
 
     bundles: bool = False
-    """Equal on every replica. True: commands that were proposed together may share an entry of the log, and then they
-    have one index. False: each command has an index of its own."""
+    """Whether commands that were proposed together may share an entry of the log, and so one index; otherwise each
+    command has an index of its own. Equal on every replica."""
 
     may_lag: bool = False
-    """True: a replica that does not lead may apply what is committed in longer runs, a moment later (follower.py says
-    how much). False: it applies at once.
+    """Whether a replica that does not lead may apply committed entries in longer runs, a moment later (``ApplyLag`` in
+    follower.py says how much); otherwise it applies them at once.
     """
 
     def start(self, directory: Path) -> None:
-        """Begin with no state in a fresh, empty directory. Called once, or else ``restore``, before anything else."""
+        """Begin with no state in a fresh, empty directory. This or ``restore`` is called before anything else."""
         ...
 
     def apply(self, index: int, term: int, command: bytes) -> object:
@@ -39,14 +39,13 @@ class Machine(Protocol):
         ...
 
     def flush(self) -> None:
-        """A run of applies is over, and no proposal of it is answered yet: write what they left in memory, together.
-
-        An exception stops the node, as one of ``apply`` does.
+        """Write to files, together, what a run of applies left in memory. Called after the run, before any proposal of
+        it is answered. An exception stops the node, as one of ``apply`` does.
         """
         return None  # noqa: RET501  # a default, not an abstract method
 
     def capture(self) -> Image:
-        """The state after the last apply. Cheap: it copies no file."""
+        """The image of the state after the last apply. Cheap: it copies no file."""
         ...
 
     def restore(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
@@ -58,7 +57,7 @@ class Machine(Protocol):
         ...
 
     def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None:
-        """Check received or recovered bytes thoroughly, against their checksums. Changes nothing; may run in a thread.
+        """Verify an image's state and files against their checksums. Changes nothing; may run in a thread.
 
         A ``restore`` of the same files, which never change again, need not repeat it. Raises ImageDamaged.
         """
@@ -66,7 +65,7 @@ class Machine(Protocol):
 
     @property
     def reclaimable(self) -> int:
-        """Bytes of files that only older images need, and that go when a checkpoint of the present state is stored.
+        """Bytes of files that only older images need: they go when a checkpoint of the present state is stored.
 
         They bring the next checkpoint nearer, as applied commands do.
         """
@@ -74,13 +73,13 @@ class Machine(Protocol):
 
     @property
     def unsynced_bytes(self) -> int:
-        """Bytes that were written to files, and that no sync was begun of."""
+        """Bytes written to files for which no sync was begun yet."""
         return 0
 
     def begin_sync(self) -> Callable[[], None] | None:
-        """Begin to sync what was written. Returns the rest of the work, for a thread; None if there is none.
+        """Begin to sync what was written. Returns the blocking rest of the work, for a thread; None if there is none.
 
-        Called when ``unsynced_bytes`` are so many that the sync of a checkpoint would hold up those of the write-ahead
-        log on the same disk. Only the latency of appends depends on it; an OSError of it stops the node.
+        Called when ``unsynced_bytes`` are so many that a checkpoint's sync would hold up the syncs of the write-ahead
+        log on the same disk. Only the latency of appends depends on it. An OSError of the work stops the node.
         """
         return None

@@ -1,4 +1,4 @@
-"""What nodes say to each other: the values that codec.py turns into bytes and back.
+"""The messages between nodes, as values; codec.py turns them into bytes and back.
 
 Terms, indexes, rounds and call ids are u64. Only values live here: no bytes, no sockets.
 """
@@ -13,7 +13,7 @@ class AppendEntries(msgspec.Struct, frozen=True, gc=False):
     """Leader to follower: the entries that follow (``prev_index``, ``prev_term``); none in a heartbeat.
 
     Each entry is (index, term, payload), with consecutive indexes from ``prev_index + 1``. The ack echoes
-    ``round``, so the leader knows which request it answers (ReadIndex).
+    ``round``, so the leader knows which message it answers (ReadIndex).
     """
 
     term: int
@@ -25,7 +25,9 @@ class AppendEntries(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendAck(msgspec.Struct, frozen=True, gc=False):
-    """Follower to leader: ``next_index`` is the first index the leader should send next."""
+    """Follower to leader: ``next_index`` is the index that the leader should send next. With ``success`` all entries
+    before it are verified and on the follower's disk.
+    """
 
     term: int
     success: bool
@@ -34,8 +36,8 @@ class AppendAck(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppendMany(msgspec.Struct, frozen=True, gc=False):
-    """What a node sends to another one in a turn of its loop, for many groups together: (group, its message), no group
-    twice. Each message has one entry, of its own term. ``number`` counts such messages of a node.
+    """The AppendEntries that a node has for another in one turn of its loop, as (group id, message), no group twice.
+    Each message has one entry, of the message's own term. ``number`` counts the AppendMany of the sending node.
     """
 
     number: int
@@ -43,8 +45,8 @@ class AppendMany(msgspec.Struct, frozen=True, gc=False):
 
 
 class AckMany(msgspec.Struct, frozen=True, gc=False):
-    """Answer to the AppendMany of this number: an AppendAck of success to each of its messages, up to its entry. The
-    positions in ``silent`` are not answered by this: their groups answer by themselves, or do not.
+    """Answer to the AppendMany of this number. It stands for a successful AppendAck of each message's entry, except of
+    the messages at the positions in ``silent``: their groups answer by themselves, or not at all.
     """
 
     number: int
@@ -53,7 +55,7 @@ class AckMany(msgspec.Struct, frozen=True, gc=False):
 
 class Offer(msgspec.Struct, frozen=True, gc=False):
     """Leader to follower, in place of AppendEntries: the entries that you lack are gone, and a checkpoint at ``index``,
-    of ``index_term``, holds what they did. Fetch it; it is answered by an AppendAck as a heartbeat is.
+    of term ``index_term``, covers them. Fetch it. An AppendAck answers the offer at once, as it does a heartbeat.
     """
 
     term: int
@@ -64,8 +66,8 @@ class Offer(msgspec.Struct, frozen=True, gc=False):
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """Leader to follower: all entries up to ``commit_index`` are committed. It is not answered, and one that is lost is
-    made good by any later message of the leader.
+    """Leader to follower: all entries up to ``commit_index`` are committed. Not answered; if one is lost, any later
+    message of the leader tells the same.
     """
 
     term: int
@@ -73,8 +75,8 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
 
 class Quiesce(msgspec.Struct, frozen=True, gc=False):
-    """Leader to follower: you have all there is, up to ``commit_index``, and all of it is committed. There will be no
-    heartbeats until something happens. Answered, by an AppendAck, only if that is not so.
+    """Leader to follower: your log ends at ``commit_index``, as mine does, and all of it is committed. There will be no
+    heartbeats until something happens. Answered by an AppendAck only if the follower finds otherwise.
     """
 
     term: int
@@ -143,8 +145,8 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
 
 class Software(msgspec.Struct, frozen=True, gc=False):
-    """What a node runs: its version, for people, and the feature levels (u16) of the clusters that it can be a member
-    of, the oldest and the newest.
+    """The software of a node: its version, as text for people, and the oldest and newest feature level (u16) of a
+    cluster that it can be a member of.
     """
 
     version: str = ""
@@ -157,12 +159,12 @@ class Software(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hello(msgspec.Struct, frozen=True, gc=False):
-    """First frame in each direction. Of a version that codec.py does not know, only ``version`` is read; the rest stays
-    empty.
+    """First frame in each direction. If codec.py does not know its version, only ``version`` is read; the other fields
+    stay empty.
 
-    ``incarnation`` (u64) tells the sender's disk from any that it had before; ``session`` (u64), drawn at each start,
-    this run of its process from others; ``began`` (u64) is where its log ended at that start, as a position (Ping).
-    ``software`` is the sender's. A hello of version 6 does not have it: that software knows level 1 alone.
+    ``incarnation`` (u64) tells the sender's disk from any that the node had before. ``session`` (u64), drawn at each
+    start, tells this run of its process from others. ``began`` (u64) is the position (Ping) where its log ended at that
+    start. A hello of version 6 has no ``software``: such software knows feature level 1 alone.
     """
 
     version: int
@@ -175,20 +177,22 @@ class Hello(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenStream(msgspec.Struct, frozen=True, gc=False):
-    """First frame of a connection that carries no Raft but another protocol, once the other node has sent its hello."""
+    """First frame, in place of a hello, of a connection that is to carry another protocol's bytes (streams.py). The
+    other node answers with its hello, and the stream is open.
+    """
 
     hello: Hello
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """Instead of a hello: why this node will not talk to the one that dialled."""
+    """Answer in place of a hello: why this node does not admit the other end of the connection."""
 
     reason: str
 
 
 class Ping(msgspec.Struct, frozen=True, gc=False):
-    """A sign of life, and how full the sender's disk is (u8): 0 it has room, 1 little, 2 none but for what is small;
-    and up to which ``position`` (u64) its log is on that disk. Positions grow as long as the disk keeps what it has.
+    """A node's heartbeat. ``disk`` (u8) says how full the sender's disk is: 0 it has room, 1 little, 2 only for small
+    writes. ``position`` (u64) is where its log on that disk ends; it grows as long as the disk keeps what it has.
     """
 
     disk: int = 0
@@ -196,8 +200,8 @@ class Ping(msgspec.Struct, frozen=True, gc=False):
 
 
 class RolledBack(msgspec.Struct, frozen=True, gc=False):
-    """In place of everything else, after the hellos: your log was on your disk up to this position, and now it begins
-    below it. The disk has lost what you promised, and you must not go on with it.
+    """Answer to a hello, before the connection is closed: your log was on your disk up to this position, and this run
+    of your process began below it. The disk has lost what you promised, and you must not go on with it.
     """
 
     position: int

@@ -1,4 +1,4 @@
-"""What a group needs of the node around it: its write-ahead log, its clock and timers, its connections. Types only."""
+"""The interfaces by which a group uses its node: write-ahead log, clock, timers, connections. Types only."""
 
 from collections.abc import Callable, Set
 from typing import Protocol
@@ -8,7 +8,7 @@ from .wal.records import Location
 
 
 class Log(Protocol):
-    """What a group's log uses of the node's write-ahead log (wal.py says what it means)."""
+    """The part of the node's write-ahead log that a group's log uses (``Wal`` in wal.py documents it)."""
 
     @property
     def durable_lsn(self) -> int: ...
@@ -21,7 +21,7 @@ class Log(Protocol):
 
 
 class Timer(Protocol):
-    """A call that can still be cancelled."""
+    """A scheduled call, which can be cancelled."""
 
     def cancel(self) -> None: ...
 
@@ -35,7 +35,9 @@ class NodePorts(Protocol):
     def incarnation(self) -> int: ...
     @property
     def full_disks(self) -> Set[str]:
-        """The connected nodes that should be sent no entries which they need not have: one set, kept up to date."""
+        """The connected nodes with full disks, which should be sent no entries that they need not have. The node keeps
+        this one set up to date in place.
+        """
         ...
 
     def time(self) -> float: ...
@@ -47,30 +49,32 @@ class NodePorts(Protocol):
         ...
 
     def send(self, group_id: int, node_id: str, message: RaftMessage) -> bool:
-        """Send to a node; False if it surely will not arrive."""
+        """Send a message to a group of a node; False if it surely will not arrive."""
         ...
 
     def speaks(self, node_id: str, version: int) -> bool:
-        """Whether a node is connected by this version of the protocol (net/codec.py), or by a newer one: what an older
-        one does not know must not be sent.
+        """Whether a node is connected, by this version of the protocol (net/codec.py) or a newer one. Messages that
+        came with ``version`` must not be sent otherwise.
         """
         ...
 
     def log_is_full(self) -> bool:
-        """Whether too much waits for the disk to take in more entries."""
+        """Whether so many bytes wait for the disk that no more entries may be taken in."""
         ...
 
     def apply_until(self) -> float:
-        """A group begins to apply: when it has to stop. All groups of a node share a slice of each turn of its loop."""
+        """Note that a group begins to apply. Returns the time at which it has to stop: all groups of a node share a
+        slice of each turn of its loop.
+        """
         ...
 
     @property
     def apply_began(self) -> float:
-        """When the present or last run of applies began."""
+        """When the present or last run of applies of any group began, as ``time`` has it."""
         ...
 
     def applied(self) -> float:
-        """The group that began to apply has stopped. Returns the time."""
+        """Note that the group that began to apply has stopped. Returns the time."""
         ...
 
     def heard_at(self, node_id: str) -> float:
@@ -82,14 +86,14 @@ class NodePorts(Protocol):
         ...
 
     def fetch_checkpoint(self, group_id: int, node_id: str, index: int) -> None:
-        """Begin to fetch a checkpoint of a group, at ``index`` or beyond, from a node; in the end ``Group.install`` is
-        called. Does nothing while one is under way for this group.
+        """Begin to fetch a checkpoint of a group, at ``index`` or beyond, from a node; when it is on disk,
+        ``Group.install`` is called. Does nothing while a fetch is under way for this group.
         """
         ...
 
     def wake_when_durable(self, wake: Callable[[], None], lsn: int | None = None) -> None:
-        """Call ``wake`` once, when this record, or all that is in the log now, is on disk. A ``wake`` that waits
-        already is called for the record that it began to wait for.
+        """Call ``wake`` once, when record ``lsn`` is on disk; None: when all that is in the log now is. A ``wake`` that
+        waits already goes on to wait for its first record.
         """
         ...
 

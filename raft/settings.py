@@ -5,46 +5,46 @@ from dataclasses import dataclass
 from .net.codec import FRAME_BYTES_MAX
 
 OVERHEAD_BYTES = 1 << 20
-"""Ample for what a message holds besides the bytes of its entries."""
+"""Bytes of a frame that are left for a message's fields besides the payloads of its entries: ample."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaftSettings:
-    """Every group of a node has the same; nodes of a cluster should agree on the times."""
+    """The settings that all groups of a node share. The nodes of a cluster should agree on the times."""
 
     election_timeout_ms_min: int = 600
-    """A leader that hears from no majority for this long steps down. For as long a follower that has heard its leader
-    votes for no other candidate. Below four heartbeats, a busy machine flaps."""
+    """A leader that hears from no majority for this long steps down. A follower that has heard its leader votes for no
+    other candidate for as long. Below four heartbeats, leaders on a busy machine change without need."""
     election_timeout_ms_max: int = 1200
-    """A follower that hears nothing for a time drawn between the two asks for an election."""
+    """A follower that hears no leader for a time drawn between these two asks for votes."""
     heartbeat_ms: int = 150
     """The longest silence of a leader towards a follower."""
     message_bytes_max: int = 1 << 20
     """Entries are batched up to this size a message; a larger entry travels alone."""
     window_bytes_max: int = 8 << 20
-    """Unacknowledged bytes of entries in flight to one follower; the message that passes it is the last."""
+    """Bytes of entries in flight to one follower, not acked yet; the message that exceeds the bound is the last."""
     window_messages_max: int = 64
-    """Unacknowledged messages with entries in flight to one follower."""
+    """Messages with entries in flight to one follower, not acked yet."""
     entry_bytes_max: int = 17 << 20
     """The longest command."""
     pending_count_max: int = 4096
-    """Proposals of one group that wait for an answer."""
+    """Proposals of one group that wait for an answer; beyond it new ones are Overloaded."""
     pending_bytes_max: int = 64 << 20
-    """Their bytes."""
+    """Bytes of those proposals."""
     unsynced_bytes_max: int = 256 << 20
-    """Bytes of all groups of the node that wait for the disk: beyond it, nothing more is taken in."""
+    """Bytes of the node's log, of all groups, that wait for the disk; beyond it the node takes in no more entries."""
 
     checkpoint_bytes: int = 64 << 20
-    """A checkpoint of a group is taken when it has applied so many bytes of commands since the last one; each entry
-    counts 4 KiB more. Of a group with a large state, when it has applied 16 times as much."""
+    """A group's checkpoint is due when it has applied so many bytes of commands since its last one, or 16 times the
+    bytes of its state if that is more; each entry counts 4 KiB besides its commands."""
     wal_bytes_max: int = 512 << 20
-    """Beyond this size of the log, checkpoints are taken of the groups that keep its oldest files; and when groups
-    together have applied so much since their last checkpoints, of those that have applied most. Groups below a
-    sixteenth of ``checkpoint_bytes`` do not count."""
+    """When the log is longer than this, checkpoints are taken of the groups whose entries pin its oldest file. When the
+    groups together have applied more than this since their last checkpoints, the group that has applied most is next;
+    groups that have applied less than a sixteenth of ``checkpoint_bytes`` do not count."""
     wal_file_bytes: int = 64 << 20
     """Size of one file of the log."""
     disk_stall_ms: int = 30_000
-    """A write of the log that takes so long, and a second more for each 64 KiB, stops the node."""
+    """A write of the log that takes longer than this, and a second more for each 64 KiB, stops the node."""
 
     def __post_init__(self) -> None:
         if not 0 < 3 * self.heartbeat_ms <= self.election_timeout_ms_min < self.election_timeout_ms_max:

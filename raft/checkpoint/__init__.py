@@ -1,4 +1,4 @@
-"""Checkpoints: taken, stored, offered to nodes that lack entries, copied from them; and the storage of each group.
+"""Checkpoints: taken, stored, sent to nodes that lack entries, copied from other nodes; and the storage of each group.
 
 In: images of machines.
 Out: the files that a restart or a new replica begins with.

@@ -1,14 +1,14 @@
 """Checkpoints copied between nodes: the questions, the node that asks them, and the node that answers.
 
-A node copies a checkpoint for a group that lacks entries which no log holds any more: the checkpoint's own file first,
-then those of the machine, in pieces. A copy is installed after all of it is here, verified and on disk; until then the
-group goes on with what it has. After a failure the next offer of the leader begins a new copy.
+A node copies a checkpoint for a group that lacks entries which the leader's log no longer holds: the checkpoint's own
+file first, then those of the machine, in pieces. A copy is installed after all of it is here, verified and on disk;
+until then the group goes on with its old state. After a failure the leader's next offer begins a new copy.
 
-A checkpoint that is being copied is held by hard links of its files, so that newer checkpoints of its node do not
-remove it. It is held until every node that copies it has released it, has begun to copy another one of the group, or
-has asked for nothing for IDLE_S. Nodes that copy one group may be at different checkpoints. Until IDLE_S after the last
-question about a checkpoint the log keeps the entries behind it, as far as it may be that long: otherwise the node that
-copies would need the next checkpoint by then, and so on.
+The sender holds a checkpoint that is being copied by hard links of its files, so that newer checkpoints of the group do
+not remove it: until every node that copies it has released it or has begun to copy another one of the group, or no node
+has asked about it for IDLE_S. Nodes may copy different checkpoints of one group. Until IDLE_S after the last question
+about a checkpoint the log keeps the entries after it, unless it grows too long (``wal_bytes_max``): otherwise the node
+would need the next checkpoint when its copy is complete, and so on.
 """
 
 import asyncio
@@ -41,22 +41,22 @@ CHECKPOINT = ""
 IDLE_S = 30.0
 """A held checkpoint is dropped this long after the last question about it."""
 HELD_MAX = 8
-"""Checkpoints held at a time."""
+"""Most checkpoints that a sender holds at a time."""
 PIECES_IN_FLIGHT = 4
 COPIES_MAX = 2
-"""Groups copied at a time. So a node has COPIES_MAX * PIECES_IN_FLIGHT pieces in memory at most."""
+"""Most groups that a node copies at a time. So it has COPIES_MAX * PIECES_IN_FLIGHT pieces in memory at most."""
 STATE_BYTES_MAX = 1 << 30
-"""Longest file of a checkpoint; a node has it in memory as a whole."""
+"""Longest own file of a checkpoint, which a node has in memory as a whole."""
 CALL_TIMEOUT_S = 10.0
 TRIES = 3
 PAUSE_S = 0.5
-"""Between a failure and the next attempt."""
+"""Time after a failed copy of a group in which no new one of it begins."""
 NO_ROOM_PAUSE_S = 30.0
-"""The same where the disk has no room for the copy."""
+"""The same time after a copy that the disk had no room for."""
 
 PACED_S_MAX = 5.0
-"""The longest wait of a piece for its turn: the asking node must not take the answer for lost. So a bound holds in all
-cases only if it is at least what COPIES_MAX copies on each of a few nodes ask for at once, in this time.
+"""The longest wait of a piece for its turn: the asking node must not take the answer for lost. So the bound of a Pace
+always holds only if it lets through, in this time, all pieces that COPIES_MAX copies on a few nodes ask for at once.
 """
 
 _log = logging.getLogger(__name__)
@@ -65,14 +65,14 @@ Call = Callable[[str, bytes, bytes, float], Awaitable[bytes]]
 
 
 class FetchCheckpoint(msgspec.Struct, frozen=True, tag=0, array_like=True):
-    """Hold a checkpoint of the group ready, at ``index`` or beyond. The answer is an Offered."""
+    """Asks the sender to hold a checkpoint of the group ready, at ``index`` or beyond. The answer is an Offered."""
 
     group_id: int
     index: int
 
 
 class FetchPiece(msgspec.Struct, frozen=True, tag=1, array_like=True):
-    """The answer is the bytes of a file from ``position`` on, PIECE_BYTES at most."""
+    """Asks for bytes of a file from ``position`` on. The answer is PIECE_BYTES of them, or fewer at the file's end."""
 
     group_id: int
     index: int
@@ -81,7 +81,7 @@ class FetchPiece(msgspec.Struct, frozen=True, tag=1, array_like=True):
 
 
 class FetchDigest(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """The answer is the digest of a file (digests.py), as far as it belongs to the checkpoint."""
+    """Asks for the digest (digests.py) of the part of a file that belongs to the checkpoint."""
 
     group_id: int
     index: int
@@ -89,7 +89,7 @@ class FetchDigest(msgspec.Struct, frozen=True, tag=2, array_like=True):
 
 
 class Release(msgspec.Struct, frozen=True, tag=3, array_like=True):
-    """The asking node has finished with the checkpoint at ``index``. The answer is empty, also if none is held."""
+    """Tells that the asking node has finished with the checkpoint at ``index``. The answer is empty, held or not."""
 
     group_id: int
     index: int
@@ -106,7 +106,7 @@ Question = FetchCheckpoint | FetchPiece | FetchDigest | Release
 
 
 class NothingHeld(CallRefused):
-    """This node does not hold such a checkpoint ready, or not any more."""
+    """This node does not hold such a checkpoint, or no longer; or it cannot hold one more."""
 
 
 encode: Callable[[Question | Offered], bytes] = msgspec.msgpack.Encoder().encode
@@ -117,14 +117,15 @@ decode_offered: Callable[[bytes], Offered] = msgspec.msgpack.Decoder(Offered).de
 
 
 class Pace:
-    """Bounds the bytes of pieces in a second, in one direction; 0: no bound. Pieces go one after the other."""
+    """Bounds the bytes of pieces that a node sends, or receives, in a second. Pieces take turns."""
 
     def __init__(self) -> None:
         self.bytes_per_s: int = 0
+        """The bound; 0: none."""
         self._free_at = 0.0
 
     async def take(self, size: int) -> None:
-        """Return when ``size`` bytes may go."""
+        """Return when a piece of ``size`` bytes may be sent or asked for: after PACED_S_MAX at the latest."""
         if not self.bytes_per_s:
             return
         now = asyncio.get_running_loop().time()
@@ -135,26 +136,26 @@ class Pace:
 
 
 class HeldCheckpoint:
-    """The hard links of one checkpoint's files, and the nodes that copy it."""
+    """A checkpoint that is held for other nodes: a folder of hard links to its files, and the nodes that copy it."""
 
     def __init__(self, folder: Path, checkpoint: Checkpoint, size: int) -> None:
-        """``size`` is that of the checkpoint's own file."""
+        """``size`` is that of the checkpoint's own file, in bytes."""
         self.folder = folder
         self.index: int = checkpoint.index
         self.sizes: dict[str, int] = {CHECKPOINT: size} | {extent.name: extent.size for extent in checkpoint.files}
         self.used_at: float = 0.0
         self.nodes: set[str] = set()
-        """The nodes that copy it."""
+        """The ids of the nodes that copy the checkpoint."""
 
     def path(self, name: str) -> Path:
-        """The file of this name. Raises NothingHeld if the checkpoint has none: names come from other nodes."""
+        """The path of a file. Raises NothingHeld for an unknown name: names come from other nodes."""
         if name not in self.sizes:
             raise NothingHeld(f"no file of this checkpoint is called {name!r}")
         return self.folder / "files" / name if name else self.folder / "checkpoint"
 
 
 class CheckpointSender:
-    """Answers the questions of other nodes."""
+    """Answers the questions of other nodes about this node's checkpoints, and holds those that they copy."""
 
     def __init__(self, storage: GroupStorage) -> None:
         self.pace: Pace = Pace()
@@ -166,7 +167,7 @@ class CheckpointSender:
         self._numbers = count()
 
     async def answer(self, node_id: str, payload: bytes) -> bytes:
-        """Answer a question of ``node_id``. Raises NothingHeld, or OSError; the other node gets the text of both."""
+        """The answer to a question of ``node_id``. Raises NothingHeld or OSError, whose text goes to the other node."""
         question = decode_question(payload)
         match question:
             case FetchCheckpoint(group_id, index):
@@ -199,13 +200,13 @@ class CheckpointSender:
                     held = await self._storage.run(partial(self._link, group_id, index, next(self._numbers)))
                 self._held[group_id, held.index] = held
                 asyncio.get_running_loop().call_later(IDLE_S, self._drop_if_idle, group_id, held)
-                self._copied()  # forgets the others, should the log have no more to release
+                self._copied()  # forgets old questions, should no release of the log do so
             self._use(group_id, held)
             held.nodes.add(node_id)
             return Offered(held.index, held.sizes[CHECKPOINT])
 
     def _release(self, node_id: str, group_id: int, held: HeldCheckpoint) -> None:
-        """A node does not copy it, or not any more."""
+        """Note that a node does not copy this checkpoint any more; drop it if no other node does."""
         held.nodes.discard(node_id)
         if not held.nodes:
             self._drop(group_id, held)
@@ -221,20 +222,22 @@ class CheckpointSender:
         held.used_at = self._used_at[group_id, held.index] = asyncio.get_running_loop().time()
 
     def _copied(self) -> dict[int, int]:
-        """By group, the oldest checkpoint of which a question came within IDLE_S."""
+        """By group, the index of the oldest checkpoint about which a question came within IDLE_S."""
         since = asyncio.get_running_loop().time() - IDLE_S
         for key in [key for key, used_at in self._used_at.items() if used_at < since]:
             del self._used_at[key]
         return dict(sorted(self._used_at, reverse=True))
 
     def _link(self, group_id: int, index: int, number: int) -> HeldCheckpoint:
-        """Link the files of the group's checkpoint in a new folder: the removal of an older one may be under way."""
+        """Link the files of the group's checkpoint into a new folder, whose name no folder under removal can have.
+        Raises NothingHeld if the group has no checkpoint at ``index`` or beyond. Blocks.
+        """
         store = self._storage.store
         checkpoint = store.read(group_id)
         if checkpoint is None or checkpoint.index < index:
             raise NothingHeld(f"there is no checkpoint of group {group_id} at {index} or beyond")
         folder = store.folder(group_id) / f"offer-{checkpoint.index}-{number}"
-        if folder.exists():  # of a process that died
+        if folder.exists():  # a process that died has left it
             remove(folder)
         files = store.files(group_id, checkpoint.generation)
         try:
@@ -244,12 +247,12 @@ class CheckpointSender:
             for extent in checkpoint.files:
                 os.link(files / extent.name, folder / "files" / extent.name)
             return HeldCheckpoint(folder, checkpoint, store.path(group_id).stat().st_size)
-        except OSError:  # its links would keep the bytes of segments that are gone
+        except OSError:  # links left in the folder would keep the bytes of removed segments on disk
             remove(folder)
             raise
 
     def _drop_if_idle(self, group_id: int, held: HeldCheckpoint) -> None:
-        """Drop it if no node has asked for it for IDLE_S, or if it was released."""
+        """Drop the checkpoint if it was released, or no node has asked about it for IDLE_S; else look again later."""
         loop = asyncio.get_running_loop()
         due = held.used_at + IDLE_S
         if self._held.get((group_id, held.index)) is held and loop.time() < due:
@@ -258,7 +261,7 @@ class CheckpointSender:
             self._drop(group_id, held)
 
     def _drop(self, group_id: int, held: HeldCheckpoint) -> None:
-        """May be called twice for one: its folder has a name of its own, and removing it again does nothing."""
+        """Hold the checkpoint no longer, and remove its folder, whose name is not used again. May be called again."""
         if self._held.get((group_id, held.index)) is held:
             del self._held[group_id, held.index]
         self._storage.discard(held.folder)
@@ -272,8 +275,8 @@ def read_piece(path: Path, position: int, size: int) -> bytes:
 
 
 class CopyFailed(Exception):
-    """A question has no answer, the answers do not fit the questions, or the group does not need the checkpoint any
-    more: another attempt may succeed.
+    """A copy failed: a question was not answered, an answer does not fit its question, or the group does not need the
+    checkpoint any more. Another attempt may succeed.
     """
 
 
@@ -282,8 +285,10 @@ class NoRoom(CopyFailed):
 
 
 class CheckpointReceiver:
-    """``call`` asks another node's CheckpointSender. A failing disk stops the node, by ``fail``. ``room`` answers how
-    many bytes copies may take: one that does not fit would fill the disk, be given up, and begin again.
+    """Copies checkpoints of other nodes, at most one of each group and COPIES_MAX at a time.
+
+    ``call`` asks another node's CheckpointSender. ``fail`` stops the node when its disk fails. ``room`` returns how
+    many bytes copies may take: a copy that does not fit would fill the disk, be given up, and begin again.
     """
 
     def __init__(
@@ -306,7 +311,9 @@ class CheckpointReceiver:
         self._taken: dict[int, int] = {}  # bytes of the copies under way, by group
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
-        """Begin to copy a group's checkpoint, at ``index`` or beyond, unless a copy is under way, or the disk full."""
+        """Begin to copy a group's checkpoint, at ``index`` or beyond, from ``node_id``; do nothing while a copy of the
+        group is under way, or the disk is full.
+        """
         if group_id not in self._tasks and not self._is_full:
             task = self._tasks[group_id] = asyncio.create_task(self._fetch(group_id, node_id, index))
             task.add_done_callback(lambda _: self._tasks.pop(group_id))
@@ -324,13 +331,13 @@ class CheckpointReceiver:
             await self.cancel(group_id)
 
     def set_full(self, *, is_full: bool) -> None:
-        """Whether the disk has no room for copies: then those under way end soon, and leave nothing behind. One that is
-        being installed takes no more room, and sets the files before it free: it goes on. May be called again and
-        again.
+        """Set whether the disk has no room for copies. If so, the copies under way are cancelled and leave nothing
+        behind, except a copy that is being installed: it takes no more room, and frees older files. May be called
+        repeatedly.
         """
         self._is_full = is_full
         for task in self._tasks.values() if is_full else ():
-            if not task.cancelling():  # what it cleans up must not be cancelled, too
+            if not task.cancelling():  # a second cancellation would interrupt its cleaning up
                 task.cancel()
 
     async def _fetch(self, group_id: int, node_id: str, index: int) -> None:
@@ -349,14 +356,16 @@ class CheckpointReceiver:
             self._taken.pop(group_id, None)
 
     def _take(self, group_id: int, size: int) -> None:
-        """Raises NoRoom unless the disk has room for a copy of so many bytes, beside those under way."""
+        """Reserve ``size`` bytes for a copy. Raises NoRoom unless the disk has them, beside the copies under way."""
         room = self._room() - sum(self._taken.values())
         if size > room:
             raise NoRoom(f"it takes {size} bytes, and the disk has room for {max(0, int(room))}")
         self._taken[group_id] = size
 
     async def _ask(self, node_id: str, question: Question) -> bytes:
-        """The answer. Raises CopyFailed, and no TimeoutError, which this node's disk may raise, too (ETIMEDOUT)."""
+        """The answer to a question. Raises CopyFailed, also where a call times out: a TimeoutError would look like an
+        error of this node's disk (ETIMEDOUT).
+        """
         if isinstance(question, FetchPiece):
             await self.pace.take(PIECE_BYTES)
         tries_left = 1 if isinstance(question, Release) else TRIES
@@ -370,8 +379,8 @@ class CheckpointReceiver:
 
 
 class CheckpointCopy:
-    """One attempt to copy and install a checkpoint. ``take`` is called with the bytes that it adds to the disk, and
-    raises NoRoom.
+    """One attempt to copy and install a checkpoint. ``take`` is called with the bytes that the copy adds to the disk,
+    and raises NoRoom if they do not fit.
     """
 
     def __init__(
@@ -408,7 +417,7 @@ class CheckpointCopy:
     async def complete(self, checkpoint: Checkpoint) -> None:
         """Copy the checkpoint's files, verify and install it: on disk first, then in the group."""
         group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
-        here = storage.store.files(group_id, open_group.generation)  # the running machine's
+        here = storage.store.files(group_id, open_group.generation)  # the folder that the running machine works on
         self._take(await storage.run(partial(_new_bytes, checkpoint.files, here)))
         open_group.newest_generation = generation = max(open_group.newest_generation, open_group.generation) + 1
         directory = storage.store.files(group_id, generation)
@@ -427,13 +436,13 @@ class CheckpointCopy:
                 is_written = True
                 await to_its_end(asyncio.ensure_future(self._install(checkpoint, directory)))
         finally:
-            if not is_written:  # the next attempt has a folder of its own
+            if not is_written:  # nothing names this folder, and the next attempt makes another one
                 await storage.run(partial(shutil.rmtree, directory, ignore_errors=True))
         _log.info("group %d: installed a checkpoint at %d", group_id, checkpoint.index)
 
     async def _install(self, checkpoint: Checkpoint, directory: Path) -> None:
-        """Install the checkpoint, on disk first, then in the group: both, also if the copy is given up meanwhile. With
-        the checkpoint on disk alone, its files would stay beside those that the group works on.
+        """Install the checkpoint, on disk first, then in the group; both, even if the copy is cancelled meanwhile.
+        Otherwise the checkpoint's files would stay on disk beside those that the group works on.
         """
         group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
         is_installed = False
@@ -466,7 +475,7 @@ class CheckpointCopy:
         return checkpoint
 
     async def _fetch_file(self, checkpoint: Checkpoint, extent: FileExtent, here: Path, directory: Path) -> None:
-        """Get a file into ``directory``: a hard link, if ``here`` has the same bytes, or the other node's bytes."""
+        """Get a file into ``directory``: as a hard link if the file ``here`` has the same bytes, else by a copy."""
         if extent.is_sealed and await self._storage.run(partial(_has_size, here, extent.size)):
             theirs = await self._ask(FetchDigest(checkpoint.group_id, checkpoint.index, extent.name))
             there, digests = directory / extent.name, self._storage.digests
@@ -501,7 +510,7 @@ class CheckpointCopy:
             raise next(own, failed.exceptions[0]) from None
 
     def _verify(self, checkpoint: Checkpoint, directory: Path) -> None:
-        """Verify all bytes, and make them durable. Raises ImageDamaged or OSError."""
+        """Verify the state and all files of a copy, and make them durable. Blocks. Raises ImageDamaged or OSError."""
         self._machine.inspect(directory, checkpoint.state, checkpoint.files)
         for extent in checkpoint.files:
             fd = open_file(directory / extent.name, os.O_RDONLY)
@@ -513,7 +522,7 @@ class CheckpointCopy:
 
 
 def _new_bytes(files: Sequence[FileExtent], here: Path) -> int:
-    """Bytes of the files that cannot be links to those in ``here``. Blocks."""
+    """The bytes of those files that cannot be hard links to files in ``here``. Blocks."""
     return sum(each.size for each in files if not (each.is_sealed and _has_size(here / each.name, each.size)))
 
 

@@ -1,8 +1,8 @@
-"""Digests of files that are full: by them two nodes find out that they hold the same bytes.
+"""Digests of sealed files, by which two nodes find out that they hold the same bytes.
 
-A node that is filled while its group takes records copies one checkpoint after the other, each with all files of the
-one before. If each copy read all of them again, a copy of a large group would take longer than the log goes back, and
-the next one would always be needed. So a digest is remembered for as long as its file is the same.
+A node that catches up while its group takes records copies one checkpoint after the other, each with all files of the
+one before. If each copy read all of them again, the copy of a large group would take longer than the log reaches back,
+and the next copy would always be needed. So a digest is remembered for as long as its file is the same.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from ...partition.log.fsutil import open_to_read
 
 CHUNK_BYTES = 1 << 20
 KNOWN_MAX = 65_536
-"""Digests that are remembered: of 2 TiB of full segments with their indexes."""
+"""Most digests that are remembered: those of 2 TiB of full segments with their indexes."""
 
 
 def digest(path: Path, size: int) -> bytes:
@@ -26,14 +26,14 @@ def digest(path: Path, size: int) -> bytes:
 
 
 class Digests:
-    """The digests of a node's files. May be used by several threads."""
+    """A cache of the digests of a node's files. May be used by several threads."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int, int], bytes] = {}
 
     def of(self, path: Path, size: int) -> bytes:
-        """The digest of the first ``size`` bytes of a file to which bytes are added at most: computed once for each
-        inode and time of its last change, however many names the file has. Blocks.
+        """The digest of the first ``size`` bytes of a file that is only ever appended to: computed once for each inode
+        and modification time, however many names (hard links) the file has. Blocks.
         """
         status = path.stat()
         key = status.st_ino, status.st_mtime_ns, size

@@ -1,7 +1,7 @@
 """The groups of a node on disk: their logs, checkpoints and tombstones, brought together when a group is opened.
 
 ``CheckpointScheduler`` takes their checkpoints, one at a time. One lock guards the checkpoints of all groups: code that
-replaces or removes one holds it. Blocking work runs in threads of the storage's own, which ``close`` waits for.
+replaces or removes a checkpoint holds it. Blocking work runs in threads of the storage's own; ``close`` waits for them.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ holds up the loop, and 100,000 producers make 15 MB of it.
 UNSYNCED_BYTES = 4 * 1024 * 1024
 """Bytes that a machine writes before the next sync of them begins, so that little is left to a checkpoint's sync."""
 RECORDS = 16 * 1024
-"""Records of the log between two looks of the scheduler at how much the groups have applied together."""
+"""Records of the log after which the scheduler checks again how much the groups have applied together."""
 SHARE = 16
 """A group is light while it has applied less than ``checkpoint_bytes / SHARE``: with many light groups, checkpoints
 would cost more than they save.
@@ -49,47 +49,47 @@ _log = logging.getLogger(__name__)
 
 
 class OpenGroup:
-    """A group that is open here: its machine, its log, and how much was applied since its last checkpoint."""
+    """A group that is open on this node: its machine, its log, and how much it applied since its last checkpoint."""
 
     def __init__(self, machine: Machine, log: GroupLog, due: Callable[[], None], checkpoint_bytes: int) -> None:
         self.machine = machine
         self.log = log
         self.generation: int = 1
-        """The number of the folder with the machine's files."""
+        """The number of the folder with the files that the machine works on."""
         self.newest_generation: int = 1
-        """The greatest number that a folder of a copy had."""
+        """The greatest number that the folder of a copied checkpoint has had."""
         self.stale: list[Path] = []
-        """Folders to be removed when the next checkpoint is in force."""
+        """Folders of files to be removed when the next checkpoint is on disk."""
         self.state_bytes: int = 0
         """Bytes of the last checkpoint's state."""
         self.applied_bytes: int = 0
-        """Bytes of the commands since the last checkpoint, and ENTRY_BYTES for each of their entries."""
+        """Bytes of commands applied since the last checkpoint, and ENTRY_BYTES for each entry that held them."""
         self._bound = self._bound_min = checkpoint_bytes
         self._due = due
 
     @property
     def is_due(self) -> bool:
-        """Whether enough was applied, or would be set free on disk, for a checkpoint."""
+        """Whether a checkpoint is due, by what was applied since the last one and what it would free on disk."""
         return self.applied_bytes + self.machine.reclaimable >= self._bound
 
     @property
     def is_unsynced(self) -> bool:
-        """Whether enough was written for a sync to begin."""
+        """Whether the machine has written UNSYNCED_BYTES or more since its last sync began."""
         return self.machine.unsynced_bytes >= UNSYNCED_BYTES
 
     def make_due(self) -> None:
-        """Have a checkpoint taken soon, however little was applied."""
+        """Make a checkpoint of this group due, however little was applied."""
         self.applied_bytes += self._bound
         self._due()
 
     def in_force(self, generation: int, state_bytes: int) -> None:
-        """A checkpoint with so large a state, of this generation, is on disk."""
+        """Note that a checkpoint of this generation, with ``state_bytes`` of state, is on disk."""
         self.generation, self.state_bytes = generation, state_bytes
         self._bound = max(self._bound_min, STATE_SHARE * state_bytes)
 
     def applied(self, entries: int, size: int) -> None:
-        """The machine has applied ``entries`` entries with ``size`` bytes of commands: see whether that makes a
-        checkpoint, or a sync, due.
+        """Count ``entries`` entries that the machine has applied, with ``size`` bytes of commands, and call ``due`` if
+        that makes a checkpoint or a sync due.
         """
         self.applied_bytes += size + entries * ENTRY_BYTES
         if self.is_due or self.is_unsynced:
@@ -100,12 +100,14 @@ class GroupStorage:
     """Log, checkpoints and tombstones of a node. ``due`` is called when a group's checkpoint, or sync, may be due."""
 
     def __init__(self, data: Path, log: Wal, checkpoint_bytes: int, due: Callable[[], None]) -> None:
-        """Raises DiskRefused if there are checkpoints, but a log that never held anything."""
+        """Raises DiskRefused if groups have checkpoints and the log has never held a record: the log is missing."""
         self.log = log
         self.store: CheckpointStore = CheckpointStore(data / "groups")
         self.digests: Digests = Digests()
         self.copied: Callable[[], Mapping[int, int]] = dict
-        """By group, the index of the oldest checkpoint that other nodes copy: they need the entries behind it next."""
+        """Returns by group the index of the oldest checkpoint that other nodes copy: next they need the entries after
+        it.
+        """
         self._tombstones = Tombstones(data / "left")
         self.lock: asyncio.Lock = asyncio.Lock()
         self.open_groups: dict[int, OpenGroup] = {}
@@ -118,7 +120,7 @@ class GroupStorage:
             raise DiskRefused(data / "wal", "the log is missing, though there are checkpoints of groups")
 
     async def run(self, work: Callable[[], _Result]) -> _Result:
-        """Do blocking work in a thread. A cancelled caller waits until it is done."""
+        """Do blocking work in a thread, and return its result. A cancelled caller waits until the work is done."""
         return await to_its_end(asyncio.get_running_loop().run_in_executor(self._threads, work))
 
     def discard(self, path: Path) -> None:
@@ -127,18 +129,18 @@ class GroupStorage:
             self._threads.submit(shutil.rmtree, path, ignore_errors=True)
 
     async def close(self) -> None:
-        """Wait for the threads."""
+        """Wait until the threads have done their work, and end them."""
         self._is_closed = True
         await asyncio.to_thread(self._threads.shutdown)
 
     def open(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> OpenGroup:
-        """Restore the group's machine and log from its checkpoint, or start them. Blocks while it reads.
+        """Restore the group's machine and log from its checkpoint, or start them if it has none. Blocks while it reads.
 
-        Raises DiskRefused.
+        Raises DiskRefused if the checkpoint is missing or damaged, or does not fit the log.
         """
         group_log = self._logs.get(group_id)
         if group_log is None and group_id not in self.log.recovered:
-            self.store.erase(group_id)  # the rest of a group whose erasure a crash cut short
+            self.store.erase(group_id)  # remains of a group whose erasure a crash interrupted
         checkpoint = self.store.read(group_id)
         if group_log is None:
             group_log = self._logs[group_id] = self._recover(group_id, founders, checkpoint)
@@ -175,12 +177,12 @@ class GroupStorage:
         self.in_force(group_id, checkpoint)
 
     def replaced(self, group_id: int, checkpoint: Checkpoint) -> None:
-        """A checkpoint that this node took of its own state is on disk."""
+        """Note that a checkpoint which this node took of its own state is on disk."""
         self._logs[group_id].checkpointed(checkpoint.index)
         self.in_force(group_id, checkpoint)
 
     def in_force(self, group_id: int, checkpoint: Checkpoint) -> None:
-        """This checkpoint is on disk, and the machine works on its files: release what only older ones need."""
+        """Note that this checkpoint is on disk and the machine works on its files; remove the files of older ones."""
         opened = self.open_groups[group_id]
         opened.in_force(checkpoint.generation, len(checkpoint.state))
         self.log.covered(group_id, checkpoint.index)
@@ -188,8 +190,8 @@ class GroupStorage:
             self.discard(opened.stale.pop())
 
     async def release(self, log_bytes_kept: int = 0) -> None:
-        """Remove files of the log that no group needs; and no node that copies a checkpoint, while the log has
-        ``log_bytes_kept`` bytes at most. A cancelled caller waits until that is done.
+        """Remove the files of the log that no group needs. While the log has ``log_bytes_kept`` bytes at most, files
+        that nodes which copy a checkpoint need next stay, too. A cancelled caller waits until that is done.
         """
         kept = self.copied() if self.log.disk_bytes <= log_bytes_kept else NONE_KEPT
         await to_its_end(asyncio.ensure_future(self.log.release(self._forget, kept)))
@@ -208,7 +210,7 @@ class GroupStorage:
             recovered.entries = [entry for entry in recovered.entries if entry.index > index]
 
     async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
-        """Remove the tombstones of groups that will never be opened again."""
+        """Remove the tombstones of the groups for which ``is_gone`` returns True: they are never opened again."""
         await self.run(lambda: self._tombstones.forget(is_gone))
 
     async def erase(self, group_id: int) -> None:
@@ -222,15 +224,17 @@ class GroupStorage:
 
 
 class CheckpointScheduler:
-    """A checkpoint of a group is due when the group has applied ``checkpoint_bytes`` of commands since its last one, or
-    16 times its state if that is more; or when its entries pin the oldest file of a log that is longer than
-    ``wal_bytes_max``. When the groups together have applied more than ``wal_bytes_max`` since their last checkpoints,
-    the group that has applied most is next: so a restart is short, however small the entries. Light groups (SHARE)
-    neither count for that sum nor are taken because of it.
+    """Takes the checkpoints of a node's groups when they are due, one at a time.
+
+    A group is due when it has applied ``checkpoint_bytes`` of commands since its last checkpoint, or 16 times its state
+    if that is more; or when its entries pin the oldest file of a log that is longer than ``wal_bytes_max``. When the
+    groups together have applied more than ``wal_bytes_max`` since their last checkpoints, the group that has applied
+    most is next: so a restart is short, however small the entries. Light groups (SHARE) neither count for that sum nor
+    are taken because of it.
 
     Between two checkpoints the scheduler syncs the files that machines have written, a few MiB at a time: one sync of
     all of them would hold up the syncs of the log, and so all appends. On a disk with little room (``frees_early``), a
-    group with anything to be freed is due.
+    group is due as soon as its checkpoint would free any file.
 
     The state is captured on the loop; its bytes are made durable in a thread, while the group goes on. A failing disk
     stops the node, by ``fail``; nothing is captured on a node that has failed (``has_failed``).
@@ -244,7 +248,7 @@ class CheckpointScheduler:
         has_failed: Callable[[], bool],
     ) -> None:
         self.frees_early: bool = False
-        """Whether a group is due as soon as a checkpoint of it would free any room."""
+        """Whether a group is due as soon as a checkpoint of it would free any room on disk."""
         self._groups = groups
         self._wal_bytes_max = settings.wal_bytes_max
         self._heavy_bytes = settings.checkpoint_bytes // SHARE
@@ -257,7 +261,7 @@ class CheckpointScheduler:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, storage: GroupStorage) -> None:
-        """Work for this storage until stopped."""
+        """Begin to take checkpoints of the groups in ``storage``, until ``stop``."""
         self._storage = storage
         self._task = asyncio.create_task(self._run())
 
@@ -269,11 +273,11 @@ class CheckpointScheduler:
                 await self._task
 
     def due(self) -> None:
-        """Some group may be due: look at all of them soon."""
+        """Check all groups soon: one of them may be due."""
         self._may_be_due.set()
 
     def log_grew(self) -> None:
-        """See whether the log is too long, once for each of its files; and every RECORDS records, what was applied."""
+        """Check all groups soon if the log is too long, once for each new file of it, or has RECORDS records more."""
         log = self._storage.log
         is_too_long = log.disk_bytes > self._wal_bytes_max and log.disk_bytes != self._seen_bytes
         if is_too_long or log.lsn - self._seen_lsn >= RECORDS:
@@ -296,13 +300,13 @@ class CheckpointScheduler:
             self._fail(error)
 
     async def _sync_early(self) -> None:
-        """Sync the files that machines have written, so that the syncs of checkpoints have little to do."""
+        """Sync the files of machines that have written much, so that the syncs of checkpoints have little to do."""
         for open_group in list(self._storage.open_groups.values()):
             if open_group.is_unsynced and (sync := open_group.machine.begin_sync()) is not None:
                 await self._storage.run(sync)
 
     def _next_due(self, passed: set[int]) -> int | None:
-        """The due group to take next; None if none is due. Groups in ``passed`` have been taken already."""
+        """The id of the due group to take next; None if none is due. Groups in ``passed`` have been taken already."""
         applied = [(group.applied_bytes, key) for key, group in self._storage.open_groups.items() if key not in passed]
         heavy = [(size, key) for size, key in applied if size >= self._heavy_bytes]
         is_too_much = sum(size for size, _ in heavy) > self._wal_bytes_max
@@ -318,7 +322,9 @@ class CheckpointScheduler:
         return group.is_due or (self.frees_early and group.machine.reclaimable > 0)
 
     async def _take(self, group_id: int) -> bool:
-        """Take a checkpoint of a group; False if its last one is as new and would free nothing, or it is not open."""
+        """Take a checkpoint of a group. False if it is not open, its last checkpoint is as new and a new one would free
+        nothing, its configuration is not known yet, or this node has failed.
+        """
         storage = self._storage
         async with storage.lock:
             captured = self._capture(group_id)
@@ -358,14 +364,14 @@ class CheckpointScheduler:
         if self._has_failed():
             return None
         open_group.applied_bytes = 0
-        # A machine may drop files that it needs no more without a command: then one at the same index frees them.
+        # A machine may drop files without a command: then a checkpoint at the same index frees them.
         is_new = group.applied_index > open_group.log.origin.index or open_group.machine.reclaimable > 0
         return group.capture() if is_new else None
 
 
 async def to_its_end(work: asyncio.Future[_Result]) -> _Result:
-    """The result of ``work``. A cancelled caller waits until the work is done, however often it is cancelled: it holds
-    what the work needs, such as a lock.
+    """The result of ``work``. A cancelled caller waits until the work is done, however often it is cancelled: the
+    caller holds what the work needs, such as a lock.
     """
     try:
         return await asyncio.shield(work)

@@ -1,8 +1,8 @@
-"""Checkpoints on disk: the state of a group's machine at an index, so that a restart need not apply the log before it.
+"""Checkpoints on disk: the state of a group's machine at an index, so that a restart need not apply the log up to it.
 
 Each group has a folder. In it, ``checkpoint`` is one file, replaced as a whole, and ``files-<generation>`` is the
-folder of the machine's own files; the checkpoint names them, and how many bytes of each belong to it. A checkpoint
-copied from another node comes with the next generation; the rename of ``checkpoint`` brings it into force. Everything
+folder of the machine's own files; the checkpoint names them, and how many bytes of each belong to it. The files of a
+checkpoint copied from another node get a new generation; the rename of ``checkpoint`` brings it into force. Everything
 here blocks.
 """
 
@@ -25,7 +25,7 @@ from ..wal.errors import DiskRefused, NewerDisk
 _MAGIC = b"STOCKDCP"
 _VERSION = 1
 _HEADER = struct.Struct("<8sIIQ")
-"""Magic, version, CRC-32 of all that follows, its length."""
+"""Magic, version, CRC-32 of the body that follows, length of the body."""
 
 
 class NewerVersion(ValueError):
@@ -41,7 +41,9 @@ class CheckpointDamaged(DiskRefused):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """The log's term and configuration at ``index``, the machine's state there, and its files (their generation)."""
+    """One checkpoint: the log's term and configuration at ``index``, the machine's state there, and the extents of its
+    files in the folder of ``generation``.
+    """
 
     group_id: int
     index: int
@@ -114,14 +116,14 @@ class CheckpointStore:
         return checkpoint
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Make it the group's checkpoint, durably. The bytes of its files must be on disk; their names may not be."""
+        """Make this the checkpoint of its group, durably. Its files' bytes must be on disk, their names need not be."""
         folder = self.folder(checkpoint.group_id)
         for directory in (self.files(checkpoint.group_id, checkpoint.generation), folder, self._root):
             sync_directory(directory)
         write_durably(self.path(checkpoint.group_id), encode(checkpoint))
 
     def begin(self, group_id: int, generation: int) -> Path:
-        """Make an empty folder for the files of a generation; its old content is removed."""
+        """Make the folder for the files of a generation, and return it; old content is removed."""
         directory = self.files(group_id, generation)
         if directory.exists():
             shutil.rmtree(directory)
@@ -130,7 +132,7 @@ class CheckpointStore:
         return directory
 
     def tidy(self, group_id: int, generation: int | None) -> None:
-        """Remove all of the group's folder but the checkpoint and the files of this generation."""
+        """Remove all of the group's folder but the checkpoint and the files of ``generation``; None: all files."""
         kept = {self.path(group_id).name, f"files-{generation}"}
         folder = self.folder(group_id)
         for path in folder.iterdir() if folder.exists() else ():
@@ -138,7 +140,7 @@ class CheckpointStore:
                 remove(path)
 
     def erase(self, group_id: int) -> None:
-        """Remove the group's folder; the checkpoint first, since it must not outlive its files."""
+        """Remove the group's folder; its checkpoint goes first, since that must not outlive the files it names."""
         self.path(group_id).unlink(missing_ok=True)
         shutil.rmtree(self.folder(group_id), ignore_errors=True)
 

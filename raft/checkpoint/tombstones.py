@@ -22,7 +22,7 @@ class Tombstones:
         self._directory = directory
 
     def read(self, group_id: int) -> GroupTombstone:
-        """The group's tombstone, or NO_TOMBSTONE. Raises DiskRefused if it cannot be read."""
+        """The group's tombstone, or NO_TOMBSTONE if it has none. Raises DiskRefused if it is damaged."""
         path = self._path(group_id)
         try:
             return msgspec.json.decode(path.read_bytes(), type=GroupTombstone)
@@ -34,18 +34,20 @@ class Tombstones:
             ) from error
 
     def write(self, group_id: int, tombstone: GroupTombstone) -> None:
-        """Store a tombstone; on disk when this returns."""
+        """Store a group's tombstone; it is on disk when this returns."""
         write_durably(self._path(group_id), msgspec.json.encode(tombstone))
 
     def forget(self, is_gone: Callable[[int], bool]) -> None:
-        """Remove the tombstones of groups that will never be opened again."""
+        """Remove the tombstones of the groups for which ``is_gone`` returns True: they are never opened again."""
         if self._directory.exists():
             for path in self._directory.iterdir():
                 if _GROUP.fullmatch(path.name) and is_gone(int(path.name, 16)):
                     path.unlink()
 
     def of_unopened(self, group_id: int, recovered: RecoveredGroup) -> GroupTombstone:
-        """The tombstone of a group that was not opened since the start: from its records in the log."""
+        """The tombstone for a group that is erased without having been opened since the start, made from its records in
+        the log and its last tombstone.
+        """
         before, last = self.read(group_id), recovered.entries[-1:]
         end = (last[0].term, last[0].index) if last else (recovered.term, recovered.covered)
         end = max(end, (before.last_term, before.last_index))

@@ -1,15 +1,15 @@
-"""What a turn of the loop has for many groups goes to each node in one frame, and is acked in one frame.
+"""Coalescing: the messages that one turn of the loop has for a node go in one frame, and are acked in one frame.
 
 With many groups on a node most messages are alike: one small entry that follows the log of a follower, and its ack.
 ``Coalescer`` stands between the groups of a node and its connections. It gathers such messages of a turn in an
 AppendMany; the node that receives it hands each one to its group, waits once for its disk, and answers all of them by
 one AckMany.
 
-What the groups do is as if each message had come alone. Group has a short way for usual messages: ``take`` does what
+Each group acts as if its message had come alone. Group has a short way for usual messages: ``take`` does what
 ``receive`` does with an AppendEntries, and ``acked`` what ``receive`` does with an AppendAck. A message that ``take``
-does not take goes to ``receive``, and the AckMany leaves it out. An AckMany is an AppendAck of each other message: the
-follower is in the message's term, under the same leader, when the entry is on its disk and the answer leaves. The order
-of the messages of a group is kept.
+refuses goes to ``receive``, and the AckMany leaves it out. For every other message the AckMany is an AppendAck: when it
+leaves, the entry is on the follower's disk, and the follower is still in the message's term, under the same leader. The
+order of the messages of a group is kept.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ from ..messages import APPENDS_MAX, AckMany, AppendEntries, AppendMany, RaftMess
 from .leader import FEW_BYTES
 
 SINCE_PROTOCOL = 7
-"""Nodes that speak an older version of the protocol (net/codec.py) are sent each message alone."""
+"""To nodes that speak an older version of the protocol (net/codec.py) each message goes alone."""
 UNANSWERED_MAX = 1024
-"""Most AppendMany on a connection that are not answered; beyond it messages go alone."""
+"""Most AppendMany of a connection that are not answered; while there are so many, messages go alone."""
 
 
 class Member(Protocol):
-    """A group, as far as its messages go together with those of others."""
+    """The part of Group that Coalescer calls."""
 
     def receive(self, node_id: str, message: RaftMessage) -> None: ...
     def take(self, node_id: str, message: AppendEntries, now: float) -> bool: ...
@@ -35,7 +35,7 @@ class Member(Protocol):
 
 
 class Node(Protocol):
-    """The node of the groups, as ports.py has it."""
+    """The part of ``ports.NodePorts`` that Coalescer calls."""
 
     def time(self) -> float: ...
     def speaks(self, node_id: str, version: int) -> bool: ...
@@ -44,16 +44,18 @@ class Node(Protocol):
 
 
 class Link:
-    """What is under way on one connection."""
+    """The messages of one connection that are gathered, and those that were sent together and are not answered."""
 
     def __init__(self) -> None:
         self.open: dict[int, AppendEntries] = {}
-        """What is gathered, by group, in its order."""
+        """The messages gathered in this turn, by group id, in the order in which they came."""
         self.unanswered: dict[int, list[tuple[int, AppendEntries]]] = {}
-        """The messages of each AppendMany that was sent, by its number, in their order."""
+        """(group id, message) of each AppendMany that was sent, by its number, in their order."""
 
     def answered(self, number: int) -> Sequence[tuple[int, AppendEntries]]:
-        """What an AckMany answers. What is older by UNANSWERED_MAX numbers gets no answer any more: that was lost."""
+        """Take out the messages that the AckMany of this number answers. An AppendMany that is older by UNANSWERED_MAX
+        numbers is dropped: it or its answer was lost.
+        """
         unanswered = self.unanswered
         while unanswered and (oldest := next(iter(unanswered))) <= number - UNANSWERED_MAX:
             del unanswered[oldest]
@@ -61,10 +63,11 @@ class Link:
 
 
 class Coalescer:
-    """``groups`` are those of the node. ``send`` sends a message to a group of a node, or, with 0, one to a node.
+    """Gathers the messages of one node's ``groups``, and hands those that arrive to the groups.
 
-    ``flush_soon`` is called when a first message is gathered: ``flush`` has to be called at the end of the turn.
-    ``alone_max``: so many messages of a turn to a node go alone.
+    ``send`` takes a group id, a node id and a message; the group id is 0 for a message to the node itself.
+    ``flush_soon`` is called when a turn's first message is gathered: it has ``flush`` called at the end of the turn. Up
+    to ``alone_max`` messages of a turn to one node go alone.
     """
 
     def __init__(
@@ -85,26 +88,26 @@ class Coalescer:
         self._number = 0
         """Number of the latest AppendMany."""
         self._last: AppendMany | None = None
-        """The latest one of this turn: followers of the same groups get the very same, so it is encoded once."""
+        """This turn's latest AppendMany: nodes that get the same messages get this very object, encoded once."""
 
     # Connections.
 
     def up(self, node_id: str) -> None:
-        """A connection came up."""
+        """Begin to gather for a node that is connected now, if it knows AppendMany."""
         if self._node.speaks(node_id, SINCE_PROTOCOL):
             self._links[node_id] = Link()
 
     def down(self, node_id: str) -> None:
-        """A connection broke: what was gathered for it or sent on it is lost, as is any ack that is still owed."""
+        """Drop the messages gathered for a node, or sent to it, as its connection broke; no ack that is owed leaves."""
         self._links.pop(node_id, None)
         self._gathering.pop(node_id, None)
 
     # Sending.
 
     def post(self, group_id: int, node_id: str, message: RaftMessage) -> bool:
-        """Send a message of a group at the end of this turn. False if it surely will not arrive.
+        """Send a message of a group, a usual one at the end of this turn. False if it surely will not arrive.
 
-        What is gathered and then does not fit in the buffer of the connection is lost, as it is when that breaks: the
+        A gathered message that then does not fit in the connection's buffer is lost, as when the connection breaks: the
         next heartbeat finds the gap.
         """
         link = self._links.get(node_id)
@@ -122,14 +125,14 @@ class Coalescer:
         return True
 
     def flush(self) -> None:
-        """The turn is over: send what was gathered."""
+        """Send all gathered messages, at the end of a turn of the loop."""
         gathering, self._gathering = self._gathering, {}
         for node_id, link in gathering.items():
             self._close(node_id, link)
         self._last = None
 
     def _close(self, node_id: str, link: Link) -> None:
-        """Send what is gathered for a node."""
+        """Send the messages gathered for a node: each alone, or if they are more than ``alone_max``, together."""
         if len(link.open) <= self._alone_max:
             for group_id, message in link.open.items():
                 self._send(group_id, node_id, message)
@@ -145,7 +148,7 @@ class Coalescer:
     # Receiving.
 
     def take(self, node_id: str, many: AppendMany) -> None:
-        """Messages for many groups of this node arrived."""
+        """Hand the messages of an AppendMany to their groups, and ack them together once they are on disk."""
         now, groups, has_room = self._node.time(), self._groups, not self._node.log_is_full()
         taken: list[tuple[int, Member, AppendEntries]] = []
         silent: list[int] = []
@@ -171,7 +174,7 @@ class Coalescer:
         taken: list[tuple[int, Member, AppendEntries]],
         silent: list[int],
     ) -> None:
-        """What was taken is on disk."""
+        """Send the AckMany, now that all taken messages are on disk, unless their connection broke meanwhile."""
         now = self._node.time()
         for position, group, message in taken:
             if not group.taken_is_durable(node_id, message, now):
@@ -180,7 +183,7 @@ class Coalescer:
             self._send(0, node_id, AckMany(number, silent))
 
     def acked(self, node_id: str, ack: AckMany) -> None:
-        """A follower has answered. An answer to an AppendMany that this node does not know is ignored."""
+        """Hand an AckMany to the groups that it answers. One for an AppendMany that is unknown here is ignored."""
         link = self._links.get(node_id)
         appends = () if link is None else link.answered(ack.number)
         now, silent, groups = self._node.time(), set(ack.silent), self._groups
@@ -191,6 +194,6 @@ class Coalescer:
 
 
 def _is_usual(message: AppendEntries) -> bool:
-    """Whether ``message`` has one entry, of its own term, and small."""
+    """Whether ``message`` has exactly one entry, which is small and of the message's own term."""
     entries = message.entries
     return len(entries) == 1 and entries[0][1] == message.term and len(entries[0][2]) < FEW_BYTES

@@ -1,7 +1,7 @@
-"""What a node does while it does not lead: it stores its leader's entries, watches for its silence, votes, campaigns.
+"""The parts of a node that does not lead: it stores its leader's entries, times the leader's silence, votes, campaigns.
 
-``FollowerState`` verifies and acknowledges entries; ``ApplyLag`` says when they are applied. ``Election`` goes by the
-clock alone: the election deadline, whether the leader was heard lately, and the votes counted so far. ``Voting``
+``FollowerState`` verifies and acknowledges entries; ``ApplyLag`` says when they are applied. ``Election`` keeps the
+election deadline, until when the leader counts as heard, and the votes counted so far. ``Voting``
 exchanges the messages (pre-vote, vote, leadership transfer). ``VoteGate`` withholds messages until the term and the
 vote that they rest on are on disk. RaftNode keeps term, vote and role.
 """
@@ -27,7 +27,7 @@ from ..settings import RaftSettings
 from .membership import Membership
 
 Send = Callable[[str, RaftMessage], bool]
-"""Sends a message to a node; False if it surely will not arrive."""
+"""Sends a message to a node; returns False if the message surely will not arrive."""
 
 
 class InvariantBroken(Exception):
@@ -35,7 +35,7 @@ class InvariantBroken(Exception):
 
 
 class RaftState(Protocol):
-    """RaftNode, as far as elections and a follower read and change it."""
+    """The part of RaftNode that Voting and FollowerState read and change."""
 
     node_id: str
     leader: str | None
@@ -56,20 +56,20 @@ class RaftState(Protocol):
 
 
 class VoteGate:
-    """Every message but a pre-vote leaves through here: not before the term and vote that it rests on are on disk.
+    """Withholds every message but a pre-vote until the term and the vote that it rests on are on disk.
 
-    Of the messages of one kind to one node only the latest is withheld, which bounds what a slow disk can pile up; Raft
-    repeats itself. RaftNode drops them when its term changes, so no withheld message leaves in a later term.
+    Of the withheld messages of one kind to one node only the latest is kept, which bounds what a slow disk can pile up;
+    Raft repeats the others. RaftNode drops all of them when its term changes, so none leaves in a later term.
     """
 
     def __init__(self, log: GroupLog, send: Send) -> None:
         self._log = log
         self._send = send
         self.withheld: dict[tuple[str, type[RaftMessage]], RaftMessage] = {}
-        """By receiver and kind."""
+        """The messages that wait for the disk, by receiver and kind."""
 
     def post(self, node_id: str, message: RaftMessage) -> bool:
-        """Send now, or when term and vote are on disk. False if it could not be sent."""
+        """Send the message now, or when term and vote are on disk. Returns False if it surely will not arrive."""
         if self._log.state_is_durable:
             return self._send(node_id, message)
         assert not isinstance(message, AppendEntries), "a leader's vote for itself was not on disk"
@@ -77,7 +77,7 @@ class VoteGate:
         return True
 
     def release(self) -> None:
-        """A disk sync has ended: send what waited for it."""
+        """Send the withheld messages if term and vote are on disk. Called after a disk sync."""
         if self._log.state_is_durable:
             withheld, self.withheld = self.withheld, {}
             for (node_id, _), message in withheld.items():
@@ -90,11 +90,11 @@ LAG_S = 0.25
 
 
 class ApplyLag:
-    """How far a follower's machine may be behind: with many groups on a node a run of applies costs more than an apply.
+    """Decides when a follower applies: with many groups on a node a run of applies costs more than an apply in it.
 
     A follower whose machine may lag (``Machine.may_lag``) applies what is committed when LAG_ENTRIES_MAX entries, or
-    LAG_BYTES_MAX bytes of them, came since it applied last, or LAG_S seconds have passed by the next one. It also
-    applies with every message that has no entries, so within a heartbeat of the last ones. A leader applies at once.
+    LAG_BYTES_MAX bytes of them, came since it applied last, or when entries come LAG_S seconds after that. It also
+    applies with every message without entries, so within a heartbeat after the last entry. A leader applies at once.
     """
 
     def __init__(self, now: float) -> None:
@@ -103,12 +103,12 @@ class ApplyLag:
         self._applied_at = now
 
     def add(self, entries: int, size: int) -> None:
-        """``entries`` entries of ``size`` bytes together came."""
+        """Count ``entries`` entries that came, of ``size`` bytes together."""
         self._entries += entries
         self._bytes += size
 
     def end(self, now: float) -> None:
-        """A run of applies is over."""
+        """Start to count anew: a run of applies has ended, at ``now``."""
         self._entries = self._bytes = 0
         self._applied_at = now
 
@@ -118,7 +118,9 @@ class ApplyLag:
 
 
 class FollowerState:
-    """What one leader has verified is acknowledged to no other: ``verified_index`` is cleared with each new term."""
+    """How far the log is verified against that of this term's leader, and how far it is acked. A new term clears both,
+    so what one leader has verified is acked to no other.
+    """
 
     def __init__(self, node: RaftState, group_id: int, log: GroupLog, gate: VoteGate, ports: NodePorts) -> None:
         self._node = node
@@ -131,19 +133,19 @@ class FollowerState:
 
     @property
     def handlers(self) -> dict[type[RaftMessage], Callable[[str, Any], None]]:
-        """What each message of a leader does."""
+        """The handler of each kind of message that a leader sends."""
         return {AppendEntries: self.on_append, Commit: self.on_commit, Offer: self.on_offer}
 
     def new_term(self) -> None:
-        """Forget what is verified, and what is owed to the leader of the term before."""
+        """Forget what is verified, and what acks are owed to the leader of the term before."""
         self.verified_index: int = 0
-        """Up to here the log equals that of the leader of this term. Beyond it there may be anything."""
+        """Up to here the log equals that of this term's leader. Entries beyond it may differ."""
         self._acked_index = 0
         self._round = 0
         self._owes = False
 
     def on_append(self, node_id: str, message: AppendEntries) -> None:
-        """Entries, or a heartbeat. The log is cut only where an entry really differs (D2).
+        """Handle entries or a heartbeat. The log is truncated only where an entry really differs (D2).
 
         A message of an older term is refused, so that its sender learns the newer term. Such a refusal names no round:
         its sender may lead the newer term when it arrives, and count rounds anew.
@@ -180,8 +182,8 @@ class FollowerState:
         self.acknowledge(beat=not message.entries)
 
     def take(self, message: AppendEntries) -> bool:
-        """Do with entries of the leader of this term what ``on_append`` does, if they follow this log as they should;
-        otherwise do nothing, and return False. The caller has made sure that there is room for entries.
+        """Store entries of this term's leader as ``on_append`` does, but without an ack, if they follow the end of this
+        log; otherwise do nothing, and return False. The caller has made sure that there is room for entries.
         """
         log = self._log
         if message.prev_index != log.last_index or message.prev_term != log.last_term:
@@ -194,7 +196,7 @@ class FollowerState:
         return True
 
     def _verified(self, message: AppendEntries, size: int) -> None:
-        """The log equals the leader's up to the last entry of the message, all of which it holds now."""
+        """Note that the log equals the leader's up to the last entry of ``message``; ``size`` bytes of them are new."""
         count, commit_index = len(message.entries), message.commit_index
         self.lag.add(count, size)
         self.verified_index = max(self.verified_index, self._log.base_index, message.prev_index + count)
@@ -203,16 +205,16 @@ class FollowerState:
         self._node.learn_commit(min(commit_index, self.verified_index), commit_index)
 
     def on_commit(self, node_id: str, message: Commit) -> None:
-        """More is committed. The leader of an older term learns the newer one from the answer to its next heartbeat."""
+        """Raise the commit index. A leader of an older term learns the newer term from the answer to a heartbeat."""
         if message.term == self._node.term:
             self._node.heard_leader(node_id)
             self._node.learn_commit(min(message.commit_index, self.verified_index), message.commit_index)
 
     def on_offer(self, node_id: str, offer: Offer) -> None:
-        """Our leader no longer has the entries that we lack, and offers a checkpoint in their place.
+        """Begin to fetch a checkpoint that our leader offers: it no longer has the entries that this log lacks.
 
-        An offer says nothing about our log, so it commits nothing (D3). It is answered at once, as a heartbeat is: with
-        the end of our committed entries, so that the leader goes on from there once it can.
+        An offer says nothing about this log, so it commits nothing (D3). It is answered at once, as a heartbeat is,
+        with the end of the committed entries here: the leader goes on from there once it can.
         """
         if offer.term < self._node.term:
             self._refuse(node_id, self._log.last_index + 1, round_=0)
@@ -228,7 +230,7 @@ class FollowerState:
         self._gate.post(node_id, AppendAck(self._node.term, False, next_index, round_))
 
     def acknowledge(self, *, beat: bool) -> None:
-        """Ack entries that are verified *and* on disk, if some are not acked yet; a ``beat`` is answered in any case.
+        """Ack the entries that are verified *and* on disk, if some are not acked yet; with ``beat``, in any case.
 
         So one ack answers all entries that became durable together, and a slow disk delays no answer to a heartbeat.
         """
@@ -245,7 +247,7 @@ class FollowerState:
             self._gate.post(leader, AppendAck(self._node.term, True, durable + 1, self._round))
 
     def acked(self, message: AppendEntries) -> bool:
-        """Whether what ``take`` took of this message is verified and on disk: the leader is told so now."""
+        """Whether entries that ``take`` stored are verified and on disk. If so they count as acked: the caller acks."""
         index = message.prev_index + len(message.entries)
         if min(self.verified_index, self._log.durable_index) < index:
             return False
@@ -255,19 +257,18 @@ class FollowerState:
 
 
 class Election:
-    """When a node asks for votes. It decides; Voting and RaftNode act.
+    """Decides when a node asks for votes, and counts them; Voting and RaftNode act.
 
-    No tally outlives the configuration that it was begun under: another one need not know all who voted, and has
-    another majority. Entries, which bring a configuration or take one back, come from a leader, and ``heard_leader``
-    ends the tally first. A checkpoint may come to a candidate: ``void`` ends the tally when it is installed.
+    No tally outlives the configuration that it was begun under: another configuration need not name all who voted, and
+    may have another majority. Entries bring a configuration or take one back; they come from a leader, and
+    ``heard_leader`` ends the tally first. A candidate may install a checkpoint: then ``void`` ends the tally.
     """
 
     def __init__(
         self, majority: Callable[[], int], settings: RaftSettings, clock: Callable[[], float], rng: Callable[[], float]
     ) -> None:
-        """``majority`` answers how many voters are a majority.
-
-        ``clock`` answers seconds on a monotonic clock, ``rng`` a number in [0, 1).
+        """``majority`` returns how many voters are a majority, ``clock`` seconds on a monotonic clock, ``rng`` a number
+        in [0, 1).
         """
         self._majority = majority
         self._timeout_s_min = settings.election_timeout_ms_min / 1000
@@ -282,33 +283,33 @@ class Election:
         self.deadline: float = clock() + self.draw_timeout_s()
 
     def draw_timeout_s(self) -> float:
-        """A new election timeout."""
+        """A new random election timeout, in seconds."""
         return self._timeout_s_min + self._timeout_s_spread * self._rng()
 
     @property
     def leased(self) -> bool:
-        """CheckQuorum: whether the leader, if there is one, spoke within the shortest timeout. Then no other candidate
-        is supported.
+        """CheckQuorum: whether a leader spoke within the shortest election timeout. Then no other candidate is
+        supported.
         """
         return self._clock() < self._lease_end
 
     def postpone(self) -> None:
-        """Wait a whole timeout from now."""
+        """Set the deadline to a whole new election timeout from now."""
         self.deadline = self._clock() + self.draw_timeout_s()
 
     def hurry(self) -> None:
-        """Ask soon: after a short time, drawn so that two nodes do not ask at once.
+        """Bring the deadline nearer: at most a heartbeat period from now, drawn so that two nodes do not ask at once.
 
         A false alarm is harmless, since nodes that hear a leader refuse.
         """
         self.deadline = min(self.deadline, self._clock() + self._hurry_s_max * self._rng())
 
     def take_turn(self, spread_s: float, turn: int) -> None:
-        """Elections of many groups are due at once and are spread over ``spread_s``: ask at a time in there, drawn.
+        """Draw the deadline from the next ``spread_s`` seconds: elections of many groups are due at once, and spread.
 
-        A node with ``turn`` > 0 first waits ``spread_s`` for each node whose turn is before it. With many elections at
-        once each takes so long that two nodes would often ask at the same time, and both in vain. A node with a longer
-        log than the candidate need not wait: the candidate's question makes it ``hurry``.
+        A node with ``turn`` > 0 first waits ``spread_s`` for each node whose turn comes before its own. With many
+        elections at once each takes so long that two nodes would often ask at the same time, and both in vain. A node
+        with a longer log than the candidate need not wait: the candidate's pre-vote makes it ``hurry``.
         """
         if spread_s <= self._hurry_s_max:
             self.hurry()
@@ -316,27 +317,27 @@ class Election:
             self.deadline = self._clock() + spread_s * (turn + self._rng())
 
     def heard_leader(self, at: float) -> None:
-        """The leader of the current term spoke at this time: its lease began anew."""
+        """Begin the lease anew at ``at``, when the leader of the current term spoke, and end any tally."""
         self._lease_end = lease_end = at + self._timeout_s_min
         self._pre_votes = self._votes = None
         self.deadline = lease_end + self._spread_s
 
     def void(self) -> None:
-        """Count no answer to any earlier question, and draw anew how long the next leader may be silent."""
+        """End any tally, so that no answer to an earlier question counts, and draw the next leader's timeout anew."""
         self._pre_votes = self._votes = None
         self._spread_s = self._timeout_s_spread * self._rng()
 
     def begin_prevote(self) -> None:
         """Count pre-votes from now on. Votes of this term still count, too.
 
-        A question costs nothing, so it is repeated after a quarter of a timeout: the nodes that were asked may learn
-        only a moment later that the leader is gone.
+        A pre-vote costs nothing, so it is repeated after a quarter of an election timeout: the nodes that were asked
+        may learn only a moment later that the leader is gone.
         """
         self._pre_votes = set()
         self.deadline = self._clock() + self.draw_timeout_s() / 4
 
     def count_pre_vote(self, node_id: str) -> bool:
-        """A node, perhaps this one, would vote for us. Returns whether an election may begin."""
+        """Count the pre-vote of a node, perhaps this one. Returns whether an election may begin."""
         return self._is_majority(self._pre_votes, node_id)
 
     def begin_vote(self) -> None:
@@ -346,7 +347,7 @@ class Election:
         self.postpone()
 
     def count_vote(self, node_id: str) -> bool:
-        """A node, perhaps this one, has voted for us in this term. Returns whether the election is won."""
+        """Count the vote of a node, perhaps this one, in this term. Returns whether the election is won."""
         return self._is_majority(self._votes, node_id)
 
     def _is_majority(self, votes: set[str] | None, node_id: str) -> bool:
@@ -360,8 +361,8 @@ _OF_ELECTIONS = (PreVote, PreVoteReply, RequestVote, VoteReply)
 
 
 class Voting:
-    """The messages of an election. A pre-vote promises nothing, so its question is sent at once; every other message
-    leaves through the gate.
+    """Sends and answers the messages of elections. A PreVote promises nothing, so it is sent at once; every other
+    message leaves through the gate.
     """
 
     def __init__(
@@ -384,7 +385,7 @@ class Voting:
 
     @property
     def handlers(self) -> dict[type[RaftMessage], Callable[[str, Any], None]]:
-        """What each message of an election does."""
+        """The handler of each kind of message of an election."""
         return {
             PreVote: self.on_prevote,
             PreVoteReply: self.on_prevote_reply,
@@ -394,8 +395,8 @@ class Voting:
         }
 
     def is_unwelcome(self, message: RaftMessage) -> bool:
-        """Whether a message of an election must be dropped, with the term in it, because the leader was heard lately
-        (stickiness). A node with a newer term reaches the leader itself, too.
+        """Whether a message of an election must be dropped, and its term ignored, because the leader was heard lately
+        (leader stickiness). A node with a newer term reaches the leader itself, too.
         """
         is_of_an_election = isinstance(message, _OF_ELECTIONS) and not (
             isinstance(message, RequestVote) and message.is_transfer
@@ -404,9 +405,9 @@ class Voting:
         return is_of_an_election and leader is not None and (leader == self._node.node_id or self._election.leased)
 
     def leader_is_missed(self) -> None:
-        """The leader has sent nothing for an election timeout: ask whether an election would be won, before any term is
-        spent on it. Not while a frame of the leader's node arrives: on a slow link a long one takes longer than that,
-        and the heartbeats of all groups wait behind it.
+        """Begin a pre-vote, as the leader has sent nothing for an election timeout: it asks whether an election would
+        be won, before a term is spent on it. Put it off while a frame of the leader's node arrives: on a slow link a
+        long frame takes longer than a timeout, and the heartbeats of all groups wait behind it.
         """
         leader = self._node.leader
         if leader is not None and self._ports.is_amid_frame(leader):
@@ -426,7 +427,7 @@ class Voting:
             self._send(node_id, question)
 
     def _campaign(self, *, is_transfer: bool) -> None:
-        """Vote for ourselves in a new term. When that vote is on disk it counts, and the others are asked."""
+        """Vote for this node in a new term. Once that vote is on disk it counts, and the requests leave the gate."""
         self._node.become_candidate()
         self._election.begin_vote()
         request = RequestVote(self._node.term, self._log.last_index, self._log.last_term, is_transfer)
@@ -434,7 +435,7 @@ class Voting:
             self._gate.post(node_id, request)
 
     def count_own_vote(self) -> None:
-        """Count the vote for ourselves if it is on disk."""
+        """Count this node's vote for itself if it is on disk; become leader if that wins the election."""
         own_id = self._node.node_id
         is_on_disk = self._node.voted_for == own_id and self._log.state_is_durable
         if is_on_disk and self._membership.is_voter and self._election.count_vote(own_id):
@@ -448,20 +449,20 @@ class Voting:
         return (message.last_term, message.last_index) >= self._log.promised_end
 
     def on_prevote(self, node_id: str, question: PreVote) -> None:
-        """Would we vote for it? The answer promises nothing."""
+        """Answer whether this node would vote for the candidate. The answer promises nothing."""
         if self._node.leader is None and not self._is_up_to_date(question):
-            self._election.hurry()  # the leader is gone, and it cannot win: we, whose log is longer, may
+            self._election.hurry()  # there is no leader, and the candidate cannot win: this longer log may
         granted = question.term > self._node.term and self._may_support(question)
         self._gate.post(node_id, PreVoteReply(question.term if granted else self._node.term, granted))
 
     def on_prevote_reply(self, node_id: str, reply: PreVoteReply) -> None:
-        """With pre-votes of a majority of the voters, the election begins."""
+        """Count a pre-vote that was granted; with those of a majority of the voters, begin the election."""
         counts = reply.granted and reply.term == self._node.term + 1 and self._membership.counts(node_id)
         if counts and self._election.count_pre_vote(node_id):
             self._campaign(is_transfer=False)
 
     def on_request_vote(self, node_id: str, request: RequestVote) -> None:
-        """One vote a term, and only for a candidate whose log holds all that ours does."""
+        """Grant one vote a term, and only to a candidate whose log is at least as up to date as this one."""
         node = self._node
         granted = (
             request.term == node.term
@@ -476,8 +477,8 @@ class Voting:
         self._gate.post(node_id, VoteReply(node.term, granted))
 
     def on_vote_reply(self, node_id: str, reply: VoteReply) -> None:
-        """With the votes of a majority we lead. A refusal may mean a split vote: then ask again soon, not after a whole
-        timeout.
+        """Count a vote; with those of a majority, become leader. A refusal may mean a split vote: ask again soon, not
+        after a whole timeout.
         """
         if reply.term != self._node.term or self._node.leader is not None:
             return
@@ -487,6 +488,6 @@ class Voting:
             self._node.become_leader()
 
     def on_timeout_now(self, node_id: str, request: TimeoutNow) -> None:
-        """Our leader transfers its leadership to us: campaign at once, without a pre-vote."""
+        """Campaign at once, without a pre-vote: the leader transfers its leadership to this node."""
         if request.term == self._node.term and self._node.leader == node_id and self._membership.is_voter:
             self._campaign(is_transfer=True)

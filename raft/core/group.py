@@ -29,7 +29,7 @@ __all__ = ["ChangeRefused", "Committed", "Group", "NotLeader", "Outcome", "Overl
 _log = logging.getLogger(__name__)
 
 STALL_S = 0.05
-"""A timer that is later than this has not fired late by chance."""
+"""A timer that fires later than by this much shows that the event loop stood still."""
 WAKING_S = 0.002
 """Time after a stall in which the sockets are read before timers act."""
 
@@ -37,8 +37,8 @@ WAKING_S = 0.002
 class Group:
     """A replica of one group. Everything happens on the node's event loop; nothing here is thread-safe.
 
-    ``log`` and ``machine`` stand at the same place: at the log's origin. ``count_applied`` is called after each run of
-    applies: with how many entries of commands, and bytes of commands, the machine has applied.
+    At construction ``machine`` has the state at the origin of ``log``. ``count_applied`` is called after each run of
+    applies with the number of entries with commands that the machine applied in it, and the bytes of those commands.
     """
 
     group_id: int
@@ -127,29 +127,29 @@ class Group:
 
     @property
     def changing(self) -> bool:
-        """Whether that configuration is not known to be committed."""
+        """Whether the configuration in force is not known to be committed: a membership change is in flight."""
         return self._node.changing
 
     @property
     def is_learner(self) -> bool:
-        """Whether this node is no voter here, as far as it knows: it is being filled, or has left."""
+        """Whether this node is no voter of the group, as far as it knows: it is catching up, or was removed."""
         return not self._node.membership.is_voter
 
     @property
     def lags(self) -> Mapping[str, int]:
-        """On the leader: how many committed entries each other member lacks on its disk."""
+        """How many committed entries each other member lacks on its disk, by node id; empty unless this node leads."""
         leading = self._node.leading
         return {} if leading is None else leading.lags(self.commit_index)
 
     @property
     def out_of_sync(self) -> Sequence[str]:
-        """On the leader: the members that are away, being filled, or far behind."""
+        """The members that are disconnected, no voters yet, or far behind; empty unless this node leads."""
         leading = self._node.leading
         return () if leading is None else leading.out_of_sync(self.commit_index)
 
     @property
     def pending(self) -> tuple[int, int]:
-        """Proposals that wait for an answer here, and their bytes."""
+        """The number of proposals that wait for an answer here, and their bytes."""
         return len(self._proposals.waiting), self._proposals.bytes
 
     @property
@@ -160,8 +160,8 @@ class Group:
     # Events of the node.
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
-        """A message for this group arrived. With many groups on a node it matters that most messages need nothing more:
-        the entries of a known leader wait for the disk; most acks come when a majority has answered already.
+        """Handle a message for this group. Most messages need no ``progress``, which matters with many groups on a
+        node: entries of a known leader only wait for the disk, and most acks come after a majority has answered.
         """
         if self._is_stopped:
             return
@@ -179,15 +179,15 @@ class Group:
             self._follower_acked(node.leading)
 
     def _follower_acked(self, leading: LeaderState) -> None:
-        """Progress, if an ack has made any possible."""
+        """Schedule ``progress`` if an ack may have made a commit, a send or a read possible."""
         if self._barriers.waiting or leading.has_news(self._node.commit_index):
             self._schedule()
         elif self._node.waits_for_disk:
             self._wait_for_disk()
 
     def take(self, node_id: str, message: AppendEntries, now: float) -> bool:
-        """Do with entries what ``receive`` does, except that ``taken_is_durable`` has to be called when they are on
-        disk; or do nothing and return False, if not all is as usual.
+        """Store entries as ``receive`` does, except that the caller calls ``taken_is_durable`` once they are on disk.
+        Returns False, and has done nothing, unless the short way applies (``RaftNode.take`` says when).
         """
         try:
             return not self._is_stopped and self._node.take(node_id, message, now)
@@ -196,7 +196,7 @@ class Group:
             return False
 
     def taken_is_durable(self, node_id: str, message: AppendEntries, now: float) -> bool:
-        """What ``take`` took is on disk. Returns whether the caller has to ack it, since this group does not."""
+        """Go on after a disk sync of what ``take`` stored. Returns True if the caller must ack it, not this group."""
         node = self._node
         try:
             may_ack = not self._is_stopped and node.may_ack(node_id, message)
@@ -211,7 +211,7 @@ class Group:
         return may_ack
 
     def acked(self, node_id: str, message: AppendEntries, now: float) -> None:
-        """Do what ``receive`` does with the ack of this message, which this group sent as a leader."""
+        """Handle the ack of ``message``, which this group sent as a leader, as ``receive`` does an AppendAck."""
         if self._is_stopped:
             return
         try:
@@ -224,25 +224,25 @@ class Group:
             self._follower_acked(leading)
 
     def peer_up(self, node_id: str, incarnation: int) -> None:
-        """A connection came up, to a node whose disk has this incarnation."""
+        """Handle a new connection to a node; ``incarnation`` is that of the node's disk."""
         self._run(partial(self._node.peer_up, node_id, incarnation))
 
     def peer_down(self, node_id: str, spread_s: float = 0.0) -> None:
-        """A connection broke. If that takes leaders of many groups, their elections are spread over ``spread_s``."""
+        """Handle the loss of a connection. If ``node_id`` led many groups, their elections spread over ``spread_s``."""
         left = sorted({*self.voters, self._ports.node_id} - {node_id})
         turn = (left.index(self._ports.node_id) + self.group_id) % len(left)
         self._run(partial(self._node.peer_down, node_id, spread_s, turn))
 
     def peer_silent(self, node_id: str) -> None:
-        """A node that is connected gives no sign of life."""
+        """Handle that a connected node gives no sign of life."""
         self._run(partial(self._node.peer_silent, node_id))
 
     def peer_heard(self, node_id: str) -> None:
-        """A node that was silent gives signs of life again."""
+        """Handle that a silent node gives signs of life again."""
         self._run(partial(self._node.peer_heard, node_id))
 
     def _disk_has_synced(self) -> None:
-        """What this group had appended is on disk: a follower acks that first, and then applies what is committed."""
+        """Go on after a disk sync: a follower acks what is durable before it applies; a leader may commit."""
         if self._is_stopped:
             return
         node, leading = self._node, self._node.leading
@@ -259,18 +259,20 @@ class Group:
             self._wait_for_disk()
 
     def _wait_for_disk(self) -> None:
-        """A follower acks all that it has by now at once; a leader, which waits later, may commit its first entry."""
+        """Have ``_disk_has_synced`` called. A follower waits for all that it has appended, and acks that at once; a
+        leader, which begins to wait later, only for its first unsynced entry, since that alone may be committed.
+        """
         lsn = None if self._node.leading is None else self._node.log.unsynced_lsn
         self._ports.wake_when_durable(self._disk_has_synced, lsn)
 
     def close(self) -> None:
-        """Stop this replica; calls that wait are answered, nothing is sent or applied any more."""
+        """Stop this replica: calls that wait are answered, and nothing is sent or applied any more."""
         if not self._is_stopped:
             self._run(self._node.abandon)
             self.halt()
 
     def halt(self) -> None:
-        """Stop at once, without touching the RaftNode: it may be what failed."""
+        """Stop at once and answer the calls that wait, without touching the RaftNode: it may be what failed."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -281,7 +283,7 @@ class Group:
     # Progress.
 
     def progress(self) -> None:
-        """Do what has become possible: after events, and after a disk sync."""
+        """Do what events or a disk sync have made possible, answer barriers and transfers, and call the hooks."""
         self._is_scheduled = False
         if self._is_stopped:
             return
@@ -338,7 +340,9 @@ class Group:
             self._ports.call_soon(self.progress)
 
     def _arm(self) -> None:
-        """Keep one timer. It is moved only to fire earlier; when it fires too early, it is set again."""
+        """Keep one timer, for the next tick and the next deadline of a call. It is moved only to fire earlier; when it
+        fires too early, it is set again.
+        """
         when = self._node.next_tick
         for queue in self._queues:
             when = min(when, queue.next_deadline)
@@ -353,7 +357,7 @@ class Group:
         if now - self._timer_at > STALL_S and not self._is_waking:
             # The loop stood still, and uvloop runs timers before it reads: first hear what the sockets hold.
             self._is_waking = True
-            if self._node.leading is not None:  # it asked its followers nothing, so their silence is forgiven
+            if self._node.leading is not None:  # a leader asked its followers nothing, so their silence is forgiven
                 self._node.leading.forgive(now - self._timer_at)
             self._timer, self._timer_at = self._ports.call_at(now + WAKING_S, self._on_time), now + WAKING_S
             return
@@ -372,7 +376,7 @@ class Group:
             self._arm()
 
     def _keep_leading(self) -> None:
-        """The transfer took too long: the proposals that waited go on."""
+        """Give up the transfer, which took too long: this leader appends the proposals that waited for the heir."""
         if self._node.leading is not None:
             self._node.leading.heir = None
 
@@ -447,10 +451,10 @@ class Group:
         """Change the members, and wait until that is committed and applied here.
 
         The result of Committed is the Configuration. A learner becomes a voter by itself once it has caught up; a voter
-        whose disk was wiped becomes a learner by itself. One change at a time: ChangeRefused, with nothing begun, while
-        another one is not committed, before the leader has committed anything of its term, while it transfers its
-        leadership, if the change makes no sense, or if no majority of the new voters is connected. Otherwise the
-        outcomes of ``propose``.
+        whose disk was wiped becomes a learner by itself. Returns ChangeRefused, with nothing begun, while another
+        change is not committed, before the leader has committed anything of its term, while it transfers its
+        leadership, if the change makes no sense, or if no majority of the new voters is connected. All other outcomes
+        are those of ``propose``.
         """
         future: asyncio.Future[Outcome | ChangeRefused] = asyncio.get_running_loop().create_future()
         self.submit_change(change, timeout_s, lambda it: None if future.done() else future.set_result(it))
@@ -474,12 +478,13 @@ class Group:
                 self._schedule()
 
     async def transfer(self, node_id: str | None, timeout_s: float) -> None:
-        """Transfer the leadership to a voter, or to the one that is furthest. Returns when it leads.
+        """Transfer the leadership to the heir: the voter ``node_id``, or if None the one with the longest matching log.
+        Returns when the heir leads.
 
-        Proposals that come while it receives the last entries wait, and are rejected when it leads; for an election
-        timeout at most, once it was asked to take over. Raises NotLeader if this node does not lead or another one
-        takes over, ValueError if it is no other voter, TimeoutError if it did not get to lead in time: then this node
-        goes on leading, as far as it can.
+        Proposals that come while the heir receives the last entries wait, and are rejected when it leads; once it was
+        asked to campaign, they wait for one election timeout at most. Raises NotLeader if this node does not lead or a
+        third one takes over, ValueError if ``node_id`` is no other voter, TimeoutError if the heir does not lead in
+        time: then this node goes on leading, as far as it can.
         """
         future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.submit_transfer(node_id, timeout_s, lambda it: None if future.done() else future.set_result(it))
@@ -505,20 +510,21 @@ class Group:
         self._schedule()
 
     def step_down(self) -> None:
-        """Stop leading, and ask the follower that is furthest to take over. Does nothing on a node that does not lead.
+        """Stop leading, and ask the follower with the longest matching log to campaign. Does nothing unless this node
+        leads.
 
-        One that lacks committed entries, as far as is known here, is not asked: it cannot win. Unlike ``transfer`` it
-        does not wait until the follower has the entries in flight, of which under load there are always some.
-        Proposals in flight end as Unknown, barriers as NotLeader.
+        A follower that lacks committed entries, as far as is known here, is not asked: it cannot win. Unlike
+        ``transfer``, this does not wait until the follower has the entries in flight, of which there are always some
+        under load. Proposals in flight end as Unknown, barriers as NotLeader.
         """
         self._run(self._node.step_down)
 
     # Checkpoints.
 
     def capture(self) -> CapturedState | None:
-        """The machine's image after the last apply, and its place in the log.
+        """The machine's image after the last apply, with the index, term and configuration there.
 
-        None while the configuration there is not known, as on a node that joins and has only begun to catch up.
+        None while that configuration is not known, as on a node that joins and has only begun to catch up.
         """
         log, index = self._node.log, self.applied_index
         configuration = log.configuration_at(index)
@@ -527,9 +533,10 @@ class Group:
         return CapturedState(index, log.term_at(index), configuration, self._machine.capture())
 
     def install(self, checkpoint: InstallableCheckpoint, directory: Path) -> bool:
-        """Take the state of a checkpoint of another node, all of which is on disk here, its files in ``directory``.
+        """Replace the state by that of another node's checkpoint, which is on disk here, its files in ``directory``.
 
-        False if nothing in it is new here: nothing has changed then. What the machine raises stops the node.
+        Returns False, with nothing changed, if the checkpoint is not ahead of this replica, or the replica has stopped.
+        An exception of the machine stops the node.
         """
         origin = Origin(checkpoint.index, checkpoint.term, checkpoint.configuration)
         if self._is_stopped:

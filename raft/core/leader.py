@@ -1,8 +1,8 @@
-"""What a leader knows of its followers and sends them: progress, windows, repair, rounds, and what a majority has.
+"""The state of a leadership: each follower's progress, what to send it, rounds of acks, and what a majority has.
 
-Of each follower ``match_index < next_index`` holds: entries up to ``match_index`` are on its disk and equal to the
-leader's, ``next_index`` is the first that it is not sent yet. A LeaderState lives as long as one leadership, so nothing
-learned in one term counts in another.
+For each follower ``match_index < next_index`` holds: entries up to ``match_index`` are on its disk and equal to the
+leader's, ``next_index`` is the next one to send. A LeaderState lives as long as one leadership, so nothing learned in
+one term counts in another.
 """
 
 import logging
@@ -22,22 +22,23 @@ Send = Callable[[str, AppendEntries | Commit | Offer | TimeoutNow], bool]
 Shared = dict[tuple[int, bool], AppendEntries | Offer]
 
 TURN_MESSAGES_MAX = 2
-"""Messages with entries that a leader reads in one turn of the loop: 8 ms, of the largest or the most entries. The
-followers of a node that comes back lack a whole window each; other groups, and clients, go on between.
+"""Most messages with entries that a leader reads from its log in one turn of the loop: that takes 8 ms where they are
+of the largest size or have the most entries. Followers on a node that comes back lack a whole window in each group;
+other groups, and clients, go on between.
 """
 COMMIT_NOTICE_S = 0.02
-"""A leader tells its followers of a commit after this time. In a stream of entries the next ones tell it, or a
-heartbeat: a stream are entries that follow the ones before within a heartbeat's period.
+"""A leader tells its followers of a commit after this time. In a stream of entries it does not: the next entries tell
+it, or a heartbeat. Entries are a stream if they follow the ones before within a heartbeat period.
 """
 IN_SYNC_ENTRIES_MAX = 1000
 """A follower that lacks more committed entries than this is not in sync."""
 FEW_ENTRIES, FEW_BYTES = 8, 16 << 10
-"""Fewer entries, and fewer bytes in flight, get no message of their own while another is not answered."""
+"""Fewer entries, of fewer bytes together, wait for an answer while fewer than FEW_BYTES are in flight."""
 
 
 class Progress:
-    """A follower, voter or learner, as its leader sees it. All of it was learned from one disk: a follower that comes
-    back with another disk gets a new Progress.
+    """The progress of one follower, voter or learner, as its leader knows it. All of it was learned from one disk: a
+    follower that comes back with another disk gets a new Progress.
     """
 
     def __init__(self, node_id: str, next_index: int, incarnation: int | None, round_: int, now: float) -> None:
@@ -50,18 +51,18 @@ class Progress:
         self.connected: bool = incarnation is not None
 
         self.next_index: int = next_index
-        """What to send next. In a stream it runs ahead of the acks; only a refusal or a new connection sets it back."""
+        """The next index to send. It runs ahead of the acks; only a refusal or a change of connection sets it back."""
         self.match_index: int = 0
-        """Everything up to here is on the follower's disk and equal to our log."""
+        """All entries up to here are on the follower's disk and equal to the leader's log."""
         self.probing: bool = True
-        """Where the logs meet is not known: one message at a time, and ``next_index`` waits for its answer."""
+        """Whether it is unknown where the logs match: one message at a time; ``next_index`` waits for its answer."""
         self.probed_index = 0
         self.round = 0
         """The latest round that the follower has answered."""
         self.stale_round: int = round_
-        """Refusals of this and earlier rounds were acted upon already."""
+        """Refusals that name this round or an earlier one are ignored: they were acted upon already."""
         self.first_round: int = round_ + 1
-        """Answers to earlier ones speak of an earlier membership of this node."""
+        """Acks that name an earlier round do not count: they speak of an earlier membership of this node."""
         self.sent_commit = 0
         """The latest commit index that the follower was sent."""
         self.sent_at: float = -inf
@@ -69,20 +70,20 @@ class Progress:
         self.contact = now
         """When the follower answered last."""
         self.window: deque[tuple[int, int]] = deque()
-        """The messages with entries that are under way: the last index of each, and its bytes."""
+        """The messages with entries in flight: (last index, bytes of entries) of each."""
         self._window_bytes = 0
 
     @property
     def counts(self) -> bool:
-        """Whether what the follower has and answers counts as a voter's."""
+        """Whether the follower's entries and answers count for a majority: it is a voter, with the configured disk."""
         return self.is_voter and self.incarnation == self.member_incarnation
 
     def may_be_sent(self, settings: RaftSettings, is_little: Callable[[int], bool]) -> bool:
-        """Whether another message with entries may be sent before an answer; ``is_little``: whether those from an index
-        on are few, and small altogether.
+        """Whether a message with entries may be sent now. ``is_little`` returns whether the entries from an index on
+        are few and small altogether.
 
-        Few small ones wait until the message before them is answered, and go together: with many groups on a node
-        messages cost more than entries.
+        Few small entries wait until the message before them is answered, and then go together: with many groups on a
+        node messages cost more than entries.
         """
         if not self.window:
             return True
@@ -91,27 +92,27 @@ class Progress:
         return self._window_bytes < settings.window_bytes_max and len(self.window) < settings.window_messages_max
 
     def sent(self, last_index: int, size: int) -> None:
-        """Entries from ``next_index`` up to ``last_index`` are on their way."""
+        """Note that the entries from ``next_index`` to ``last_index``, of ``size`` bytes, are in flight."""
         self.window.append((last_index, size))
         self._window_bytes += size
         if not self.probing:
             self.next_index = last_index + 1
 
     def matched(self, index: int) -> None:
-        """The follower has everything up to ``index`` on disk."""
+        """Note that the follower has all entries up to ``index`` on disk."""
         self.match_index = max(self.match_index, index)
         self.next_index = max(self.next_index, self.match_index + 1)
         if self.probing:
             self.probing = False
-            self._empty_window()  # a heartbeat may have found the place, and the probe been dropped
+            self._empty_window()  # perhaps the answer to a heartbeat ended the probing, and the probe was lost
         while self.window and self.window[0][0] <= self.match_index:
             self._window_bytes -= self.window.popleft()[1]
 
     def rewind(self, next_index: int, round_: int) -> None:
-        """Start again from ``next_index``; ``round_`` is the latest round sent.
+        """Start again to probe from ``next_index``; ``round_`` is the latest round sent.
 
-        Raft excludes that a disk loses what it has acknowledged. One that did so all the same no longer counts for what
-        it lost, and gets it again.
+        Raft excludes that a disk loses what it has acknowledged. A disk that did so all the same no longer counts for
+        the entries that it lost, and gets them again.
         """
         if next_index <= self.match_index:
             _log.error("%s has lost entries %d to %d that it had on disk", self.node_id, next_index, self.match_index)
@@ -134,36 +135,36 @@ class LeaderState:
         self.no_op_index: int = log.last_index + 1
         self.followers: dict[str, Progress] = {}
         self.round: int = 0
-        """The round of the latest message. Each ack names its round, so the leader knows that it was sent later."""
+        """The round of the latest message. Each ack names the round of a message, so it was sent after that message."""
         self.heir: str | None = None
-        """The voter that the leadership is being transferred to."""
+        """The voter that the leadership is being transferred to; None if there is no transfer."""
         self.pushed_at: float = -inf
         """When the heir was last asked to campaign."""
         self.overdue_at: float = inf
-        """When an heir that was asked to campaign, and does not lead, keeps proposals waiting no more."""
+        """From this time on proposals no longer wait for an heir that was asked to campaign and does not lead."""
         self.is_settled: bool = False
-        """Whether we and all followers are voters with the configured disks: the leader has no member to change."""
+        """Whether this node and all followers are voters with the configured disks: no member is left to change."""
         self.beat_is_wanted: bool = True
         """Whether the next ``broadcast`` begins a round of empty messages: heartbeats."""
         self.has_more: bool = False
-        """Whether the next ``broadcast`` can send something though nothing happens until then."""
+        """Whether the last ``broadcast`` left entries that can be sent at once, without an answer first."""
         self.beat_at: float = now
         """When the next heartbeat is due."""
         self.notice_at: float = inf
-        """When followers that lack the commit index must be sent it."""
+        """When followers that lack the commit index must be sent it; infinity if none does, or entries will tell it."""
         self._log = log
         self._membership = membership
         self._settings = settings
         self._heartbeat_s = settings.heartbeat_ms / 1000
         self._patience_s = settings.election_timeout_ms_max / 1000
         self._newest_sent = 0  # the newest entry that any follower was sent
-        self._entries_at = -inf  # when one was sent it first
+        self._entries_at = -inf  # when that entry was first sent
         self._notice_s = COMMIT_NOTICE_S
         self._send = send
         self.reconfigure(now)
 
     def reconfigure(self, now: float) -> None:
-        """The configuration has changed: a member that left gets nothing more, a new one is asked for its log's end."""
+        """Take over a new configuration: forget members that left, and begin to probe the logs of new ones."""
         configuration = self._membership.configuration
         known, self.followers = self.followers, {}
         for node_id, incarnation in configuration.members.items():
@@ -182,7 +183,7 @@ class LeaderState:
         self._majority_others = len(configuration.voters) // 2
 
     def _look_at_disks(self) -> None:
-        """Members, or the disks that they have, have changed."""
+        """Recompute what depends on the members and their disks: who is connected, who counts, ``is_settled``."""
         followers = self.followers.values()
         self._connected = [follower for follower in followers if follower.connected]
         self._counting = [follower for follower in self._voters if follower.counts]
@@ -190,12 +191,12 @@ class LeaderState:
         self.is_settled = self._is_voter and known and len(self._voters) == len(followers)
 
     def broadcast(self, commit_index: int, now: float) -> None:
-        """Send every follower the entries it lacks, as far as its window allows; an empty message, too, if a heartbeat
-        is wanted. Beyond one for each follower, at most TURN_MESSAGES_MAX messages are read from the log:
-        ``has_more`` if others could be sent.
+        """Send every follower the entries it lacks, as far as its window allows; and an empty message, if a heartbeat
+        is wanted. Each follower gets one message in any case; beyond these, at most TURN_MESSAGES_MAX messages are read
+        from the log, and ``has_more`` says whether more could be sent.
 
-        An empty message is answered at once, one with entries only after the follower's disk sync. To a follower that
-        lacks entries which are gone, the empty message is the offer of a checkpoint.
+        A follower answers an empty message at once, one with entries only after its disk sync. If it lacks entries that
+        are gone from this log, its empty message is the offer of a checkpoint.
         """
         followers, last_index, base_index = self._connected, self._log.last_index, self._log.base_index
         if not (self.beat_is_wanted or self.has_more or self._notice_s < inf or self.notice_at < inf) and all(
@@ -208,7 +209,7 @@ class LeaderState:
             return
         shared: Shared = {}
         for follower in self._with_room(followers) if self._membership.full_disks else followers:
-            is_first = True  # each follower gets one, or those behind it would wait until it has caught up
+            is_first = True  # each follower gets a message, or the last would wait until the first has caught up
             while base_index < follower.next_index <= last_index:
                 if not follower.may_be_sent(self._settings, self._is_little):
                     break
@@ -226,8 +227,8 @@ class LeaderState:
         self._plan_notice(commit_index, now)
 
     def _put_next(self, followers: list[Progress], commit_index: int, now: float) -> bool:
-        """Send all followers the last entry, as ``broadcast`` does, if each lacks it alone and nothing is under way: as
-        nearly always with many groups on a node. Otherwise do nothing, and return False.
+        """Send all followers the last entry, as ``broadcast`` does, if it is all that each lacks and nothing is in
+        flight, as is nearly always the case with many groups on a node. Otherwise do nothing, and return False.
         """
         log, send, index = self._log, self._send, self._log.last_index
         if index <= log.base_index or not followers or self._membership.full_disks:
@@ -249,7 +250,7 @@ class LeaderState:
         return True
 
     def _plan_notice(self, commit_index: int, now: float) -> None:
-        """Followers that were not sent this commit index are told it later, unless entries tell them before."""
+        """Set ``notice_at`` if a follower was not sent this commit index: it is told later, unless entries tell it."""
         for follower in self._connected:
             if follower.sent_commit < commit_index:
                 self.notice_at = min(self.notice_at, now + self._notice_s)
@@ -257,19 +258,19 @@ class LeaderState:
         self.notice_at = inf
 
     def _note_stream(self, index: int, now: float) -> None:
-        """The entry at ``index`` is about to be sent."""
+        """Note that the entry at ``index`` is about to be sent, and whether it continues a stream (COMMIT_NOTICE_S)."""
         if index > self._newest_sent:
             is_stream = now - self._entries_at <= self._heartbeat_s
             self._notice_s = inf if is_stream else COMMIT_NOTICE_S
             self._newest_sent, self._entries_at = index, now
 
     def _with_room(self, followers: list[Progress]) -> list[Progress]:
-        """The followers to send entries to: all but those with full disks, if a majority is left without these. If none
-        is, nodes take no more appends, and the commands still proposed are small or, as a trim, make room.
+        """The followers to send entries to: those without a full disk, if they and this node hold a majority; else all.
+        In that case nodes take no more appends, and the commands still proposed are small or make room, as a trim does.
 
-        One that is far behind, or needs a checkpoint, is no part of that majority: it may take minutes to be filled,
-        and until then nothing would be committed. The heir of a transfer is sent entries whatever its disk: it cannot
-        take over without them, and while it is near all proposals wait for that.
+        A follower that is far behind, or needs a checkpoint, is no part of that majority: it may take minutes to catch
+        up, and until then nothing would be committed. The heir of a transfer is sent entries whatever its disk: it
+        cannot take over without them, and while it is near all proposals wait for that.
         """
         full, end = self._membership.full_disks - {self.heir}, self._log.last_index
         able = [follower for follower in followers if follower.node_id not in full]
@@ -283,9 +284,9 @@ class LeaderState:
         return follower.next_index > max(self._log.base_index, index - IN_SYNC_ENTRIES_MAX)
 
     def look_at_clock(self, commit_index: int, now: float) -> bool:
-        """Send heartbeats if they are due, since followers were sent nothing, or answered nothing, for a period.
-        Returns whether they were. They go at once: behind what other groups have to do, the first appends to hundreds
-        of them, they came later than an election.
+        """Send heartbeats if they are due: a follower was sent nothing, or answered nothing, for a heartbeat period.
+        Returns whether they were sent. They go at once: behind the work of other groups, such as the first appends to
+        hundreds of them, they came later than an election.
         """
         if now >= self.beat_at:
             self.beat_at = self.quiet_at(self._heartbeat_s)
@@ -296,8 +297,8 @@ class LeaderState:
         return True
 
     def puts_off_beat(self, now: float) -> bool:
-        """Whether a heartbeat that is due need not be sent, nor anything else be looked at, since all followers were
-        sent something and have answered within its period: it is due that much later.
+        """Whether a heartbeat that is due is put off, and nothing else need be done: all followers were sent something
+        and have answered within the last period. ``beat_at`` then counts from there.
         """
         if self.beat_is_wanted or not self.is_settled or len(self._connected) < len(self.followers):
             return False
@@ -308,8 +309,8 @@ class LeaderState:
         return True
 
     def tell_commit(self, commit_index: int, now: float) -> None:
-        """Send the commit index to the followers that lack it. One that is being probed learns it
-        from its next heartbeat.
+        """Send the commit index to the followers that lack it. A follower that is being probed learns it from its next
+        heartbeat.
         """
         self.notice_at = inf
         message = Commit(self.term, commit_index)
@@ -319,7 +320,7 @@ class LeaderState:
                 follower.sent_commit, follower.sent_at = commit_index, now
 
     def quiet_at(self, period_s: float) -> float:
-        """When a connected follower will have been sent nothing, or will have answered nothing, for ``period_s``."""
+        """The time at which a connected follower will have been sent nothing, or answered nothing, for ``period_s``."""
         since = [min(each.sent_at, each.contact) for each in self.followers.values() if each.connected]
         return min(since, default=-inf) + period_s
 
@@ -331,7 +332,9 @@ class LeaderState:
         return sum(len(log.payload_at(index)) for index in range(first, log.last_index + 1)) < FEW_BYTES
 
     def _put(self, follower: Progress, commit_index: int, now: float, shared: Shared, *, empty: bool) -> bool:
-        """Send one message. Followers at the same place get the very same one, so it is read and encoded once."""
+        """Send a follower one message; False if it surely will not arrive. Followers with the same ``next_index`` share
+        one message (``shared``), so it is read and encoded once.
+        """
         log, next_index = self._log, follower.next_index
         message = shared.get((next_index, empty))
         if message is None:
@@ -356,16 +359,16 @@ class LeaderState:
         return True
 
     def lags(self, commit_index: int) -> dict[str, int]:
-        """How many committed entries each follower lacks on its disk, as far as is known: one that has not answered in
-        this term lacks at least those since its beginning.
+        """How many committed entries each follower lacks on its disk, by node id, as far as is known: a follower that
+        has not answered in this term lacks at least the entries of this term.
         """
         known = self.no_op_index - 1
         return {name: max(0, commit_index - (each.match_index or known)) for name, each in self.followers.items()}
 
     def out_of_sync(self, commit_index: int) -> list[str]:
-        """The members that could not take over now without a loss, or only after a while: away, with another disk than
-        they joined with, no voters yet, more than IN_SYNC_ENTRIES_MAX committed entries behind, or without entries that
-        only a checkpoint has.
+        """The members that could not take over now without a loss, or only after a while: disconnected, with another
+        disk than they joined with, no voters yet, more than IN_SYNC_ENTRIES_MAX committed entries behind, or in need of
+        a checkpoint.
         """
         lags = self.lags(commit_index)
         return [
@@ -377,7 +380,7 @@ class LeaderState:
         ]
 
     def answered(self, node_id: str, ack: AppendAck, now: float) -> None:
-        """An ack of this term. Only a refusal sets ``next_index`` back, once for all that was in flight."""
+        """Handle an ack of this term. A refusal sets ``next_index`` back, once for all that was in flight."""
         if ack.success:
             self.acked(node_id, ack.next_index - 1, ack.round, now)
         elif (follower := self.followers.get(node_id)) is not None:
@@ -387,7 +390,7 @@ class LeaderState:
                 follower.rewind(self._retry_index(follower, ack.next_index), self.round)
 
     def acked(self, node_id: str, index: int, round_: int, now: float) -> None:
-        """A follower has answered this round, and has everything up to ``index`` on disk."""
+        """Note that a follower has answered ``round_``, and has all entries up to ``index`` on disk."""
         follower = self.followers.get(node_id)
         if follower is None:
             return
@@ -398,14 +401,14 @@ class LeaderState:
             follower.matched(index)
 
     def _retry_index(self, follower: Progress, hint: int) -> int:
-        if follower.next_index <= self._log.base_index:  # it answers an offer, by where its committed part ends
+        if follower.next_index <= self._log.base_index:  # the answer to an offer: the end of its committed entries
             return min(max(hint, follower.match_index + 1), self._log.last_index + 1)
         if follower.probing and hint == follower.probed_index + 1:
             return max(self._log.run_start(follower.probed_index), follower.match_index + 1)
         return min(hint, self._log.last_index + 1)
 
     def connected(self, node_id: str, incarnation: int, now: float) -> None:
-        """A connection came up: what was in flight on the one before is lost."""
+        """Handle a new connection to a follower: what was in flight on the one before is lost."""
         follower = self.followers[node_id]
         if follower.incarnation not in {None, incarnation}:
             self.followers.pop(node_id)
@@ -416,7 +419,7 @@ class LeaderState:
         self._start_over(follower)
 
     def disconnected(self, node_id: str) -> None:
-        """A connection broke: nothing that was in flight on it will arrive."""
+        """Handle the loss of a follower's connection, with all that was in flight on it."""
         follower = self.followers[node_id]
         follower.connected = False
         self._look_at_disks()
@@ -426,7 +429,9 @@ class LeaderState:
         follower.rewind(follower.match_index + 1 if follower.match_index else follower.next_index, self.round)
 
     def next_change(self) -> Change | None:
-        """What a leader changes by itself: a wiped voter becomes a learner, a learner that has caught up a voter."""
+        """The next change that a leader makes by itself, or None: a voter whose disk was wiped becomes a learner, a
+        learner that has caught up becomes a voter.
+        """
         for follower in self.followers.values():
             incarnation = follower.incarnation
             if not follower.connected or incarnation is None:
@@ -439,9 +444,9 @@ class LeaderState:
         return None
 
     def has_caught_up(self, follower: Progress) -> bool:
-        """Whether the follower has on disk all entries from before this leadership, and one message holds those that it
-        lacks. It must have the configuration that names it, too: a node that does not know that it is a member does not
-        vote, and as a voter it may be needed before it gets another message.
+        """Whether the follower has on disk all entries up to this leadership's no-op, and one message holds those that
+        it lacks. It must have the configuration that names it, too: a node that does not know that it is a member does
+        not vote, and as a voter it may be needed before it gets another message.
         """
         log = self._log
         if not follower.connected or follower.probing:
@@ -451,10 +456,10 @@ class LeaderState:
         return log.fits(follower.match_index + 1, self._settings.message_bytes_max)
 
     def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
-        """Begin to transfer the leadership to one of the ``others``, or to the one that is furthest.
+        """Begin to transfer the leadership to ``node_id``, or if None to the voter with the longest matching log.
 
         When the heir has nearly caught up, new proposals wait until it leads, or for an election timeout after it was
-        asked to campaign: its disk may hang. Raises ValueError if it is none of them.
+        asked to campaign: its disk may hang. Raises ValueError if the heir is none of ``others``, the other voters.
         """
         furthest = self.furthest()
         if node_id is None and furthest is not None:
@@ -464,8 +469,8 @@ class LeaderState:
         self.heir, self.pushed_at, self.overdue_at = node_id, -inf, inf
 
     def push_heir(self, applied_index: int, now: float) -> None:
-        """Ask the heir, once it has every entry, to campaign; again after a heartbeat, as messages can be lost. All
-        entries must be applied here, too: this leader's proposals end as unknown with its leadership.
+        """Ask the heir, once it has every entry, to campaign; again after a heartbeat period, as messages can be lost.
+        All entries must be applied here, too: proposals that wait end as unknown with this leadership.
         """
         heir = self.followers.get(self.heir or "")
         if heir is None or now < self.pushed_at + self._heartbeat_s:
@@ -475,16 +480,16 @@ class LeaderState:
             self._send(heir.node_id, TimeoutNow(self.term))
 
     def heir_is_near(self, now: float) -> bool:
-        """Whether a leadership transfer is under way, its heir lacks one message of entries at most, and it is not
-        overdue.
+        """Whether a leadership transfer is under way that is not overdue, and whose heir lacks one message of entries
+        at most.
         """
         heir = None if self.heir is None else self.followers.get(self.heir)
         return heir is not None and now < self.overdue_at and self.has_caught_up(heir)
 
-    # What a majority of the voters has or has answered. Learners, and other disks, do not count.
+    # What a majority of the voters has or has answered. Learners, and voters with another disk, do not count.
 
     def majority_index(self) -> int:
-        """The highest index that a majority has on disk, ourselves included up to our own durable index."""
+        """The highest index that a majority has on disk; this node counts with its own durable index."""
         if self._is_voter and self._majority_others == 1 and len(self._counting) == 2:  # as nearly always: of three
             one, other = self._counting[0].match_index, self._counting[1].match_index
             low, high = (one, other) if one < other else (other, one)
@@ -492,7 +497,7 @@ class LeaderState:
         return int(self._of_majority([each.match_index for each in self._counting], self._log.durable_index, 0))
 
     def waits_for_disk(self) -> bool:
-        """Whether a majority has more than is on our own disk: its next sync may commit something."""
+        """Whether followers that make a majority with this node have more on disk than it: its next sync may commit."""
         durable_index = self._log.durable_index
         if self._majority_others:  # most often none of them has
             for each in self._counting:
@@ -504,26 +509,26 @@ class LeaderState:
         return self._of_majority(matches, inf, 0) > durable_index
 
     def committed(self, commit_index: int) -> int:
-        """The commit index by what a majority has, at least ``commit_index``.
+        """The commit index that follows from what a majority has on disk; it is ``commit_index`` at least.
 
-        Only an entry of our own term is committed by counting copies; those before it are committed with it.
+        Only an entry of the leader's own term is committed by counting copies; those before it are committed with it.
         """
         index = self.majority_index()
         return index if index > commit_index and self._log.term_at(index) == self.term else commit_index
 
     def majority_round(self) -> float:
-        """The latest round that a majority, ourselves counted, has answered."""
+        """The latest round that a majority, this node counted, has answered."""
         return self._of_majority([each.round for each in self._counting], inf, 0)
 
     def majority_contact(self) -> float:
-        """When a majority, ourselves counted, was heard last."""
+        """The latest time since which a majority, this node counted, has answered."""
         heard = [each.contact for each in self._voters if each.counts or each.incarnation is None]
         return self._of_majority(heard, inf, -inf)
 
     def is_cut_off(self, since: float, heard_at: Callable[[str], float]) -> bool:
         """CheckQuorum: whether no majority was heard since this time. Where answers are missing, signs of life of the
-        followers' nodes count (``heard_at``): on a slow link, questions and answers wait behind long frames. A follower
-        whose node hears nothing of ours drops the connection, and with it these signs.
+        followers' nodes count (``heard_at``): on a slow link, messages and answers wait behind long frames. A node that
+        hears nothing of this one drops the connection, and with it these signs.
         """
         if self.majority_contact() >= since:
             return False
@@ -532,7 +537,9 @@ class LeaderState:
         return self.majority_contact() < since
 
     def _of_majority(self, values: list[float], ours: float, otherwise: float) -> float:
-        """The largest value that a majority of the voters reaches, if one does; ``ours`` counts if we are a voter."""
+        """The largest value that a majority of the voters reaches; ``otherwise`` if too few ``values`` are known.
+        ``ours`` counts if this node is a voter.
+        """
         if self._is_voter:
             values.append(ours)
         values.sort(reverse=True)
@@ -552,7 +559,7 @@ class LeaderState:
         return commit_index < last_index and self.majority_index() > commit_index
 
     def forgive(self, seconds: float) -> None:
-        """Count ``seconds`` less of the followers' silence."""
+        """Count ``seconds`` less of the followers' silence: this node stood still, and asked them nothing."""
         for follower in self.followers.values():
             follower.contact += seconds
 

@@ -1,11 +1,11 @@
-"""Whether the installed pysyncobj is the one whose private methods are replaced."""
+"""Checks that the installed pysyncobj is the version whose private methods RaftNode replaces."""
 
 from types import CodeType
 from typing import Any
 
 
 class Untyped:
-    """What type checkers take ``SyncObj`` for: the library has no types."""
+    """The class that type checkers see in place of ``SyncObj``, as the library has no types."""
 
     _SyncObj__setCurrentTerm: Any
     _SyncObj__onBecomeLeader: Any
@@ -15,7 +15,7 @@ class Untyped:
 
 
 def check_library(cls: type, library_class: type, version: str) -> None:
-    """Raise ImportError for a pysyncobj that lacks a name which ``cls`` replaces or uses."""
+    """Raise ImportError for a pysyncobj of another version, or that lacks a name which ``cls`` replaces or uses."""
     if version != "0.3.17":
         raise ImportError(f"pysyncobj 0.3.17 is needed, not {version}: its private methods are replaced here")
     functions = [getattr(member, "fget", member) for member in vars(cls).values()]

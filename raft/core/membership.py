@@ -1,9 +1,9 @@
-"""Which nodes count as voters: the configuration in force, compared with the disks that the nodes really have.
+"""The nodes that count as voters: the configuration in force, compared with the disks that the nodes really have.
 
 Membership changes are single-server changes (Ongaro's thesis, chapter 4). A configuration is in force as soon as it is
 in a log. Two in a row differ by one voter at most, so their majorities meet. The next one begins only when the last one
 is committed, so no leader holds two that are open; and only when the leader has committed an entry of its own term, so
-that any change which an earlier leader had begun is settled: it is in our log, or can no longer be committed.
+that any change which an earlier leader had begun is settled: it is in this log, or can no longer be committed.
 """
 
 from collections.abc import Set
@@ -13,7 +13,9 @@ from ..log.group_log import GroupLog
 
 
 class Membership:
-    """A vote, a pre-vote, an ack or a sign of life counts only if it comes from the very disk that the configuration
+    """The members of a group and who of them counts, as this node knows it.
+
+    A vote, a pre-vote, an ack or a sign of life counts only if it comes from the very disk that the configuration
     names. A node whose disk was wiped has forgotten its votes and acks, so its answers count for no majority.
     """
 
@@ -22,33 +24,33 @@ class Membership:
         self.peers: dict[str, int] = {}
         """The connected nodes, with the incarnations of their disks."""
         self.full_disks: Set[str] = frozenset()
-        """The connected nodes whose disks have no room for entries that a majority can do without."""
+        """The connected nodes whose disks are full: they are sent no entries while a majority can do without them."""
         self._incarnation = incarnation
         self._log = log
 
     @property
     def configuration(self) -> Configuration:
-        """In force from the moment it is in the log, committed or not, until it is truncated again."""
+        """The configuration in force: the latest one in the log, committed or not."""
         return self._log.configuration
 
     @property
     def is_voter(self) -> bool:
-        """Whether this node, with the disk that it has, is a voter. Only then it counts itself."""
+        """Whether this node, with its present disk, is a voter. It counts itself for a majority only then."""
         return self.configuration.voters.get(self.node_id) == self._incarnation
 
     def may_campaign(self, commit_index: int) -> bool:
-        """Whether this node is a voter, or was one in any configuration that is not known to be replaced.
+        """Whether this node is a voter in the committed configuration or in any later one.
 
-        A leader that removes itself may die with the only copy of that entry: then no other node can win, and it must
-        lead, without counting itself, until the others have the entry.
+        A leader that removes itself may restart with the only copy of that entry: then no other node can win, and this
+        one must lead, without counting itself, until the others have the entry.
         """
         if self._log.end < self._log.promised_end:
-            return False  # it lacks entries that it acked: it would not vote for itself
+            return False  # this node lacks entries that it acked: it would not vote for itself
         known = self._log.configurations_since(commit_index)
         return any(each.voters.get(self.node_id) == self._incarnation for each in known)
 
     def may_vote(self, commit_index: int) -> bool:
-        """Whether this node, with the disk that it has, is a member of the committed configuration or of any later one.
+        """Whether this node, with its present disk, is a member of the committed configuration or of any later one.
 
         Learners vote, too: a candidate may know of a promotion that has not arrived here, or of a removal that will
         never arrive. The candidate counts votes of voters alone, so a vote too many does no harm. A node that is in no

@@ -1,8 +1,8 @@
-"""What waits for an answer in one group, with a deadline: proposals, read barriers and leadership transfers.
+"""Calls that wait for an answer in one group until a deadline: proposals, read barriers and leadership transfers.
 
-Each is answered exactly once: with its outcome, or with what ``expired`` says when its deadline passes. Proposals of
-one turn of the loop share an entry, and so its cost in log and messages, if the machine allows it (machine.py says it):
-the commands of one entry have one index.
+Each is answered exactly once: with its outcome, or with what ``expired`` returns when its deadline passes. Proposals of
+one turn of the loop share an entry, and so its cost in log and messages, if the machine allows it
+(``Machine.bundles``): the commands of one entry have one index.
 """
 
 import logging
@@ -20,14 +20,14 @@ from .leader import FEW_BYTES, LeaderState
 _log = logging.getLogger(__name__)
 
 EXPIRY_STEP_S = 0.01
-"""Deadlines are looked at this often at most, so that many of them passing together cost one look."""
+"""Shortest time between two checks of the deadlines, so that many that pass together cost one check."""
 
 REGULAR = b"\x00"
-"""The first byte of an entry is pysyncobj's command type. Of this one the rest is a command."""
+"""An entry's first byte is pysyncobj's command type. In an entry of this type one command follows."""
 BUNDLE = b"\x10"
-"""A type that pysyncobj has not: the number of commands (u8), the length of each (u32), the commands."""
+"""A type that pysyncobj has not. There follow the number of commands (u8), the length of each (u32), the commands."""
 COMMANDS_MAX = 64
-"""Most commands of one entry: a replica does nothing else while it applies one."""
+"""Most commands of one entry: a replica does nothing else while it applies an entry."""
 BYTES_MAX = 64 << 10
 """Most bytes of commands that share an entry: windows and messages are filled by whole entries."""
 
@@ -38,7 +38,7 @@ _Answer = TypeVar("_Answer")
 
 class Pending(Generic[_Answer]):
     """A call that waits in a queue until it is answered or ``deadline`` passes. ``size`` counts towards the queue's
-    bytes; ``index`` is the one in the log that it waits for, 0 while there is none.
+    bytes; ``index`` is the log index that the call waits for, 0 while there is none.
     """
 
     __slots__ = ("_settle", "deadline", "index", "queue", "size")
@@ -59,7 +59,7 @@ class Pending(Generic[_Answer]):
         self._settle = settle
 
     def settle(self, answer: _Answer) -> None:
-        """Answer, unless that was done. An exception of the caller's callback must not stop Raft: it is logged (D5)."""
+        """Answer the call unless it was answered. An exception of its callback is logged: none must stop Raft (D5)."""
         if self.queue.remove(self):
             try:
                 self._settle(answer)
@@ -86,13 +86,13 @@ class DeadlineQueue(Generic[_Waiting]):
         """The sizes of the calls that wait."""
 
     def add(self, call: _Waiting) -> None:
-        """Wait for one more."""
+        """Add a call that waits."""
         self.waiting[call] = None
         self.bytes += call.size
         self.next_deadline = min(self.next_deadline, call.deadline)
 
     def remove(self, call: _Waiting) -> bool:
-        """Wait for it no more; False if it was not waiting."""
+        """Remove a call; False if it was not waiting."""
         if call not in self.waiting:
             return False
         del self.waiting[call]
@@ -100,7 +100,7 @@ class DeadlineQueue(Generic[_Waiting]):
         return True
 
     def expire(self, now: float) -> None:
-        """Answer the calls whose deadline has passed; with infinity, all."""
+        """Answer the calls with ``deadline <= now`` by their ``expired``; with infinity, all calls."""
         if now < self.next_deadline:
             return
         for call in [each for each in self.waiting if each.deadline <= now]:
@@ -108,7 +108,7 @@ class DeadlineQueue(Generic[_Waiting]):
         self.next_deadline = max(self.earliest_deadline(), now + EXPIRY_STEP_S)
 
     def look_again(self) -> None:
-        """Set ``next_deadline`` after calls were answered early."""
+        """Recompute ``next_deadline`` after calls were answered before their deadlines."""
         self.next_deadline = self.earliest_deadline()
 
     def earliest_deadline(self) -> float:
@@ -134,7 +134,7 @@ class Proposals(DeadlineQueue[PendingProposal]):
         self._bytes_max = settings.pending_bytes_max
 
     def accept(self, size: int, deadline: float, settle: Callable[[Outcome], None]) -> PendingProposal | None:
-        """Wait for a proposal of ``size`` bytes; None if too many wait."""
+        """Add a proposal of ``size`` bytes; None if it would exceed a bound on those that wait."""
         if len(self.waiting) >= self._count_max or self.bytes + size > self._bytes_max:
             return None
         proposal = PendingProposal(self, deadline, settle, size=size)
@@ -163,7 +163,7 @@ class ProposalQueue:
         return len(self.waiting) < COMMANDS_MAX and self._bytes < FEW_BYTES
 
     def add(self, command: bytes, proposal: PendingProposal) -> None:
-        """Queue one more."""
+        """Queue a command with its proposal."""
         self.waiting.append((command, proposal))
         self._bytes += len(command)
 
@@ -190,7 +190,7 @@ def entries_of(queue: Sequence[tuple[bytes, PendingProposal]], *, bundles: bool)
 
 
 def commands_of(payload: bytes) -> list[bytes]:
-    """The commands of an entry that is no configuration. Raises ValueError if these are not the bytes of one."""
+    """The commands in an entry's payload, which is no configuration. Raises ValueError if it is malformed."""
     kind = payload[:1]
     if kind == REGULAR:
         return [payload[1:]]
@@ -223,7 +223,7 @@ def _lengths(count: int) -> struct.Struct:
 
 
 class ReadBarrier(Pending[Exception | None]):
-    """A read that waits until followers have answered ``round`` of this leadership and ``index`` is applied."""
+    """A read that waits until a majority has answered ``round`` of this leadership and ``index`` is applied."""
 
     __slots__ = ("leading", "round")
 
@@ -248,8 +248,8 @@ class ReadBarriers(DeadlineQueue[ReadBarrier]):
     """The read barriers of a group. Their rounds and indexes only grow, so they pass in their order."""
 
     def check(self, leading: LeaderState | None, applied_index: int, refusal: NotLeader) -> None:
-        """Settle the barriers that pass: ``round <= majority_round and index <= applied_index``; and with ``refusal``
-        those whose leadership is over.
+        """Settle with None the barriers for which ``round <= majority_round and index <= applied_index``, and with
+        ``refusal`` those of a leadership that is over.
         """
         for barrier in [each for each in self.waiting if each.leading is not leading]:
             barrier.settle(refusal)
@@ -290,7 +290,7 @@ class LeadershipTransfers(DeadlineQueue[LeadershipTransfer]):
     """The leadership transfers of a group that callers wait for."""
 
     def check(self, node_id: str, leader: str | None, term: int) -> None:
-        """``leader`` leads ``term``, as far as this node knows: settle the transfers that this decides."""
+        """Settle the transfers that were begun in an older term, if ``term`` has a known ``leader``: done, or not."""
         for each in [each for each in self.waiting if each.term != term and leader is not None]:
             is_done = leader == each.heir or (each.heir is None and leader != node_id)
             each.settle(None if is_done else NotLeader(leader, term))

@@ -3,9 +3,9 @@
 A leader whose followers have every entry and know that it is committed tells them to quiesce, and stops its heartbeats.
 From then on its followers count it as heard while its node gives signs of life (liveness.py), and it counts them
 likewise. Any event wakes a member: a message, a proposal, a read, a peer that falls silent, is lost or comes back; and,
-as a safety net, time. While nothing has changed the leader renews its Quiesce before that: one message to each
-follower, for all groups of a second together. No safety property depends on it: a read still asks a majority, a vote
-still waits for its disk.
+as a safety net, time (QUIESCENT_S_MAX). While nothing has changed the leader renews its Quiesce before that: one
+message to each follower, at a whole second, with all other groups that renew then. No safety property depends on
+quiescence: a read still asks a majority, a vote still waits for its disk.
 
 This file decides when a group may quiesce and until when. RaftNode sends the messages and wakes.
 """
@@ -19,11 +19,11 @@ from .leader import LeaderState, Progress
 from .membership import Membership
 
 QUIET_BEATS = 2
-"""Heartbeats without news before a leader quiesces."""
+"""Heartbeats that find the group settled before a leader lets it quiesce in place of the next one."""
 QUIESCENT_S_MIN, QUIESCENT_S_MAX = 20.0, 40.0
-"""A follower wakes by itself after a time drawn between the two, and at a whole second."""
+"""A follower wakes by itself after a time drawn between these two, at a whole second of its clock."""
 RENEWAL_S_MIN, RENEWAL_S_MAX = 10.0, 18.0
-"""A leader renews its Quiesce after a time drawn between the two, and at a whole second: before a follower wakes."""
+"""A leader renews its Quiesce after a time drawn between these two, at a whole second: before any follower wakes."""
 
 
 class Quiescence:
@@ -32,7 +32,7 @@ class Quiescence:
     def __init__(self, log: GroupLog, membership: Membership, settings: RaftSettings, ports: NodePorts) -> None:
         self.is_quiescent: bool = False
         self.ends_at: float = float("inf")
-        """When a follower wakes by itself, or a leader renews its Quiesce."""
+        """When this follower wakes by itself, or this leader renews its Quiesce."""
         self._quiet_beats = 0
         self._log = log
         self._membership = membership
@@ -40,25 +40,25 @@ class Quiescence:
         self._ports = ports
 
     def begin(self, *, is_leader: bool) -> None:
-        """Quiescent from now on. That ends at a whole second of the clock, so that many groups wake their node once."""
+        """Become quiescent, until a whole second of the clock, so that many groups wake their node at once."""
         self.is_quiescent = True
         shortest, longest = (RENEWAL_S_MIN, RENEWAL_S_MAX) if is_leader else (QUIESCENT_S_MIN, QUIESCENT_S_MAX)
         self.ends_at = ceil(self._ports.time() + shortest + (longest - shortest) * self._ports.rng())
 
     def end(self) -> None:
-        """Quiescent no more."""
+        """End quiescence, and count the heartbeats before the next one anew."""
         self.is_quiescent = False
         self._quiet_beats = 0
 
     def is_due(self, leading: LeaderState, commit_index: int) -> bool:
-        """A leader's heartbeat is due: whether it should let the group quiesce instead."""
+        """Whether a leader whose heartbeat is due should let the group quiesce instead. Called once a heartbeat."""
         is_heard = leading.majority_contact() >= self._ports.time() - self._timeout_s
         self._quiet_beats = self._quiet_beats + 1 if is_heard and self.is_settled(leading, commit_index) else 0
         return self._quiet_beats > QUIET_BEATS
 
     def is_settled(self, leading: LeaderState, commit_index: int) -> bool:
-        """Whether ``match_index == commit_index == last_index`` holds for all present members, a majority among them,
-        which also know it; and nothing else is under way.
+        """Whether ``match_index == commit_index == last_index`` holds for all present members, they are a majority and
+        were sent that commit index, and no heartbeat, transfer or change of members is wanted.
         """
         last_index = self._log.last_index
         if commit_index < last_index or leading.beat_is_wanted or leading.heir is not None:
@@ -73,13 +73,13 @@ class Quiescence:
         )
 
     def present(self, leading: LeaderState) -> list[Progress]:
-        """Followers that are connected and give signs of life. The others catch up when they come back."""
+        """The followers that are connected and give signs of life. The others catch up when they come back."""
         since = self._ports.time() - self._timeout_s
         return [f for f in leading.followers.values() if f.connected and self._ports.heard_at(f.node_id) > since]
 
     def leader_heard_at(self, leader: str) -> float:
-        """When the leader of a follower that wakes counts as heard: at the last sign of life of its node, at most the
-        shortest election timeout ago; now, if its node is not connected.
+        """The time at which a follower that wakes counts its leader as heard: the last sign of life of the leader's
+        node, or if that is longer ago, one shortest election timeout ago; now, if the node is not connected.
         """
         now, at = self._ports.time(), self._ports.heard_at(leader)
         return now if at == float("-inf") else max(now - self._timeout_s, at)

@@ -53,8 +53,8 @@ library.createJournal = _create_journal  # the library has no other way to be gi
 
 
 class RaftNode(SyncObj):
-    """One replica's consensus. ``count_applied`` is called after each run of applies: with how many entries that hold
-    commands, and bytes of commands, the machine has applied.
+    """The consensus of one replica. ``count_applied`` is called after each run of applies with the number of entries
+    with commands that the machine applied in it, and the bytes of those commands.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RaftNode(SyncObj):
         self.leader: str | None = None
         """The node id of the leader of the term, None while unknown."""
         self.leading: LeaderState | None = None
-        """The present leadership, if this node leads."""
+        """The state of the present leadership; None unless this node leads."""
         self.membership: Membership = Membership(self.node_id, ports.incarnation, log)
         self.quiescence: Quiescence = Quiescence(log, self.membership, settings, ports)
         self._ports = ports
@@ -104,34 +104,34 @@ class RaftNode(SyncObj):
 
     @property
     def voted_for(self) -> str | None:
-        """The vote in the current term."""
+        """The node id that this node voted for in the current term; None if it has not voted."""
         return self.log.voted_for
 
     @property
     def commit_index(self) -> int:
-        """All entries up to here are known to be committed."""
+        """The highest index that this node knows to be committed."""
         return self._SyncObj__raftCommitIndex
 
     @property
     def applied_index(self) -> int:
-        """All entries up to here are applied; ``applied_index <= commit_index``."""
+        """The highest index that the machine has applied; ``applied_index <= commit_index``."""
         return self._SyncObj__raftLastApplied
 
     @property
     def ready(self) -> bool:
-        """Whether all entries are applied that were committed when a leader was first heard of."""
+        """Whether the machine has applied all that was committed when this node first heard of a leader."""
         return self._ready_index is not None and self.applied_index >= self._ready_index
 
     @property
     def role(self) -> tuple[object, ...]:
-        """Whether this node leads, which node does, and the term: for comparing."""
+        """Whether this node does not lead, the leader, and the term: a value to compare with an earlier one."""
         return self.leading is None, self.leader, self._SyncObj__raftCurrentTerm
 
-    # What follows from the events.
+    # Progress: commit, append, send, apply.
 
     def progress(self) -> bool:
-        """Do what has become possible: send what waited for the disk; commit, append, send and apply. Returns whether
-        it must be called again, because proposals are left to append or entries to apply.
+        """Do what has become possible: send messages that waited for the disk; commit, append, send and apply. Returns
+        whether it must be called again: proposals are left to append, entries to send, or entries to apply.
         """
         if self._gate.withheld:
             self._gate.release()
@@ -159,25 +159,25 @@ class RaftNode(SyncObj):
         return is_left or leading.has_more
 
     def enqueue(self, command: bytes, proposal: PendingProposal) -> bool:
-        """Take in a proposal. Returns whether ``progress`` has to be called for it."""
+        """Queue a command with its proposal. Returns whether ``progress`` has to be called for it."""
         self._queue.add(command, proposal)
         return not self._queue_waits
 
     @property
     def _queue_waits(self) -> bool:
-        """Whether the queue waits for the commit of the last entry, since it is small (pending.py says why)."""
+        """Whether the queue, being small, waits until the log's last entry is committed (ProposalQueue says why)."""
         is_open = self._SyncObj__raftCommitIndex < self.log.last_index
         return is_open and self.leading is not None and self._queue.is_small
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether the end of a disk sync may make something possible here. A leader waits for the followers' first."""
+        """Whether the end of a disk sync may allow an ack or a message here, or a commit, if a majority has more."""
         leading = self.leading
         return self.log.unsynced and (leading is None or bool(self._gate.withheld) or leading.waits_for_disk())
 
     def acknowledge(self) -> bool:
-        """A disk sync has ended on a follower: ack what is durable now. Returns whether ``progress`` must be called:
-        not if all that is left to do is to apply, and that may wait.
+        """Ack what is durable, after a disk sync on a follower. Returns whether ``progress`` must be called: not if
+        only applies are left, and those may wait.
         """
         if self.leading is not None or self.leader is None or self._gate.withheld or self._queue.waiting:
             return True
@@ -218,7 +218,7 @@ class RaftNode(SyncObj):
     def _replicate(self, leading: LeaderState) -> None:
         """Begin the change of members that the leader decides itself, if any, and send."""
         if not leading.is_settled and not self.changing and (change := leading.next_change()) is not None:
-            with suppress(InvalidChange):  # not yet, then: it is looked at again after every event
+            with suppress(InvalidChange):  # not possible yet: every event tries again
                 self.change(change)
         leading.broadcast(self._SyncObj__raftCommitIndex, self._ports.time())
 
@@ -284,8 +284,8 @@ class RaftNode(SyncObj):
             self._wake_leader()
 
     def take(self, node_id: str, message: AppendEntries, now: float) -> bool:
-        """Do what ``receive`` does with entries, if their sender leads the current term, as is known here and on disk,
-        and they follow this log. Otherwise do nothing, and return False. (coalescing.py says what for.)
+        """Store entries as ``receive`` does, if their sender is the known leader of the current term, term and vote are
+        on disk, and the entries follow this log's end. Otherwise do nothing, and return False (see coalescing.py).
         """
         is_usual = self._is_led_by(node_id, message.term) and not self.quiescence.is_quiescent
         if is_usual and self._following.take(message):
@@ -294,14 +294,14 @@ class RaftNode(SyncObj):
         return False
 
     def may_ack(self, node_id: str, message: AppendEntries) -> bool:
-        """What ``take`` took is on disk. Whether that may be acked: still under the same leader, in the same term."""
+        """Whether entries that ``take`` stored, now on disk, may be acked: leader and term must still be the same."""
         return self._is_led_by(node_id, message.term) and self._following.acked(message)
 
     def _is_led_by(self, node_id: str, term: int) -> bool:
         return term == self._SyncObj__raftCurrentTerm and self.leader == node_id and self.log.state_is_durable
 
     def acked(self, node_id: str, message: AppendEntries, now: float) -> None:
-        """Do what ``receive`` does with the ack of a message with entries that was sent as a leader."""
+        """Handle the ack of ``message``, which this node sent as a leader, as ``receive`` does an AppendAck."""
         if self.leading is not None and message.term == self.leading.term:
             self.wake()
             self.leading.acked(node_id, message.prev_index + len(message.entries), message.round, now)
@@ -314,12 +314,12 @@ class RaftNode(SyncObj):
                 self._election.hurry()  # our question was of an old term: ask again
 
     def _on_ack(self, node_id: str, ack: AppendAck) -> None:
-        """An ack of another term says nothing about this one (D1)."""
+        """Handle an ack, unless it is of another term: that says nothing about this one (D1)."""
         if self.leading is not None and ack.term == self.leading.term:
             self.leading.answered(node_id, ack, self._ports.time())
 
     def heard_leader(self, node_id: str) -> None:
-        """``node_id`` leads the current term and spoke."""
+        """Note that ``node_id``, leader of the current term, spoke. Raises InvariantBroken if this node leads, too."""
         if self.leading is not None:
             raise InvariantBroken(f"{node_id} leads term {self.term} as well")
         if self.leader != node_id:
@@ -327,7 +327,7 @@ class RaftNode(SyncObj):
         self._election.heard_leader(self._ports.time())
 
     def learn_commit(self, known_index: int, leader_index: int) -> None:
-        """Entries up to ``known_index`` are committed and verified here; the leader has committed ``leader_index``."""
+        """Raise the commit index to ``known_index``, which is verified here; the leader's own is ``leader_index``."""
         self._SyncObj__raftCommitIndex = max(self._SyncObj__raftCommitIndex, known_index)
         if self._ready_index is None:
             self._ready_index = leader_index
@@ -341,10 +341,10 @@ class RaftNode(SyncObj):
         self._SyncObj__setCurrentTerm(term, voted_for)
 
     def _follow(self, term: int, leader: str | None) -> None:
-        """Follow in ``term``, the ``leader`` if it is known. Proposals that wait for a commit become unknown (D15).
+        """Become a follower in ``term``; ``leader`` is None while unknown. Proposals in flight become Unknown (D15).
 
-        A leader that stops while its followers are quiescent wakes them: nothing else would. They stay so until the
-        heartbeat that the leader wants when it wakes itself, as it does before it handles the message that deposes it.
+        A leader that stops while its followers are quiescent wakes them, as nothing else would. If ``beat_is_wanted``
+        they may be so, too: the message that deposes a leader first wakes it, before its heartbeat can wake them.
         """
         if self.leading is not None and (self.quiescence.is_quiescent or self.leading.beat_is_wanted):
             for follower in self.leading.followers.values():
@@ -367,17 +367,17 @@ class RaftNode(SyncObj):
             proposal.settle(Unknown(proposal.index))
 
     def forget_leader(self) -> None:
-        """From now on no leader is known."""
+        """Forget the leader of the current term, which is lost or silent."""
         self.leader = None
 
     def become_candidate(self) -> None:
-        """Enter the next term with a vote for ourselves."""
+        """Enter the next term as a candidate that has voted for itself."""
         self.leader = None
         self._SyncObj__setState(library._RAFT_STATE.CANDIDATE)
         self._enter_term(self.term + 1, self.node_id)
 
     def become_leader(self) -> None:
-        """The election of the current term is won."""
+        """Begin to lead the current term, whose election is won: append the no-op and send it."""
         self._election.void()
         self.leading = LeaderState(self.log, self.membership, self.settings, self._gate.post, self._ports.time())
         if not self.ready:
@@ -390,8 +390,8 @@ class RaftNode(SyncObj):
         self._enter_term(self.term, node_id)
 
     def abandon(self) -> None:
-        """This replica stops: settle all proposals that wait, and break the cycles of references. With them a deleted
-        partition stayed in memory until Python's garbage collector looked at old objects: for an hour, or longer.
+        """Settle all proposals that wait, and break the cycles of references, as this replica stops. With cycles a
+        deleted partition stays in memory until Python's garbage collector looks at old objects: an hour, or longer.
         """
         self._follow(self.term, None)
         self._take_queue()
@@ -401,16 +401,16 @@ class RaftNode(SyncObj):
     # Connections and time.
 
     def peer_up(self, node_id: str, incarnation: int) -> None:
-        """A connection came up, to a node with this disk."""
+        """Handle a new connection to a node; ``incarnation`` is that of the node's disk."""
         self.membership.peers[node_id] = incarnation
         if self.leading is not None and node_id in self.leading.followers:
             self.leading.connected(node_id, incarnation, self._ports.time())
             self.leading.beat_is_wanted = True
 
     def peer_down(self, node_id: str, spread_s: float = 0.0, turn: int = 0) -> None:
-        """A connection broke, and what was in flight on it is lost. If it led to the leader, that one may be gone, and
-        elections of many groups may be due at once: they are spread over ``spread_s``, and this node asks first, or
-        after ``turn`` others.
+        """Handle the loss of a connection, with what was in flight on it. If it led to the leader, that node may be
+        gone and elections of many groups due at once: they are spread over ``spread_s`` seconds, and this node asks for
+        votes after ``turn`` other nodes.
         """
         if self.leader == node_id:
             self.wake()
@@ -422,18 +422,18 @@ class RaftNode(SyncObj):
             self._election.take_turn(spread_s, turn)
 
     def peer_silent(self, node_id: str) -> None:
-        """A connected node gives no sign of life: if it leads, it is missed from its last sign of life on."""
+        """Wake a quiescent follower whose leader's node is silent: the election timeout runs from its last sign."""
         if self.leader == node_id:
             self.wake()
 
     def peer_heard(self, node_id: str) -> None:
-        """A node that was silent gives signs of life again: it may have missed a Quiesce."""
+        """Wake a leader's group when a silent follower gives signs of life again: it may have missed a Quiesce."""
         if self.leading is not None and node_id in self.leading.followers:
             self.wake()
 
     @property
     def next_tick(self) -> float:
-        """When ``tick`` has something to do, if nothing happens before."""
+        """When ``tick`` has to be called next, on the ports' clock, unless an event comes first."""
         if self.quiescence.is_quiescent:
             return self.quiescence.ends_at
         if self.leading is None:
@@ -441,9 +441,9 @@ class RaftNode(SyncObj):
         return min(self.leading.beat_at, self.leading.notice_at)
 
     def tick(self) -> bool:
-        """Time has passed: quiesce, renew the Quiesce, wake, ask for votes, step down or send heartbeats, as due.
+        """Do what is due by the clock: quiesce, renew the Quiesce, wake, ask for votes, step down or send heartbeats.
 
-        Returns whether ``progress`` must be called: not if a leader's followers were sent something anyhow.
+        Returns whether ``progress`` must be called: not if a leader's heartbeat was put off or was not due after all.
         """
         now, leading = self._ports.time(), self.leading
         if self.quiescence.is_quiescent:
@@ -468,7 +468,7 @@ class RaftNode(SyncObj):
         self._election.hurry()
 
     def want_round(self) -> int:
-        """The next ``progress`` begins a round of empty messages. Returns its number. For a leader only."""
+        """Have the next ``progress`` begin a round of heartbeats. Returns the round's number. For a leader only."""
         self.wake()
         assert self.leading is not None
         self.leading.beat_is_wanted = True
@@ -477,8 +477,8 @@ class RaftNode(SyncObj):
     # Quiescence.
 
     def wake(self) -> None:
-        """Quiescent no more. The last heartbeat of the leader, or the last answers of the followers, count as given at
-        the last sign of life of their nodes.
+        """End quiescence. A follower counts its leader, and a leader its followers, as heard when their nodes gave
+        their last sign of life.
         """
         if not self.quiescence.is_quiescent:
             return
@@ -491,7 +491,7 @@ class RaftNode(SyncObj):
             self._election.heard_leader(self.quiescence.leader_heard_at(self.leader))
 
     def _wake_leader(self) -> None:
-        """An ack of a follower wakes the leader, whose heartbeat wakes the others."""
+        """Send the leader an ack, if this node follows: the ack wakes the leader, whose heartbeat wakes the others."""
         if self.leading is None:
             self._following.acknowledge(beat=True)
 
@@ -500,8 +500,8 @@ class RaftNode(SyncObj):
         return self.quiescence.is_due(leading, self.commit_index) and self._quiesce(leading)
 
     def _quiesce(self, leading: LeaderState) -> bool:
-        """Tell the followers, and be quiescent; False if one of them cannot be told. A follower that is not where its
-        leader takes it to be says so; and ``progress``, which runs next, wakes a group that may not quiesce.
+        """Send the present followers Quiesce, then become quiescent; False if one of them cannot be sent it. A follower
+        that lacks something answers; and ``progress``, which runs next, wakes a group that may not quiesce.
         """
         message = Quiesce(self.term, self.commit_index)
         if not all(self._gate.post(follower.node_id, message) for follower in self.quiescence.present(leading)):
@@ -510,7 +510,7 @@ class RaftNode(SyncObj):
         return True
 
     def _on_quiesce(self, node_id: str, message: Quiesce) -> None:
-        """Quiesce, if this log ends where the leader has committed all; otherwise answer where it ends."""
+        """Become quiescent if this log ends at the leader's commit index, all committed; otherwise ack what it has."""
         if message.term < self.term:
             self._gate.post(node_id, AppendAck(self.term, False, self.log.last_index + 1, 0))
             return
@@ -523,7 +523,7 @@ class RaftNode(SyncObj):
             self._following.acknowledge(beat=True)
 
     def _on_wake(self, node_id: str, message: Wake) -> None:
-        """Our leader leads no more."""
+        """Handle that our leader has stopped leading: forget it, and ask for votes soon."""
         if message.term == self.term and self.leader == node_id:
             self.forget_leader()
             self._election.hurry()
@@ -536,7 +536,7 @@ class RaftNode(SyncObj):
         return self.log.configuration_index > self.commit_index
 
     def change(self, change: Change, proposal: PendingProposal | None = None) -> None:
-        """Put the configuration after ``change`` in force. For a leader only. Raises InvalidChange."""
+        """Append the configuration after ``change``, so it is in force. For a leader only. Raises InvalidChange."""
         leading = self.leading
         assert leading is not None
         if self.changing:
@@ -555,11 +555,11 @@ class RaftNode(SyncObj):
 
     @property
     def _has_left(self) -> bool:
-        """Whether this node has applied that it is no voter any more. Until then it leads, without counting itself."""
+        """Whether this node has applied its own removal as a voter. Until then it leads, without counting itself."""
         return not self.membership.is_voter and self.applied_index >= self.log.configuration_index
 
     def step_down(self) -> None:
-        """Stop leading. The furthest follower is asked to campaign, if it has all that is committed and so can win."""
+        """Stop leading. Ask the voter with the longest matching log to campaign, if it has all committed entries."""
         if self.leading is not None:
             heir = self.leading.furthest()
             if heir is not None and heir.match_index >= self.commit_index:
@@ -569,9 +569,10 @@ class RaftNode(SyncObj):
     # Where the log begins.
 
     def install(self, origin: Origin, restore: Callable[[], None]) -> bool:
-        """Take the state of a checkpoint that is on disk, by ``restore``; False if nothing in it is new here.
+        """Let a checkpoint at ``origin`` that is on disk replace log and state (``restore`` does the latter).
 
-        A checkpoint is committed, so all entries up to it are. A leader has them all and needs no checkpoint.
+        Returns False, with nothing changed, unless ``origin.index > commit_index``: all entries up to a checkpoint are
+        committed. A leader has them all and needs none.
         """
         if origin.index <= self.commit_index or self.leading is not None:
             return False

@@ -24,7 +24,9 @@ class InvalidChange(Exception):
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """Node ids with the incarnations of their disks. Learners get the log; they neither vote nor count for commits."""
+    """The members of a group: node ids with the incarnations of their disks. Learners receive the log; neither their
+    votes nor their acks count for a majority.
+    """
 
     voters: dict[str, int] = msgspec.field(default_factory=dict)
     learners: dict[str, int] = msgspec.field(default_factory=dict)
@@ -93,7 +95,7 @@ class ChangeRefused:
 
 
 def apply_change(configuration: Configuration, change: Change) -> Configuration:
-    """The configuration after a change. Raises InvalidChange with the reason."""
+    """The configuration after ``change``. Raises InvalidChange, with the reason, if the change does not apply to it."""
     voters, learners = dict(configuration.voters), dict(configuration.learners)
     node_id = change.node_id
     match change:

@@ -1,8 +1,8 @@
 """One group's log: entries, current term and vote, stored in the write-ahead log that all groups of the node share.
 
 ``GroupLog`` holds terms, locations and configurations in memory, and never payloads: those are read back through the
-write-ahead log. It begins at an origin: the founding of the group, or a checkpoint, which covers all entries before it.
-The commit index is not stored: after a restart it is the origin's index, and then what a leader proves. GroupLog also
+write-ahead log. It begins at an origin: the founding of the group, or a checkpoint, which covers all entries up to it.
+The commit index is not stored: after a restart it is the origin's index, until a leader proves more. GroupLog also
 has the methods of a journal that pysyncobj calls: in its constructor, and when it sets the term or begins to lead.
 """
 
@@ -16,9 +16,9 @@ from .origin import FIRST_INDEX, NO_TOMBSTONE, ORIGIN_OF_JOINER, GroupTombstone,
 
 
 class TermRuns:
-    """Terms by index, from a first index on, as runs of equal terms: few numbers, however long the log is.
+    """The terms of entries, from a first index on, as runs of equal terms: few numbers, however long the log is.
 
-    term_at(index) <= term_at(index + 1)
+    Invariant: ``at(index) <= at(index + 1)``.
     """
 
     def __init__(self, index: int, term: int) -> None:
@@ -49,14 +49,14 @@ class TermRuns:
         return self._starts[run]
 
     def truncate(self, from_index: int) -> None:
-        """Drop the terms from ``from_index`` on, which is not the first."""
+        """Drop the terms from ``from_index`` on, which is greater than the first index."""
         while self._starts[-1] >= from_index:
             self._starts.pop()
             self._terms.pop()
         self.last, self._last_start = self._terms[-1], self._starts[-1]
 
     def begin_at(self, index: int) -> None:
-        """Drop the terms before ``index``."""
+        """Drop the terms before ``index``, which becomes the first."""
         run = bisect_right(self._starts, index)
         self._starts[:run], self._terms[:run] = [index], [self._terms[run - 1]]
         self._last_start = self._starts[-1]
@@ -70,7 +70,7 @@ class ConfigurationHistory:
 
     @property
     def latest(self) -> tuple[int, Configuration]:
-        """Index and configuration of the one in force, committed or not."""
+        """(index, configuration) of the configuration in force, committed or not."""
         return self._known[-1]
 
     def at(self, index: int) -> Configuration:
@@ -82,16 +82,16 @@ class ConfigurationHistory:
         return [self.at(index), *(known for begins, known in self._known if begins > index)]
 
     def add(self, index: int, configuration: Configuration) -> None:
-        """The entry at ``index`` holds this one."""
+        """Note that the entry at ``index`` holds this configuration."""
         self._known.append((index, configuration))
 
     def truncate(self, from_index: int) -> None:
-        """Drop the configurations from ``from_index`` on; the first one is before that."""
+        """Drop the configurations from ``from_index`` on, which is greater than the index of the first one."""
         while self._known[-1][0] >= from_index:
             self._known.pop()
 
     def begin_at(self, index: int, configuration: Configuration) -> None:
-        """Make ``configuration``, at ``index``, the first one."""
+        """Make ``configuration``, at ``index``, the first one: drop those up to ``index``."""
         self._known = [(index, configuration), *[each for each in self._known if each[0] > index]]
 
 
@@ -100,16 +100,17 @@ NO_OP = b"\x01"
 FORGOTTEN = "?"
 """In place of the id voted for: an erased replica may have voted in this term, so this one must not."""
 ENTRIES_MAX = 1024
-"""The most entries in one message. To read them from disk, and to append them on the follower, each holds up the event
-loop for 4 ms; eight times as many small ones, which are still no mebibyte, held it up for 30.
+"""Most entries in one message. The event loop stands still for 4 ms while a leader reads so many from its disk, and
+while a follower appends them; with eight times as many small ones, still below a mebibyte, it stood still for 30 ms.
 """
 
 
 class GroupLog:
-    """Entries, configurations, current term and vote of one group.
+    """The log of one group: its entries and configurations, the current term and the vote in it.
 
-    ``base_index`` is the last entry that is gone: its term is known, its payload is not. Entries up to the origin may
-    stay for followers that lack them: base_index <= origin.index <= last_index and durable_index <= last_index.
+    ``base_index`` is the index of the last entry that is gone: its term is known, its payload is not. Entries up to the
+    origin may stay for followers that lack them. Invariants: ``base_index <= origin.index <= last_index`` and
+    ``durable_index <= last_index``.
     """
 
     def __init__(
@@ -120,9 +121,10 @@ class GroupLog:
         origin: Origin = ORIGIN_OF_JOINER,
         tombstone: GroupTombstone = NO_TOMBSTONE,
     ) -> None:
-        """``recovered`` is the group's part of ``log``; ``tombstone`` is that of a replica that was erased here.
+        """``recovered`` is the group's part of ``log``; ``tombstone`` is left of a replica that was erased here.
 
-        Raises ValueError if the recovered entries do not follow the origin.
+        Raises ValueError if recovered entries are missing after the origin, out of order, or of a term above the
+        recovered one.
         """
         self._group_id = group_id
         self._log = log
@@ -130,11 +132,11 @@ class GroupLog:
         self.voted_for = recovered.voted_for
         self._tombstone = tombstone
         self.origin: Origin = origin
-        """origin.index <= commit index"""
+        """Where the log begins; ``origin.index <= commit_index``."""
         self._state_lsn = 0
         self._last_lsn = 0
-        """Position of the last record of this group that is not undone."""
-        if tombstone.term > self.term:  # a record, too: without any, a start takes the group for one that is erased
+        """LSN of this group's last record in the write-ahead log, without entries that were truncated since."""
+        if tombstone.term > self.term:  # writes a record, too: without any, a start takes the group for an erased one
             self.setCurrentTerm(tombstone.term, FORGOTTEN)
         elif tombstone.term and tombstone.term == self.term:
             self.voted_for = FORGOTTEN
@@ -143,7 +145,7 @@ class GroupLog:
         self._durable_index = self.last_index
 
     def _begin(self, index: int, term: int, configuration: Configuration) -> None:
-        """Begin without entries. The term of ``index`` may not be on disk: this node has sent no vote of that term."""
+        """Begin at ``index``, without entries. If ``term`` is newer than this node's, this node has no vote in it."""
         if term > self.term:
             self.setCurrentTerm(term, None)
         self.base_index: int = index
@@ -156,7 +158,7 @@ class GroupLog:
         self._durable_index = index
 
     def _recover(self, entries: list[LogEntry]) -> None:
-        """Take over the recovered entries, as far as they continue the origin."""
+        """Take over the recovered entries if they continue the origin; otherwise reset the log to the origin."""
         found = continuation(entries, self.origin)
         if found is None:
             if entries:
@@ -188,17 +190,17 @@ class GroupLog:
 
     @property
     def promised_end(self) -> tuple[int, int]:
-        """This node may vote only for a candidate with end >= promised_end."""
+        """The end of this log, or of an erased one if greater: a vote is only for a candidate with no lesser end."""
         return max(self.end, (self._tombstone.last_term, self._tombstone.last_index))
 
     def tombstone(self) -> GroupTombstone:
-        """What has to be remembered of this log when it is erased."""
+        """The promises of this log, which have to be remembered when it is erased."""
         last_term, last_index = self.promised_end
         return GroupTombstone(self.term, last_term, last_index)
 
     @property
     def durable_index(self) -> int:
-        """Every entry up to and including this index is on disk."""
+        """The highest index up to which every entry is on disk."""
         unsynced, durable_lsn = self._unsynced, self._log.durable_lsn
         while unsynced and unsynced[0][0] <= durable_lsn:
             self._durable_index = unsynced.popleft()[1]
@@ -211,7 +213,7 @@ class GroupLog:
 
     @property
     def configuration_index(self) -> int:
-        """Index of the configuration in force. commit_index < configuration_index: a membership change is in flight."""
+        """Index of the configuration in force. A membership change is in flight if it is above the commit index."""
         return self._configurations.latest[0]
 
     def configuration_at(self, index: int) -> Configuration:
@@ -239,12 +241,12 @@ class GroupLog:
 
     @property
     def unsynced_lsn(self) -> int:
-        """The first record of this group that is not on disk, while there is one."""
+        """LSN of the first record with an entry of this group that is not on disk; else of the group's last record."""
         durable_lsn = self._log.durable_lsn
         return next((lsn for lsn, _ in self._unsynced if lsn > durable_lsn), self._last_lsn)
 
     def term_at(self, index: int) -> int:
-        """Term of the entry at ``index``: base_index <= index <= last_index."""
+        """Term of the entry at ``index``, for ``base_index <= index <= last_index``."""
         assert self.base_index <= index <= self.last_index, index
         return self._terms.at(index)
 
@@ -253,14 +255,14 @@ class GroupLog:
         return self._terms.run_start(index)
 
     def conflict(self, prev_index: int, prev_term: int) -> int | None:
-        """None if the log matches at (``prev_index``, ``prev_term``), else the index the leader should send next.
+        """None if the log matches at (``prev_index``, ``prev_term``), else the index that the leader should send next.
 
         Entries up to the base are committed, so every leader has them: they always match.
 
-        Entries that cannot match are skipped in whole runs of a term, so that repair costs a message a term and not a
-        message an entry: the leader starts after the end of this log, or before the runs whose terms are above
-        ``prev_term``. An answer of ``prev_index + 1`` says that the term here is below ``prev_term``: the leader has to
-        skip its own run of that term.
+        Entries that cannot match are skipped by whole runs of a term, so that repair costs one message a term, not one
+        an entry: the leader starts after the end of this log, or before the runs whose terms are above ``prev_term``.
+        An answer of ``prev_index + 1`` says that the term here is below ``prev_term``: the leader has to skip its own
+        run of ``prev_term``.
         """
         assert prev_index >= FIRST_INDEX, "nothing comes before the first entry"
         if prev_index < self.base_index:
@@ -273,7 +275,9 @@ class GroupLog:
         return prev_index + 1 if term < prev_term else self._terms.run_above(prev_index, prev_term)
 
     def read(self, from_index: int, bytes_max: int) -> list[tuple[int, int, bytes]]:
-        """(index, term, payload) of entries from ``from_index`` on: one at least, then up to ``bytes_max`` bytes."""
+        """(index, term, payload) of entries from ``from_index`` on: one in any case, more within ``bytes_max`` bytes
+        of payloads and ENTRIES_MAX entries.
+        """
         assert from_index > self.base_index, from_index
         if from_index == self.last_index:  # as nearly always
             return [(from_index, self._terms.last, self._log.read(self._locations[-1]))]
@@ -317,12 +321,12 @@ class GroupLog:
         self._durable_index = min(self._durable_index, from_index - 1)
 
     def checkpointed(self, index: int) -> None:
-        """A checkpoint at ``index``, which this node has applied, is on disk: it is the origin from now on."""
+        """Make this node's own checkpoint at ``index``, which it has applied and has on disk, the origin."""
         if index > self.origin.index:
             self._rebase(Origin(index, self.term_at(index), self.configuration_at(index)))
 
     def compact(self, index: int) -> None:
-        """Drop the entries up to ``index <= origin.index``. They must not be read any more."""
+        """Drop the entries up to ``index <= origin.index`` from memory: their records are about to be removed."""
         assert index <= self.origin.index, index
         if index > self.base_index:
             del self._locations[: index - self.base_index]
@@ -330,9 +334,9 @@ class GroupLog:
             self.base_index = index
 
     def install(self, origin: Origin) -> None:
-        """A checkpoint of another node is on disk: it is the origin from now on.
+        """Make another node's checkpoint, which is on disk here, the origin.
 
-        Entries after it stay if the log has the entry at (origin.index, origin.term); otherwise all of them go.
+        Entries after it stay if the log has the entry (origin.index, origin.term); otherwise all entries go.
         """
         assert origin.index > self.origin.index, origin
         if self.base_index <= origin.index <= self.last_index and self.term_at(origin.index) == origin.term:
@@ -343,7 +347,7 @@ class GroupLog:
             self._begin(origin.index, origin.term, origin.configuration)
 
     def _rebase(self, origin: Origin) -> None:
-        """Make ``origin``, which lies within the log, the log's origin."""
+        """Make ``origin``, at an index within the log, the log's origin; all entries stay."""
         self._configurations.begin_at(origin.index, origin.configuration)
         self.origin = origin
 
@@ -379,14 +383,14 @@ class GroupLog:
         return self.voted_for
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
-        """The index known to be committed after a restart."""
+        """The highest index known to be committed after a restart."""
         return self.origin.index
 
     def __len__(self) -> int:
-        """The entry at the base counts as position 0: pysyncobj reads its index and term only."""
+        """Entries, and one for the base at position 0: pysyncobj reads the base's index and term only."""
         return self.last_index - self.base_index + 1
 
     def __getitem__(self, position: int) -> tuple[bytes, int, int]:
-        """(payload, index, term) of an entry."""
+        """(payload, index, term) of the entry at a position; a no-op stands for the payload of the base."""
         index = range(self.base_index, self.last_index + 1)[position]
         return NO_OP if index == self.base_index else self.payload_at(index), index, self.term_at(index)

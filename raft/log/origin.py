@@ -1,4 +1,4 @@
-"""The origin of a group's log: a checkpoint, or the founding of the group; and what outlives an erased log."""
+"""The origin of a group's log: a checkpoint, or the founding of the group; and the tombstone of an erased log."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from ..wal.records import LogEntry
 from .configuration import NO_MEMBERS, Configuration
 
 FIRST_INDEX = 1
-"""The index of pysyncobj's first no-op, which is the same on every node and committed from the start."""
+"""The index of pysyncobj's first no-op, which every node has and which is committed from the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Entries up to ``index`` are committed and applied; ``term`` and ``configuration`` are those at ``index``."""
+    """Where a log begins: entries up to ``index`` are committed and applied; term and configuration are those there."""
 
     index: int = FIRST_INDEX
     term: int = 0
@@ -28,11 +28,11 @@ ORIGIN_OF_JOINER = Origin()
 
 
 def continuation(entries: Sequence[LogEntry], origin: Origin) -> tuple[int, int, Sequence[LogEntry]] | None:
-    """The entries of a recovered log that continue its origin, after index and term of the entry before them.
+    """(base index, base term, entries after the base) of a recovered log that continues its origin; else None.
 
-    None if they do not. They do if they include the origin's own entry or begin right after it; otherwise an installed
-    checkpoint has overtaken them. Entries before the origin stay, for followers that lack them. The first of them gives
-    only its term, unless it is the group's first. Raises ValueError if entries are missing after the origin.
+    It does if its entries include the origin's own or begin right after it; otherwise an installed checkpoint has
+    overtaken them. Entries before the origin stay, for followers that lack them; the first of these becomes the base
+    and gives only its term, unless it is the group's first. Raises ValueError if entries are missing after the origin.
     """
     if not entries:
         return None
@@ -50,10 +50,10 @@ def continuation(entries: Sequence[LogEntry], origin: Origin) -> tuple[int, int,
 
 
 class GroupTombstone(msgspec.Struct, frozen=True):
-    """The promises of an erased replica: its term, and the end (last_term, last_index) of the log it had acknowledged.
+    """The promises of an erased replica: its term, and the end (last_term, last_index) of the log that it had acked.
 
-    If its node joins the group again, with the same disk, it must neither vote in an older term nor for a shorter log:
-    old configurations, which it meets again as it copies the log, name it as a voter.
+    A node that joins the group again with the same disk must neither vote in an older term nor for a shorter log: old
+    configurations, which it meets again as it copies the log, name it as a voter.
     """
 
     term: int

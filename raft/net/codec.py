@@ -1,8 +1,8 @@
 """The codec of all messages between nodes: length-capped binary frames.
 
-A frame is: length of the rest (u32), kind (u8), group id (u32), body; all little-endian. A group id that needs more has
+A frame is: length of the rest (u32), kind (u8), group id (u32), body; all little-endian. A group id that is wider has
 its low half there, its high half (u32) before the body, and the bit WIDE in the kind: such groups exist from feature
-level 2 on, at which all nodes know this. Frames that belong to no group (calls, hellos, pings) carry group 0.
+level 2 on, at which all nodes know WIDE. Frames that belong to no group (calls, hellos, pings) carry group 0.
 
 Decoding never executes anything that the bytes name, nor allocates beyond the caps below. A frame that ``encode``
 cannot have produced raises InvalidFrame, and no other exception.
@@ -52,13 +52,13 @@ from ..messages import (
 
 PROTOCOL_VERSION = 7
 PROTOCOL_OLDEST = 6
-"""A node speaks both, and none between or beyond."""
+"""A node speaks these two versions, and no other."""
 LEVEL_PROTOCOLS = {1: 6, 2: 7}
-"""Feature level of the cluster -> the oldest protocol that its members speak. Levels between have that of the one
-before.
+"""Feature level of the cluster -> the oldest protocol that its members speak. A level that is not here has the protocol
+of the next lower one that is.
 """
 SINCE: dict[type[Any], int] = {AppendMany: 7, AckMany: 7}
-"""Kinds of messages -> the protocol that brought them; those that are not here are as old as PROTOCOL_OLDEST."""
+"""Kinds of messages -> the protocol that brought them. Every version that a node speaks knows the other kinds."""
 FRAME_BYTES_MAX = 32 << 20
 """Longest frame, header included."""
 ENTRIES_MAX = 65_536
@@ -71,13 +71,13 @@ class InvalidFrame(Exception):
 
 
 _Pieces = list[bytes]
-"""The body of a frame, as pieces that belong one behind the other."""
+"""The body of a frame to be sent, as pieces to be joined."""
 _Body = bytes | memoryview
-"""The body of a frame."""
+"""The body of a frame that has arrived."""
 _SHORT_BYTES = 1024
 """The body of a frame of at most this length is copied before it is decoded: a view of it costs more."""
 _PART_BYTES = 4096
-"""Parts of a frame are joined up to this length as they come: by itself each takes a hundred bytes more."""
+"""Parts of a frame are joined up to this length as they arrive: each separate part takes a hundred bytes more."""
 _HEADER = struct.Struct("<IBI")
 WIDE = 0x80
 _HIGH = struct.Struct("<I")
@@ -89,13 +89,15 @@ _CALL = struct.Struct("<Q")
 _REPLY = struct.Struct("<Q?")
 _HELLO = struct.Struct("<HBBQQQ")
 _SOFTWARE_SINCE, _HELLO_MORE = 7, struct.Struct("<HHB")
-"""At the end of a hello since this version: oldest and newest feature level, bytes of the software's version."""
+"""A hello of this version or a newer one ends with oldest and newest feature level, and the software's version."""
 _VERSION = struct.Struct("<H")
 
 
 @lru_cache(maxsize=256)
 def _columns(count: int) -> struct.Struct:
-    """Terms, then lengths, of ``count`` entries. One call packs all of them, several times faster than one by one."""
+    """The layout of the terms, then the lengths, of ``count`` entries. One call packs all of them, several times faster
+    than one by one.
+    """
     return struct.Struct(f"<{count}Q{count}I")
 
 
@@ -131,8 +133,8 @@ def _decode_append(body: _Body) -> AppendEntries:
 
 @lru_cache(maxsize=APPENDS_MAX)
 def _many_columns(count: int) -> struct.Struct:
-    """The columns of ``count`` messages: groups, terms, commit indexes, previous indexes and terms, rounds, lengths of
-    entries.
+    """The layout of the columns of ``count`` messages: groups, terms, commit indexes, previous indexes and terms,
+    rounds, lengths of entries.
     """
     return struct.Struct(f"<{6 * count}Q{count}I")
 
@@ -258,7 +260,7 @@ def _decode_refusal(body: _Body) -> Refusal:
 
 
 class _Fixed:
-    """Codec of a message whose fields are integers and booleans, packed in the order of the class."""
+    """Codec of a message class whose fields are integers and booleans, packed in the order of its fields."""
 
     def __init__(self, message_class: type[Any], layout: str) -> None:
         self._class = message_class
@@ -269,7 +271,7 @@ class _Fixed:
 
     def decode(self, body: _Body) -> Any:
         values = self._struct.unpack(body)
-        if self._struct.pack(*values) != body:  # a boolean that is neither 0 nor 1
+        if self._struct.pack(*values) != body:  # a byte for a boolean was neither 0 nor 1
             raise InvalidFrame(f"not the bytes of any {self._class.__name__}")
         return self._class(*values)
 
@@ -335,7 +337,7 @@ def encode(group_id: int, message: Message) -> bytes:
 
 
 def _high(body: _Body) -> int:
-    """The high half of a group id. Raises struct.error, InvalidFrame."""
+    """The high half of a group id, at the start of the body. Raises struct.error, InvalidFrame."""
     (high,) = _HIGH.unpack_from(body)
     if not high:
         raise InvalidFrame("a group id of 32 bits in a frame for longer ones")
@@ -343,8 +345,8 @@ def _high(body: _Body) -> int:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into messages. A byte of a long frame's entry is copied once, and once more if the frame
-    comes in several parts.
+    """Decodes a stream of bytes into messages. The entries of a long frame are copied once, and once more if the frame
+    arrives in several parts.
 
     ``frame_bytes_max`` may be changed between messages: a peer that has not sent its hello may only send short frames.
     """
@@ -356,7 +358,9 @@ class FrameReader:
         self._needed = _HEADER.size
 
     def feed(self, data: bytes) -> Iterator[tuple[int, Message]]:
-        """Yield (group id, message) for each frame that ``data`` completes. It ends with its first InvalidFrame."""
+        """Yield (group id, message) for each frame that ``data`` completes. Raises InvalidFrame at the first bad one;
+        the reader must not be used after that.
+        """
         if self._partial:
             if len(self._partial[-1]) + len(data) <= _PART_BYTES:
                 self._partial[-1] += data
@@ -390,7 +394,7 @@ class FrameReader:
 
     @property
     def has_rest(self) -> bool:
-        """Whether a part of a frame came behind the last one."""
+        """Whether the beginning of a frame has arrived, and its rest has not."""
         return bool(self._partial)
 
     def _frame_bytes(self, data: bytes, position: int) -> int:

@@ -1,5 +1,5 @@
-"""One TCP connection between two nodes: bytes to messages, frames to bytes, encryption, calls, heartbeats; or, once it
-carries a stream, bytes as they are.
+"""One TCP connection between two nodes: frames, encryption, calls that wait for answers, heartbeats; or, once it
+carries a stream (streams.py), that protocol's bytes.
 """
 
 import asyncio
@@ -20,22 +20,22 @@ _TLS_ONLY = encode(0, Refusal("it speaks TLS only, and this node's configuration
 
 
 class Owner(Protocol):
-    """Decides whose connection it is, and handles the messages."""
+    """The owner of connections: decides which node is at the other end of each, and handles the messages."""
 
     def opened(self, connection: "Connection") -> None:
-        """A connection exists."""
+        """Handle a new connection."""
         ...
 
     def received(self, connection: "Connection", group_id: int, message: Message) -> None:
-        """A message arrived."""
+        """Handle a message that arrived."""
         ...
 
     def faulty(self, connection: "Connection", fault: str) -> None:
-        """A connection is being dropped."""
+        """Log why a connection is being dropped."""
         ...
 
     def lost(self, connection: "Connection") -> None:
-        """A connection is closed."""
+        """Handle that a connection is closed."""
         ...
 
 
@@ -57,14 +57,14 @@ class Connection(Dialled):
     ) -> None:
         self.dialled = dialled
         self.wanted: StreamWanted | None = wanted
-        """The stream that this node dialled for; None: it did not dial, or for Raft."""
+        """The stream for which this node dialled; None: it did not dial, or dialled for Raft."""
         self.stream: asyncio.Protocol | None = None
-        """What gets every byte from now on: this connection carries a stream."""
+        """The protocol that gets every byte from now on; None while this connection carries no stream."""
         self.peer: str | None = None
         """The id of the other node, once it is admitted."""
         self.protocol: int = 0
-        """The version of the protocol that both ends speak; of a connection that this node dialled, the version of its
-        hello until the other end's comes.
+        """The version of the protocol that both ends speak. On a connection that this node dialled it is the version of
+        this node's hello until the other end's hello arrives.
         """
         self.is_to_be_dialled_again: bool = False
         self.closed: asyncio.Event = asyncio.Event()
@@ -76,7 +76,7 @@ class Connection(Dialled):
         self._tls = tls
         self._loop = asyncio.get_running_loop()
         self.heard_at_s: float = self._loop.time()
-        """When bytes of the other end arrived last."""
+        """When bytes of the other end arrived last, on the loop's clock."""
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._pinged: Ping | None = None
         self._queue: list[bytes] = []
@@ -84,7 +84,7 @@ class Connection(Dialled):
 
     @property
     def host(self) -> str:
-        """Where the other end is."""
+        """The host of the other end, for logs."""
         host, *_ = self._transport.get_extra_info("peername") or ("unknown address",)
         return str(host)
 
@@ -114,22 +114,21 @@ class Connection(Dialled):
         return None if self._tls is None else self._tls.fingerprint
 
     def admit(self, peer: str, frame_bytes_max: int) -> None:
-        """The other end is ``peer``, and may send frames of ``frame_bytes_max`` bytes from its next message on."""
+        """Note that the other end is ``peer``, which may send frames of ``frame_bytes_max`` bytes from now on."""
         self.peer = peer
         self.heard_at_s = self._loop.time()
         self._reader.frame_bytes_max = frame_bytes_max
 
     def carry(self, peer: str, stream: asyncio.Protocol) -> None:
-        """The other end is ``peer``, and every further byte is the stream's."""
+        """Note that the other end is ``peer``, and hand every further byte to ``stream``."""
         self.peer = peer
         self._flush()
         self.stream = stream
         stream.connection_made(StreamTransport(self._transport, None if self._tls is None else self._tls.seal))
 
     def send(self, frame: bytes) -> bool:
-        """Queue a frame. False if it is dropped: too many bytes wait already, or the connection is closing.
-
-        Frames go out together at the end of this turn of the loop.
+        """Queue a frame. Returns False if the frame is dropped: too many bytes wait already, or the connection is
+        closing. All frames of a turn of the loop go out together at its end.
         """
         if self._transport.is_closing():
             return False
@@ -143,9 +142,9 @@ class Connection(Dialled):
         return True
 
     def keep_alive(self, dead_s: float, awake_at_s: float, ping: tuple[Ping, bytes]) -> None:
-        """Send ``ping``, a heartbeat and its frame, unless it was the last one and other frames are going out; drop the
-        connection if nothing arrived for ``dead_s``, or no hello in that time, however many other bytes did. Time
-        before ``awake_at_s`` does not count.
+        """Send a heartbeat, ``ping`` with its frame, unless other frames are queued and it says the same as the last
+        one; drop the connection if no byte arrived for ``dead_s``, or, before the other end is admitted, no hello
+        within ``dead_s``. Time before ``awake_at_s``, the end of this node's last pause, does not count.
         """
         if self.stream is not None:
             return
@@ -156,7 +155,7 @@ class Connection(Dialled):
             self._pinged = ping[0]
 
     def settle(self, reply: Reply) -> None:
-        """An answer came. It is dropped if its call has ended meanwhile."""
+        """End the call that this reply answers. A reply is dropped if its call has ended already."""
         answer = self.answers.get(reply.call_id)
         if answer is None or answer.done():
             return
@@ -166,7 +165,7 @@ class Connection(Dialled):
             answer.set_exception(CallFailed(reply.payload.decode(errors="replace")))
 
     def abandon_calls(self, why: str) -> None:
-        """End all waiting calls as CallUnknown: no answer will come, or none in time."""
+        """End all calls that wait as CallUnknown, since no answer will come, or none in time."""
         for answer in self.answers.values():
             if not answer.done():
                 answer.set_exception(CallUnknown(why))
@@ -177,7 +176,7 @@ class Connection(Dialled):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close now; queued frames are dropped."""
+        """Close at once; queued frames are dropped."""
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -269,7 +268,7 @@ class Connection(Dialled):
         self.abort()
 
     def _refuse(self, fault: TlsFault) -> None:
-        """Close the connection after a refusal that the other end can read: plain text to a node without TLS."""
+        """Close the connection after a refusal that the other end can read: unencrypted for a node without TLS."""
         assert self._tls is not None
         self._owner.faulty(self, str(fault))
         self._transport.write(_TLS_ONLY if isinstance(fault, NotTls) else self._tls.outgoing())

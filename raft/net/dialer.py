@@ -1,4 +1,4 @@
-"""Keeps a connection to each node that this node dials: dials again, at its last known address, after each failure."""
+"""Keeps a connection to each node that this node dials: after each failure it dials the last known address again."""
 
 import asyncio
 import logging
@@ -15,14 +15,16 @@ class Dialled(asyncio.Protocol):
     closed: asyncio.Event
     """Set when the connection is lost."""
     is_to_be_dialled_again: bool
-    """Whether the next dial shall begin at once when it is lost, without a pause."""
+    """Whether the next dial shall begin without a pause once this connection is lost."""
 
 
 class Dialer:
-    """One task for each dialled node. ``connection`` makes the asyncio protocol of a new connection to a node."""
+    """Runs one task for each dialled node. ``connection`` makes the asyncio protocol of a new connection to a node."""
 
     def __init__(self, connection: Callable[[str], Dialled], timeout_s: float, reconnect_s: float) -> None:
-        """A dial times out after ``timeout_s``; the next begins ``reconnect_s`` after the last connection was lost."""
+        """A dial times out after ``timeout_s``. The next begins ``reconnect_s`` after a failed dial or the loss of the
+        connection.
+        """
         self._connection = connection
         self._timeout_s = timeout_s
         self._reconnect_s = reconnect_s
@@ -30,7 +32,7 @@ class Dialer:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def dial(self, peer: str, address: Address) -> None:
-        """Dial a node from now on. An open connection stays; the next goes to ``address``."""
+        """Dial a node from now on, at this address. An open connection stays; the next dial uses the address."""
         self._addresses[peer] = address
         if peer not in self._tasks:
             self._tasks[peer] = asyncio.get_running_loop().create_task(self._stay_connected(peer))
@@ -73,7 +75,7 @@ class Dialer:
             async with asyncio.timeout(self._timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(make, *self._addresses[peer])
         except (asyncio.CancelledError, TimeoutError):
-            for connection in made:  # uvloop closes it without calling connection_lost
+            for connection in made:  # uvloop closes such a connection without a call of connection_lost
                 connection.connection_lost(None)
             raise
         return connection

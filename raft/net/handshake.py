@@ -1,11 +1,11 @@
-"""Which node is admitted as the other end of a connection, and which version of the protocol they speak on it. tls.py
+"""The rules by which a node is admitted as the other end of a connection, and a protocol version is agreed on. tls.py
 judges certificates.
 
 The node that dials says hello in the newest version that it speaks, and the other node answers in the same one. A node
 that does not know this version refuses it by a text that begins as NOT_SPOKEN does, and is dialled again in the older
 version at once. The refusal of protocol 6 had that text already, so a node of the release before this one needs no
-change for it. Which of the versions that it speaks a node accepts follows from the cluster's feature level: once that
-is raised, the older one is refused.
+change for it. Which of its versions a node accepts follows from the cluster's feature level: once that is raised, the
+older version is refused.
 """
 
 import ipaddress
@@ -20,9 +20,9 @@ from .codec import PROTOCOL_OLDEST, PROTOCOL_VERSION
 _log = logging.getLogger(__name__)
 
 REJECTIONS_MAX = 100
-"""Rejections remembered so that each is logged once."""
+"""Most rejections that are remembered, so that each is logged once."""
 STRANGER_CHARS_MAX = 300
-"""Characters of a stranger's text that get into a log."""
+"""Most characters of a stranger's text that get into a log."""
 
 
 NOT_SPOKEN = "it speaks version {} of the protocol"
@@ -30,8 +30,8 @@ NOT_SPOKEN = "it speaks version {} of the protocol"
 
 
 class Accepted(NamedTuple):
-    """What a node accepts of others: the oldest version of the protocol, and the cluster's feature level, which every
-    member supports.
+    """The oldest version of the protocol that a node accepts of others, and the cluster's feature level, which their
+    software must support.
     """
 
     protocol: int = PROTOCOL_OLDEST
@@ -39,7 +39,7 @@ class Accepted(NamedTuple):
 
 
 def wants_older(reason: str) -> bool:
-    """Whether a node refused PROTOCOL_VERSION as a version that it does not know, and may know PROTOCOL_OLDEST."""
+    """Whether a refusal says that the node does not know PROTOCOL_VERSION: then it may know PROTOCOL_OLDEST."""
     return reason.startswith(NOT_SPOKEN.format(PROTOCOL_VERSION))
 
 
@@ -55,7 +55,8 @@ def hello_fault(
     """Why the sender of ``hello`` must not be at the other end of a connection; None if it may be.
 
     ``mine`` is this node's own hello, ``dialled`` the id of the node that this node dialled (None: it was dialled),
-    ``peers`` the ids of the nodes that it knows. Of a pair, the node with the larger id dials; a stream, either.
+    ``peers`` the ids of the nodes that it knows. Of a pair, only the node with the larger id dials, except for a
+    stream.
     """
     if (fault := _version_fault(hello, mine, accepted)) is not None:
         return fault
@@ -89,11 +90,11 @@ def _level_fault(hello: Hello, level: int) -> str | None:
 
 
 def stranger_to_drop(hosts: Sequence[str], peers: Container[str]) -> int:
-    """Which connection without a hello to close when there are too many, as an index into ``hosts``, which says where
-    each comes from, oldest first.
+    """The index in ``hosts`` of the connection to close when too many have sent no hello. ``hosts`` has the host that
+    each such connection comes from, oldest first; ``peers`` are the known hosts of the cluster's nodes.
 
-    The oldest of the host with the most goes, so that a newcomer with a hello to send is heard. Hosts of ``peers``, at
-    which nodes of the cluster are known to be, lose one only if there are no others.
+    The oldest connection of the host with the most goes, so that a newcomer with a hello to send is heard. A host in
+    ``peers`` loses a connection only if all of them come from such hosts.
     """
     counts = Counter(host for host in hosts if host not in peers) or Counter(hosts)
     return hosts.index(max(counts, key=counts.__getitem__))
@@ -129,5 +130,5 @@ class RejectionLog:
         _log.warning(rejection)
 
     def clear(self) -> None:
-        """A node was admitted: the same rejection after this is news, and is logged again."""
+        """Forget all rejections, as a node was admitted: the same rejection after this is news, and logged again."""
         self._logged.clear()

@@ -1,4 +1,4 @@
-"""Liveness of the other nodes: a heartbeat to every peer each period; a peer of which nothing arrives is silent.
+"""Liveness of the other nodes: this node sends every peer a heartbeat each period; a peer that sends nothing is silent.
 
 Quiescent groups send nothing: the heartbeats of a node stand for those of the leaders on it. No IO here: clock and
 timers are parameters, so that a simulator can drive them.
@@ -11,7 +11,7 @@ from typing import Protocol
 from ..ports import Timer
 
 STALL_S = 0.05
-"""If a timer fires later than this, this node itself was paused."""
+"""A timer that fires later than by this much shows that this node itself was paused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,11 @@ class LivenessTimeouts:
     heartbeat_s: float = 0.15
     """Period of the heartbeats."""
     silent_s: float = 0.6
-    """Time without a byte of a peer after which it is silent: calls to it end, and its leaderships are challenged."""
+    """Time without a byte from a peer after which it is silent: calls to it end, its leaderships are challenged."""
     dead_s: float = 3.0
     """Time without a byte after which a connection is dropped."""
     reconnect_s: float = 0.2
-    """From the loss of a connection to the next dial."""
+    """Time from the loss of a connection to the next dial."""
 
 
 DEFAULT_TIMES = LivenessTimeouts()
@@ -43,16 +43,18 @@ class Owner(Protocol):
         ...
 
     def fell_silent(self, node_id: str) -> None:
-        """A connected peer fell silent."""
+        """Handle that a connected peer fell silent."""
         ...
 
     def heard_again(self, node_id: str) -> None:
-        """A silent peer was heard again."""
+        """Handle that a silent peer was heard again."""
         ...
 
 
 class Liveness:
-    """Which peers are silent: now - max(last_heard, awake_at) >= silent_s. A pause of this node blames no peer."""
+    """Sends the heartbeats, and decides which peers are silent: ``now - max(last_heard, awake_at) >= silent_s``, where
+    ``awake_at`` is the end of this node's last pause, so that a pause of this node makes no peer silent.
+    """
 
     silent: set[str]
     """The connected peers that are silent. Do not change it."""
@@ -86,26 +88,25 @@ class Liveness:
             self._timer = None
 
     def heartbeat_came(self) -> None:
-        """A heartbeat of a peer arrived: ours is sent now if it is due within half a period. So nodes wake together,
-        once or twice a period, and not each for every other one.
+        """Send this node's heartbeats now if they are due within half a period, since one of a peer arrived. So the
+        nodes of a cluster wake together, once or twice a period, and not at another time for each peer.
         """
         if self._timer is not None and self._due - self._time() < self._times.heartbeat_s / 2:
             self._timer.cancel()
             self._beat()
 
     def up(self, node_id: str) -> None:
-        """A peer is connected."""
+        """Watch a peer, which is connected now."""
         self._peers[node_id] = None
 
     def down(self, node_id: str) -> None:
-        """A peer is disconnected, and so no longer silent."""
+        """Watch a peer no longer: it is disconnected, and so not silent either."""
         del self._peers[node_id]
         self.silent.discard(node_id)
 
     def heard_at(self, node_id: str) -> float:
-        """When the last bytes of a connected peer arrived; minus infinity for others.
-
-        Bytes may have arrived unread while this node was paused: the end of the pause counts as if they had.
+        """When the last bytes of a connected peer arrived; minus infinity for others. If this node was paused since,
+        the end of the pause: bytes may have arrived during it that are not read yet.
         """
         if node_id not in self._peers:
             return float("-inf")

@@ -1,14 +1,15 @@
-"""How far the logs of other nodes were on their disks, by what these said: so a disk that was rolled back is noticed.
+"""Detection of disks that were rolled back: each node remembers how far the other nodes said their logs were on disk.
 
 A snapshot of a disk, or a backup of a node's folder, started in the place of the node, has the node's incarnation and
-lacks what the node has acknowledged and voted since. Votes and acknowledgements of all groups are in one log, whose end
-only grows. So each node tells the others with its heartbeats how far its log is on disk, and where it ended when its
-process began. A node that begins below what it had told an earlier time has lost promises. They stay lost when its log
-grows beyond that place again, so from then on no process may begin with this disk: the node writes that into its folder
-(RaftHost), and the others remember it, should another copy be put in its place.
+lacks the acks and votes that the node has given since. Votes and acks of all groups are in one log, whose end only
+grows. So each node tells the others in its heartbeats the position up to which its log is on disk, and in its hello the
+position where its log ended when the process began. A node that begins below a position that it told before has lost
+promises. They stay lost when its log grows beyond that position again, so from then on no process may begin with this
+disk: the node writes that into its folder (RaftHost), and the others remember it, should another copy be put in its
+place.
 
-The other nodes notice that only as far as the node had told them before it was rolled back. Each node writes down now
-and then what it was told, so that this outlives a restart of all nodes.
+The other nodes can detect only the loss of what the node had told them before it was rolled back. Each node saves the
+positions that it was told from time to time, so that they outlive a restart of all nodes.
 """
 
 from pathlib import Path
@@ -20,11 +21,11 @@ from ...partition.log.fsutil import write_durably
 from ..messages import Hello
 
 NO_POSITION = (1 << 63) - 1
-"""In place of the position of a disk that was rolled back since: no log begins there."""
+"""The position remembered of a disk that was rolled back: no log begins at it or beyond."""
 
 
 class Told(NamedTuple):
-    """What a node said last: the incarnation of its disk, the session of its process, the position of its log."""
+    """The last word of a node: the incarnation of its disk, the session of its process, the position of its log."""
 
     incarnation: int
     session: int
@@ -32,10 +33,10 @@ class Told(NamedTuple):
 
 
 class Promises:
-    """What the other nodes have told. ``path`` is where it is written down; None: nowhere."""
+    """The last word of each other node, by node id, saved in the file ``path``; None: in memory only."""
 
     def __init__(self, path: Path | None = None) -> None:
-        """Blocks. What cannot be read counts as never told."""
+        """Read the file, if there is one. Blocks. A file that cannot be read counts as empty."""
         self.told: dict[str, Told] = {}
         self._path = path
         self._is_changed = False
@@ -46,8 +47,8 @@ class Promises:
                 self.told = {}
 
     def lost(self, hello: Hello) -> int | None:
-        """The position that the sender of this hello had told of the same disk, and below which its log has begun now;
-        None: it has lost nothing that is known here. After a loss no process that begins with this disk passes.
+        """None, or the position that the sender of this hello had told of the same disk in an earlier session, if its
+        log has begun below that now: its disk was rolled back. From then on no process with this disk passes.
         """
         told = self.told.get(hello.node_id)
         if told is None or told.incarnation != hello.incarnation or told.session == hello.session:
@@ -58,14 +59,14 @@ class Promises:
         return told.position
 
     def greeted(self, hello: Hello) -> None:
-        """A node has introduced itself, and has lost nothing."""
+        """Remember the hello of a node that has lost nothing."""
         told = self.told.get(hello.node_id)
         if told is None or (told.incarnation, told.session) != (hello.incarnation, hello.session):
             self._remember(hello.node_id, Told(hello.incarnation, hello.session, hello.began))
 
     def tells(self, node_id: str, position: int) -> None:
-        """A node that has introduced itself says how far its log is on disk. If its disk was taken for rolled back, it
-        is not: the hello that said so came from a copy, or was an older one that came late.
+        """Remember the position in a heartbeat of a connected node. If its disk was taken for rolled back, it was not:
+        the hello that showed so came from a copy, or was an older one that came late.
         """
         told = self.told.get(node_id)
         if told is not None and (told.position < position or told.position == NO_POSITION):
@@ -76,7 +77,7 @@ class Promises:
         self._is_changed = True
 
     def save(self) -> None:
-        """Write it down, if there is something new. Blocks. Raises OSError."""
+        """Write the file, if anything has changed. Blocks. Raises OSError."""
         if self._path is not None and self._is_changed:
             self._is_changed = False
             write_durably(self._path, msgspec.json.encode(self.told))

@@ -1,4 +1,4 @@
-"""Remote calls between nodes, outside Raft: the outcomes of one. transport.py makes and serves them.
+"""The errors of remote calls between nodes, outside Raft. transport.py makes and serves the calls.
 
 A call is never repeated. It has one of three outcomes: surely not sent (ConnectionError), answered, or unknown.
 """
@@ -15,4 +15,6 @@ class CallFailed(Exception):
 
 
 class CallRefused(Exception):
-    """A handler cannot serve the call now. The caller gets a CallFailed; nothing is logged, as this node is sound."""
+    """Raised by a handler that cannot serve the call now. The caller gets a CallFailed; this node, which is sound, logs
+    nothing.
+    """

@@ -1,7 +1,7 @@
-"""Connections between nodes that carry the bytes of another protocol, after the same introduction as Raft's own.
+"""Streams: connections between nodes that carry the bytes of another protocol, after the same handshake as Raft's own.
 
-The node that wants one dials and sends OpenStream; the other node answers with its hello. From then on both ends hand
-every byte to a protocol of asyncio's kind, encrypted where the nodes' connections are.
+The node that wants a stream dials and sends OpenStream; the other node answers with its hello. From then on both ends
+hand every byte to an asyncio protocol; the bytes are encrypted where the nodes' other connections are.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ STREAMS_MAX = 4096
 """Streams that one other node may have open to this node at a time."""
 
 AcceptStream = Callable[[str], asyncio.Protocol | None]
-"""Makes the protocol of a stream that a node has opened, by the node's id; None: this node takes none now."""
+"""Returns the protocol for a stream that the node with this id has opened; None: this node takes no streams now."""
 
 
 class StreamTransport(asyncio.Transport):
-    """What a stream's protocol writes to. ``seal`` encrypts."""
+    """The transport to which a stream's protocol writes. ``seal`` encrypts; None: the bytes are sent as they are."""
 
     def __init__(self, below: asyncio.Transport, seal: Callable[[bytes], bytes] | None) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class StreamTransport(asyncio.Transport):
         self._below.abort()
 
     def can_write_eof(self) -> bool:
-        """TLS has no half-closed connections."""
+        """False, as connections with TLS cannot be half-closed."""
         return False
 
     def pause_reading(self) -> None:
@@ -64,16 +64,16 @@ class StreamTransport(asyncio.Transport):
         return self._below.is_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Queued bytes."""
+        """The number of queued bytes."""
         return self._below.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """When the protocol is told to pause, and to go on."""
+        """Set the queued bytes at which the protocol is told to pause writing (``high``), and to resume (``low``)."""
         self._below.set_write_buffer_limits(high, low)
 
 
 class StreamWanted:
-    """A stream that this node opens: its protocol, and what is known once it is open."""
+    """A stream that this node opens: its protocol, and a future that is done when the stream is open or refused."""
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
         self.protocol: asyncio.Protocol = protocol

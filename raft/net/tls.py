@@ -1,4 +1,4 @@
-"""Mutual TLS between nodes: which certificates count, and the encryption of one connection as bytes in, bytes out.
+"""Mutual TLS between nodes: which certificates are accepted, and the encryption of one connection (sans-IO).
 
 Neither the operating system's authorities nor host names count: a certificate stands for a node because an authority of
 this cluster signed the node's URI in it. Nothing here touches a socket or a clock.
@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
-"""TLS begins with a record of the handshake or an alert, and the major version."""
+"""The first and the second byte of a TLS connection, or nothing yet: a handshake or alert record, the major version."""
 _READ_BYTES = 1 << 14
-"""The most that a record holds (RFC 8446, 5.1): a read leaves nothing of its record behind."""
+"""Most bytes of plaintext in a record (RFC 8446, 5.1): a read of so many takes the whole record."""
 
 
 Mode = Literal["accept", "dial", "require"]
-"""While the nodes of a running cluster change over, one after the other: ``accept`` takes connections with and without
-TLS, and dials without; ``dial`` takes both, and dials with TLS; ``require`` does neither without.
+"""How a node uses TLS while a running cluster changes over to it, node by node: ``accept`` takes connections with and
+without TLS, and dials without; ``dial`` takes both, and dials with TLS; ``require`` takes and dials only with TLS.
 """
 Stamp = tuple[int, int, int]
 
 
 def stamp(path: str) -> Stamp | None:
-    """A value that changes when the file is written or replaced; None: the file cannot be examined."""
+    """A value that changes when the file is written or replaced; None if the file cannot be examined."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -34,7 +34,7 @@ def stamp(path: str) -> Stamp | None:
 
 
 def node_uri(cluster_id: str, node_id: str) -> str:
-    """The subject alternative name of kind URI in a node's certificate. Ids contain no slash, so it is unambiguous."""
+    """The URI in the subject alternative names of a node's certificate. Ids contain no slash, so it is unambiguous."""
     return f"stockade://{cluster_id}/{node_id}"
 
 
@@ -53,10 +53,11 @@ class NotTls(TlsFault):
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """PEM files: certificates of the authorities that count, this node's certificate (with its chain) and its key.
+    """Paths of PEM files: the certificates of the accepted authorities, this node's certificate (with its chain), and
+    its key.
 
-    ``revoked``: a text file that names a node that is shut out in each line, by its id or by the SHA-256 fingerprint of
-    its certificate (hexadecimal digits, perhaps with colons). What follows a # is for people.
+    ``revoked`` is a text file. Each line names a revoked node, by its id or by the SHA-256 fingerprint of its
+    certificate (hexadecimal digits, perhaps with colons). A # begins a comment.
     """
 
     ca: str
@@ -69,28 +70,28 @@ class Tls:
     """The TLS settings of a node's connections: TLS 1.3 only, certificates of both ends required."""
 
     def __init__(self, files: TlsFiles, cluster_id: str, node_id: str, mode: Mode = "require") -> None:
-        """Read the files, and try a handshake: a node that no other node would accept does not start.
+        """Read the files, and try a handshake with them, so that a node that no other node would accept does not start.
 
         Raises TlsFault with the name of the file that is wrong (``ca``, ``certificate``, ``key`` or ``revoked``).
         """
         self.on_reload: Callable[[], None] = lambda: None
-        """Called when the files were read again."""
+        """Called after the files were read again and accepted."""
         self.expires_at: float | None = None
         """When this node's certificate expires, in seconds since 1970."""
         self.is_refused: bool = False
-        """Whether the files cannot be used as they are now, so that those before them are in use."""
+        """Whether the last ``reload`` refused the files, so that the ones read before are in use."""
         self._mode = mode
         self._files = files
         self._uri = node_uri(cluster_id, node_id)
         self.reload()
 
     def has_changed(self) -> bool:
-        """Whether a file is another than at the last ``reload``."""
+        """Whether a file was written or replaced since the last ``reload``."""
         return self._seen != self._stamps()
 
     def reload(self) -> None:
-        """Read the files again, for connections that come from now on; open ones stay. Raises TlsFault, and changes
-        nothing then.
+        """Read the files again, for connections made from now on; open ones stay. Raises TlsFault if the files cannot
+        be used; the ones read before then stay in use.
         """
         self._seen = self._stamps()
         self.is_refused = True
@@ -117,11 +118,11 @@ class Tls:
 
     @property
     def dials_plain(self) -> bool:
-        """Whether this node dials without TLS, while the others change over."""
+        """Whether this node dials without TLS, in mode ``accept``."""
         return self._mode == "accept"
 
     def is_revoked(self, node_id: str, fingerprint: str | None) -> bool:
-        """Whether the node, or the certificate with this fingerprint, is shut out."""
+        """Whether the node, or the certificate with this fingerprint, is revoked."""
         return node_id in self._revoked or fingerprint in self._revoked
 
 
@@ -133,7 +134,9 @@ class _Contexts(NamedTuple):
         return TlsSession(self.dialling if dialled else self.accepting, dialled=dialled)
 
     def seen_by_others(self) -> "TlsSession":
-        """The other end of a connection of this node."""
+        """The acceptor's session after this node has shaken hands with itself: it has the names and the expiry that the
+        other nodes see. Raises TlsFault if they would not accept the certificate.
+        """
         dialler, acceptor = self.session(dialled=True), self.session(dialled=False)
         try:
             shake_hands(dialler, acceptor)
@@ -147,9 +150,9 @@ class TlsSession:
 
     def __init__(self, context: ssl.SSLContext, *, dialled: bool) -> None:
         self.established: bool = False
-        """Whether the other end's certificate is verified and frames may be sealed."""
+        """Whether the other end's certificate is verified, so that frames may be sealed."""
         self.names: frozenset[str] = frozenset()
-        """URIs that the other end's certificate names."""
+        """The URIs in the other end's certificate."""
         self.fingerprint: str | None = None
         """SHA-256 of that certificate, in lower-case hexadecimal digits."""
         self.expires_at: float | None = None
@@ -162,7 +165,7 @@ class TlsSession:
         self._shake_hands()
 
     def receive(self, data: bytes) -> bytes:
-        """Decrypt bytes of the other end. Raises TlsFault; ``outgoing`` then has the alert for the other end."""
+        """Decrypt bytes of the other end. Raises TlsFault; then ``outgoing`` returns the alert to send to that end."""
         if self._is_first and (data[:1] not in _FIRST_BYTES or data[1:2] not in _SECOND_BYTES):
             raise NotTls("it does not speak TLS")
         self._is_first = self._is_first and not data
@@ -203,21 +206,21 @@ class TlsSession:
             while part := self._tls.read(_READ_BYTES):
                 parts.append(part)
                 if not self._received.pending:
-                    break  # the next read would say so too, by an exception that takes as long as all the rest
+                    break  # another read would end the loop, too, by an exception that takes as long as all the rest
         except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             pass
         return b"".join(parts)
 
 
 def shake_hands(dialler: TlsSession, acceptor: TlsSession) -> None:
-    """Let two ends in this process establish a connection. Raises TlsFault."""
+    """Establish a connection between two sessions in this process. Raises TlsFault."""
     while not (dialler.established and acceptor.established):
         acceptor.receive(dialler.outgoing())
         dialler.receive(acceptor.outgoing())
 
 
 def certificate_fault(names: frozenset[str] | None, cluster_id: str, node_id: str) -> str | None:
-    """Why a certificate with these URIs is not the node's; None if it is, or if there is no TLS (``names`` is None)."""
+    """Why a certificate with these URIs is not the node's; None if it is, or if ``names`` is None, without TLS."""
     if names is None or node_uri(cluster_id, node_id) in names:
         return None
     return f"it says that it is node {node_id!r} of {cluster_id!r}, but its certificate {_list(names)}"
@@ -277,7 +280,7 @@ def _list(names: frozenset[str]) -> str:
 
 
 def explained(error: Exception) -> str:
-    """An error of OpenSSL, for people."""
+    """The text of an error of OpenSSL, in words for people."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {error.verify_message}"
     reason = error.reason if isinstance(error, ssl.SSLError) else None

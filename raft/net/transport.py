@@ -1,8 +1,8 @@
 """Connections between the nodes of a cluster: one TCP connection for each pair of nodes, for all groups.
 
-The transport decides which node dials, which node is admitted and which connection of a pair counts. It neither queues
-frames for a peer that is not connected nor sends a frame twice: Raft repeats lost messages. It serves the calls of
-other nodes and makes those of this one, outside Raft (rpc.py).
+The transport decides which node dials, which node is admitted and which connection of a pair is in use. It neither
+queues frames for a peer that is not connected nor sends a frame twice: Raft repeats lost messages. It serves the calls
+of other nodes and makes those of this one, outside Raft (rpc.py).
 """
 
 import asyncio
@@ -42,17 +42,17 @@ __all__ = ["Address", "CallFailed", "CallUnknown", "Transport"]
 _log = logging.getLogger(__name__)
 
 STRANGERS_MAX = 64
-"""Connections at a time that others have opened and that have not sent their hello; beyond it, one is closed."""
+"""Most accepted connections at a time whose hello has not arrived; beyond it, one is closed."""
 FAILURE_CHARS_MAX = 1000
-"""Longest text of a failure that goes back to the caller."""
+"""Most characters of a handler's failure that go back to the caller."""
 NO_ROOM = 2
-"""In Ping: the node's disk has room for small writes only."""
+"""``Ping.disk`` of a node whose disk has room for small writes only."""
 _OF_GROUPS = frozenset(get_args(RaftMessage))
-"""The kinds of messages that groups take."""
+"""The kinds of messages that go to a group."""
 
 
 class ManyReceiver(Protocol):
-    """Takes the messages of many groups that came in one frame."""
+    """Takes the frames that hold messages, or acks, of many groups."""
 
     def take(self, node_id: str, many: AppendMany) -> None: ...
     def acked(self, node_id: str, ack: AckMany) -> None: ...
@@ -62,7 +62,7 @@ class Receiver(Protocol):
     """Takes the messages of one group."""
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
-        """A message of another node arrived."""
+        """Handle a message of another node."""
         ...
 
 
@@ -75,15 +75,15 @@ class Transport:
     - ``tls``: encrypt every connection, and admit only nodes whose certificate names them. Without it nothing is
       encrypted or authenticated, and a ``listen`` address that is not loopback raises ValueError, unless
       ``plaintext`` allows it.
-    - ``times``: after ``times.silent_s`` seconds in which nothing of it arrived a peer is silent, and calls to it end.
+    - ``times``: a peer of which nothing arrives for ``times.silent_s`` seconds is silent, and calls to it end.
     - ``peer_buffer_bytes_max``: bytes that may wait for one peer; frames beyond it are dropped.
     - ``calls_max``: unanswered calls to one peer, and calls of one peer being served, at a time.
     """
 
     groups: Mapping[int, Receiver]
-    """Takes the messages of each group, by id; those of other groups are dropped. Empty until it is set."""
+    """The receivers of messages, by group id; messages for other groups are dropped. Empty until it is set."""
     many: ManyReceiver | None
-    """Takes the messages of many groups in one; without it they are dropped."""
+    """The receiver of AppendMany and AckMany; without it they are dropped."""
     on_up: Callable[[str, int], None]
     """Called with the id of a node that is connected from now on, and its disk's incarnation. For each node, calls of
     ``on_up`` and ``on_down`` alternate.
@@ -95,35 +95,35 @@ class Transport:
     on_heard: Callable[[str], None]
     """Called with the id of a silent node that was heard again."""
     handlers: dict[bytes, Callable[[str, bytes], Awaitable[bytes]]]
-    """What answers other nodes' calls, by their kind: (node id, payload) to answer. An exception of a handler becomes
-    the caller's CallFailed.
+    """The handlers of other nodes' calls, by kind (one byte): (node id, payload) to answer. An exception of a handler
+    becomes the caller's CallFailed.
     """
     accept_stream: AcceptStream
     """Makes the protocol of each stream that another node opens to this one."""
     liveness: Liveness
-    """Heartbeats to the other nodes, and which of them are silent. Exists once started."""
+    """Sends the heartbeats, and knows which nodes are silent. Exists once started."""
     promises: Promises
-    """How far the logs of the other nodes were on disk."""
+    """The positions up to which the other nodes' logs were on disk, as they told."""
     position: Callable[[], int]
-    """How far this node's log is on disk: heartbeats tell the others."""
+    """Returns the position up to which this node's log is on disk, for its heartbeats."""
     on_rolled_back: Callable[[str, int], None]
     """Called with the id of a node and a position, when that node knows that this node's log was on disk up to the
     position, and this process began below it.
     """
     disk: int
-    """How full this node's disk is, as Ping says it. ``tell_disk`` changes it."""
+    """How full this node's disk is, as in ``Ping.disk``. ``tell_disk`` changes it."""
     disks: dict[str, int]
-    """The connected nodes whose disks have little room, or none, by what they said. Do not change it."""
+    """The last ``Ping.disk`` of each connected node, if it is not 0, by node id. Do not change it."""
     full_disks: set[str]
-    """The connected nodes whose disks have no room, by what they said. Do not change it."""
+    """The ids of the connected nodes whose last ``Ping.disk`` is NO_ROOM. Do not change it."""
     incarnations: dict[str, int]
-    """The connected nodes, each with the incarnation of its disk. Do not change it."""
+    """The incarnation of the disk of each connected node, by node id. Do not change it."""
     hellos: dict[str, Hello]
-    """What the connected nodes said of themselves. Do not change it."""
+    """The hello of each connected node, by node id. Do not change it."""
     software: Software = Software()
-    """What this node runs, as it tells the others. To be set before the start."""
+    """The software of this node, as its hello tells the others. To be set before ``start``."""
     accepted: Accepted
-    """What this node accepts of others; ``raise_level`` changes it."""
+    """The oldest protocol and the feature level that this node accepts of others; ``raise_level`` changes it."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Transport:
         self._listen, self._peers, self._times = listen, dict(peers), times
         self._peer_buffer_bytes_max, self._calls_max = peer_buffer_bytes_max, calls_max
         self._hello = Hello(PROTOCOL_VERSION, cluster_id, node_id, 0)
-        encode(0, self._hello)  # raises InvalidFrame, rather than at each dial
+        encode(0, self._hello)  # raises InvalidFrame for a bad id here, rather than at each dial
         self._older: set[str] = set()  # nodes that do not know PROTOCOL_VERSION: the next dial says the older hello
         self._server: asyncio.Server | None = None
         self._dialer = Dialer(self._connection, times.dead_s, times.reconnect_s)
@@ -162,7 +162,7 @@ class Transport:
         self._answering: set[asyncio.Task[None]] = set()
         self._rejections = RejectionLog()
         self._encoded: tuple[int, RaftMessage | AppendMany | AckMany, bytes] | None = (
-            None  # what ``send`` sent last: its group, it, its frame
+            None  # the last message of ``send``: its group id, the message, its frame
         )
         self._is_halted = False
 
@@ -218,7 +218,7 @@ class Transport:
         self.liveness.start()
 
     def raise_level(self, level: int) -> None:
-        """The cluster has this feature level now: nodes whose software is too old for it are refused, and cut off."""
+        """Refuse nodes whose software is too old for the cluster's new feature level, and cut off connected ones."""
         known = max(each for each in LEVEL_PROTOCOLS if each <= level)
         self.accepted = Accepted(LEVEL_PROTOCOLS[known], level)
         for connection in list(self._open):
@@ -227,7 +227,7 @@ class Transport:
                 connection.abort()
 
     def speaks(self, node_id: str, version: int) -> bool:
-        """Whether this node is connected, and its connection has this version of the protocol, or a newer one."""
+        """Whether a node is connected, by a connection with this version of the protocol or a newer one."""
         connection = self._admitted.get(node_id)
         return connection is not None and connection.protocol >= version
 
@@ -253,8 +253,8 @@ class Transport:
         await self._server.wait_closed()
 
     def send(self, group_id: int, node_id: str, message: RaftMessage | AppendMany | AckMany) -> bool:
-        """Queue a message of a group; one of many groups has ``group_id`` 0. False if it is dropped: not connected, or
-        too many bytes wait already.
+        """Queue a message of a group; an AppendMany or AckMany has ``group_id`` 0. Returns False if it is dropped: the
+        node is not connected, too many bytes wait for it, or ``halt`` was called.
 
         Raises InvalidFrame if it does not fit in a frame.
         """
@@ -299,8 +299,8 @@ class Transport:
             del connection.answers[call_id]
 
     async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
-        """Give ``protocol`` a connection of its own to another node. Raises OSError: nothing was sent to its protocol
-        there.
+        """Give ``protocol`` a connection of its own to another node. Raises OSError if that fails: then nothing was
+        sent to the protocol at the other end.
         """
         address = self._peers.get(node_id)
         if address is None:
@@ -318,7 +318,7 @@ class Transport:
             raise
 
     def _serve(self, connection: Connection, peer: str, call: Call) -> None:
-        """Start the handler of a call; its reply is dropped if the connection is closed by then."""
+        """Start the handler of a call. The reply is dropped if the connection is closed by then."""
         if self._serving[peer] >= self._calls_max:
             connection.send(
                 _failure(call, f"not started: {self._calls_max} calls of this node are being served already")
@@ -346,7 +346,7 @@ class Transport:
     # Events of connections
 
     def opened(self, connection: Connection) -> None:
-        """A connection exists: the node that dialled sends its hello first."""
+        """Send the first hello on a new connection, if this node dialled; otherwise bound those without a hello."""
         self._open[connection] = None
         assert self._server is not None
         if not self._server.is_serving():  # accepted just before stop
@@ -358,7 +358,9 @@ class Transport:
             self._bound_strangers()
 
     def _hello_for(self, connection: Connection) -> Hello:
-        """In the newest version; in the older one to a node that refused this, once: it may be upgraded meanwhile."""
+        """The hello for a node that was dialled, in the newest version; once in the older version if the node refused
+        the newest one, as it may be upgraded before the next dial.
+        """
         peer = connection.dialled
         assert peer is not None
         connection.protocol = PROTOCOL_VERSION
@@ -376,7 +378,7 @@ class Transport:
             strangers[stranger_to_drop([stranger.host for stranger in strangers], peers)].abort()
 
     def received(self, connection: Connection, group_id: int, message: Message) -> None:
-        """A message arrived: the first one decides whether its sender is admitted."""
+        """Handle a message that arrived: the first one of a connection decides whether its sender is admitted."""
         peer = connection.peer
         if peer is None:
             self._introduce(connection, message)
@@ -416,14 +418,14 @@ class Transport:
         if level >= NO_ROOM:
             self.full_disks.add(peer)
         elif was_full:
-            self.on_heard(peer)  # what it was not sent meanwhile can be sent now
+            self.on_heard(peer)  # the entries that were held back from it can be sent now
 
     def _forget_disk(self, peer: str) -> None:
         self.disks.pop(peer, None)
         self.full_disks.discard(peer)
 
     def faulty(self, connection: Connection, fault: str) -> None:
-        """A connection is being dropped. Strangers dial again and again: each fault of theirs is logged once."""
+        """Log why a connection is being dropped; a fault of a stranger, which dials again and again, only once."""
         rejection = f"dropping the connection to {connection.other_end}: {fault}"
         if connection.peer is None:
             self._rejections.add(rejection)
@@ -431,7 +433,7 @@ class Transport:
             _log.warning(rejection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Forget a closed connection."""
         self._open.pop(connection, None)
         if connection.stream is not None and connection.peer is not None and connection.wanted is None:
             self._streams[connection.peer] -= 1
@@ -471,7 +473,7 @@ class Transport:
         self._admit(connection, hello, stream)
 
     def _is_refused(self, connection: Connection, reason: str) -> None:
-        """The node that this node dialled refuses it: perhaps it only does not know the newest version."""
+        """Handle a refusal. If the node that was dialled only lacks the newest version, dial again in the older one."""
         peer, is_newest = connection.dialled, connection.protocol == PROTOCOL_VERSION
         if peer is not None and is_newest and self.accepted.protocol == PROTOCOL_OLDEST and wants_older(reason):
             self._older.add(peer)
@@ -486,7 +488,7 @@ class Transport:
         return self._tls is not None and self._tls.is_revoked(node_id, connection.fingerprint)
 
     def _cut_revoked(self) -> None:
-        """The files of TLS were read again: close the connections of nodes that are revoked now."""
+        """Close the connections of nodes that are revoked now, after the TLS files were read again."""
         for connection in list(self._open):
             if connection.peer is not None and self._is_revoked(connection, connection.peer):
                 self.faulty(connection, "it is revoked")
@@ -511,7 +513,7 @@ class Transport:
             self.promises.greeted(hello)
             self._up(connection, hello)
 
-    # Which connection of a pair counts
+    # Which connection of a pair is in use
 
     def _up(self, connection: Connection, hello: Hello) -> None:
         peer, incarnation = hello.node_id, hello.incarnation
@@ -548,7 +550,7 @@ class Transport:
 
     def tell_disk(self, level: int) -> None:
         """Set how full this node's disk is. The other nodes are told of a change at once, ahead of all that is sent
-        later: a node to which this one hands a group over knows by then that it can send this one no entries.
+        later: so a node to which this one transfers a leadership knows by then that it should send this one no entries.
         """
         if level != self.disk:
             self.disk = level
@@ -564,13 +566,13 @@ class Transport:
         return connection is not None and connection.is_amid_frame
 
     def fell_silent(self, node_id: str) -> None:
-        """A connected node fell silent: its calls end as CallUnknown, as they may never be answered."""
+        """Handle that a connected node fell silent: calls to it end as CallUnknown, as they may never be answered."""
         _log.warning("%s is silent: no heartbeat for %g s", self._admitted[node_id].other_end, self._times.silent_s)
         self._admitted[node_id].abandon_calls("the node is silent")
         self.on_silent(node_id)
 
     def heard_again(self, node_id: str) -> None:
-        """A silent node was heard again."""
+        """Handle that a silent node was heard again."""
         self.on_heard(node_id)
 
     def _connection(self, dialled: str | None, wanted: StreamWanted | None = None) -> Connection:

@@ -1,4 +1,4 @@
-"""Why a node does not start with the disk that it finds, and what its operator can do about it."""
+"""The errors with which a node refuses its disk, or its log fails; their texts say what an operator can do."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ class DiskRefused(Exception):
 
 
 class NewerDisk(DiskRefused):
-    """Newer software wrote this: a version of the format (or a feature level) that this software does not know."""
+    """Newer software wrote the file: its format's version, or its feature level, is one that this software lacks."""
 
     def __init__(self, path: Path, version: int, known: int, what: str = "version") -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class NewerDisk(DiskRefused):
 
 
 class WalCorrupt(DiskRefused):
-    """Records that were on disk are damaged or missing; going on would silently lose them."""
+    """Records of the log that were on disk are damaged or missing; to go on would lose them silently."""
 
     def __init__(self, path: Path, position: int, explanation: str) -> None:
         super().__init__(path, f"position {position}: {explanation}")

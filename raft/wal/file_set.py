@@ -1,9 +1,9 @@
 """The set of files that make up a write-ahead log, beside the spare files that it will reuse.
 
-The identity of the log is one small file, replaced as a whole, which names the disk and the log's files. A file counts
-from the moment when the identity names it, before the file holds its first record, until the identity names it no more,
-before the file leaves the log. So a named file that is missing was lost, and a file that is not named is the remains of
-a creation or a removal that a crash interrupted.
+The identity of the log is one small file, replaced as a whole, which names the disk and the log's files. The identity
+names a file before the file holds its first record, and ceases to name it before the file is removed. So a named file
+that is missing was lost, and a file that is not named is the remains of a creation or a removal that a crash
+interrupted.
 
 Files that the log no longer needs become spares, and the next files of the log reuse their blocks. New blocks are
 written twice: with zeros, synced before a record needs them, and with records. The blocks of a spare are written once.
@@ -30,15 +30,16 @@ SPARES_MAX = 4
 
 
 class WalIdentity:
-    """The files with numbers ``first <= number <= last`` make up the log; ``last < first``: it has no file yet.
+    """The identity of a log: the files with numbers ``first <= number <= last`` make it up; ``last < first`` means that
+    it has no file yet.
 
     ``incarnation``, 0 < incarnation < 2**63, tells this disk from any other that the node had before. The last file has
-    ``last_bytes`` bytes. Its records end at ``last_end`` if that is known (it is not 0), and then the file takes no
-    more of them: so a file that was truncated from outside does not pass for one whose end was never written. Changes
-    block until they are on disk, and may come from several threads.
+    ``last_bytes`` bytes. If ``last_end`` is not 0, the last file's records end there, and it takes no more records: so
+    a file that was truncated from outside does not pass for one whose end was never written. Changes block until they
+    are on disk, and may come from several threads.
 
-    ``level`` is the cluster's feature level as far as this disk knows: what is on it may need software that supports
-    the level. It is in the place of the file's version, so the software that knows version 1 alone goes on with a disk
+    ``level`` is the cluster's feature level as far as this disk knows: the disk may hold data that need software which
+    supports the level. It is in the place of the file's version, so software that knows only version 1 accepts a disk
     of level 1 and refuses any other.
     """
 
@@ -78,39 +79,39 @@ class WalIdentity:
         return cls(path, incarnation, first, last, last_bytes, last_end, level)
 
     def raise_level(self, level: int) -> None:
-        """The cluster has this feature level, or a higher one. It counts once it is on disk."""
+        """Record the cluster's feature level, durably, if it is higher than the one recorded."""
         with self._lock:
             if level > self.level:
                 self.save(level)
                 self.level = level
 
     def grow(self, last: int, last_bytes: int) -> None:
-        """The file ``last``, of ``last_bytes`` bytes, is about to take records."""
+        """Record the new last file and its bytes, before it takes records."""
         with self._lock:
             self.last, self.last_bytes, self.last_end = last, last_bytes, 0
             self.save()
 
     def end(self, last_end: int) -> None:
-        """The last file is about to be truncated where its records end."""
+        """Record that the last file's records end at ``last_end``, before the file is truncated there."""
         with self._lock:
             self.last_bytes = self.last_end = last_end
             self.save()
 
     def shrink(self, first: int) -> None:
-        """The files before ``first`` are about to leave the log."""
+        """Record the new first file, before the files before it are removed."""
         with self._lock:
             self.first = first
             self.save()
 
     def save(self, level: int | None = None) -> None:
-        """Make what is set the identity, durably; of this level (None: its own)."""
+        """Write the identity durably, with its present fields and this ``level``; None: the level that it has."""
         numbers = self.incarnation, self.first, self.last, self.last_bytes, self.last_end
         fields = _FIELDS.pack(_MAGIC, level or self.level, *numbers)
         write_durably(self._path, fields + _CRC.pack(crc32(fields)))
 
 
 def identity_path(directory: Path) -> Path:
-    """Where the identity of the log in ``directory`` is."""
+    """The path of the file with the identity of the log in ``directory``."""
     return directory / "identity"
 
 
@@ -127,14 +128,15 @@ def spares_in(directory: Path) -> list[Path]:
 
 
 class SpareFiles:
-    """The spare files of a log: each has ``file_bytes`` bytes, and a name that no recovery reads.
+    """The spare files of a log: each has ``file_bytes`` bytes, and a name that recovery does not read.
 
-    A spare becomes a file of the log by one rename, after its new header is on disk. The records that it held carry
-    the checksums of another file. One thread adds spares while another takes them.
+    A spare becomes a file of the log by one rename, after its new header is on disk. The old records in it do not pass
+    for records of the new file, as their checksums contain another file number. One thread adds spares while another
+    takes them.
     """
 
     def __init__(self, directory: Path, file_bytes: int) -> None:
-        """Removes the spares of another size."""
+        """Remove the spares whose size is not ``file_bytes``."""
         self._directory = directory
         self._file_bytes = file_bytes
         for path in spares_in(directory):
@@ -142,7 +144,7 @@ class SpareFiles:
                 path.unlink()
 
     def begin(self, file_bytes: int, header: FileHeader) -> OpenFile:
-        """Make the file of this header, of this size: from a spare if there is one. It is durable when this returns."""
+        """Make the log's file of this header and size, durably: from a spare if there is one of this size."""
         path, spares = path_of(self._directory, header.number), spares_in(self._directory)
         if not spares or file_bytes != self._file_bytes:
             return create_file(path, file_bytes, header)
@@ -158,9 +160,9 @@ class SpareFiles:
         return OpenFile(fd, written_end)
 
     def keep_before(self, number: int) -> None:
-        """Make spares of the files before this one, and remove those beyond SPARES_MAX or of another size.
+        """Turn the files before ``number`` into spares; remove those beyond SPARES_MAX or of another size.
 
-        If the process dies meanwhile, some of them stay as they are.
+        If the process dies meanwhile, some of the files stay as they are.
         """
         for each in numbers_in(self._directory):
             if each < number:

@@ -1,8 +1,8 @@
-"""The write-ahead log's files: lock, creation, reading. The meaning of the records is not this module's.
+"""The write-ahead log's files: lock, creation, reading. This module knows the records' bytes, not their meaning.
 
 Writes bypass the kernel's page cache (O_DIRECT): the log is read only after a start, and for a follower that lags. With
 the cache, the kernel would allocate each page, copy to it and write it back: a third of the processor time of three
-nodes under full load. A file system that has no direct writes gets the same ones through its cache.
+nodes under full load. On a file system without direct writes, the same writes go through its cache.
 """
 
 import errno
@@ -30,11 +30,11 @@ from .records import (
 )
 
 READ_FILES_MAX = 16
-"""Files kept open for reading."""
+"""Most files that are kept open for reading."""
 
 
 def path_of(directory: Path, number: int) -> Path:
-    """The file of this number."""
+    """The path of the log's file of this number."""
     return directory / f"{number:010d}.wal"
 
 
@@ -45,7 +45,7 @@ def numbers_in(directory: Path) -> list[int]:
 
 
 def remove_before(directory: Path, number: int) -> None:
-    """Remove the files before this one. Any of them may stay if the process dies meanwhile."""
+    """Remove the log's files before ``number``. Any of them may stay if the process dies meanwhile."""
     for each in numbers_in(directory):
         if each < number:
             path_of(directory, each).unlink()
@@ -93,11 +93,12 @@ def create_file(path: Path, file_bytes: int, header: FileHeader) -> OpenFile:
 
 
 def prepare(fd: int, file_bytes: int, header: FileHeader) -> int:
-    """Take all blocks of a file, so that a full disk shows here, and write its header durably.
+    """Reserve all blocks of a file, so that a full disk shows here, and write its header durably. Returns the position
+    where the header's page ends.
 
-    The header is written with the rest of its page, so that the old content of that page need not be readable. Returns
-    where the page ends. In a file of whole pages, writes to ``fd`` bypass the cache from now on, where the file system
-    can do that: they must be of whole pages, from memory that begins with a page.
+    The header is written with the rest of its page, so that the old content of that page need not be readable. If
+    ``file_bytes`` are whole pages, writes to ``fd`` bypass the cache from now on where the file system can do that:
+    they must be of whole pages, from memory that begins at a page.
     """
     with_space(partial(os.posix_fallocate, fd, 0, file_bytes))
     end = min(PAGE_BYTES, file_bytes)
@@ -122,11 +123,11 @@ def _bypass_cache(fd: int, wanted: bool) -> None:
 
 
 def first_unwritten(fd: int) -> int:
-    """Where the page begins with the first block that was only reserved, or is a hole; the end of the file if there is
-    none.
+    """The position of the first page that has a block which was only reserved, or is a hole; the end of the file if no
+    page has one.
 
-    The kernel reports every block in its page cache as written. So the file must be synced, and its cached pages are
-    dropped here first.
+    The kernel reports every block in its page cache as written. So the caller must have synced the file, and its cached
+    pages are dropped here first.
     """
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     found = os.lseek(fd, 0, os.SEEK_HOLE)
@@ -134,7 +135,7 @@ def first_unwritten(fd: int) -> int:
 
 
 class WalReader:
-    """Reads payloads back from the files; the READ_FILES_MAX files used last stay open."""
+    """Reads payloads back from the log's files; the READ_FILES_MAX files used last stay open."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -151,7 +152,7 @@ class WalReader:
         return data[RECORD_HEADER_BYTES:]
 
     def forget_before(self, number: int) -> None:
-        """Close the files before this one: they are about to be removed."""
+        """Close the files before ``number``: they are about to be removed."""
         for each in [each for each in self._open if each < number]:
             os.close(self._open.pop(each)[0])
 
@@ -161,7 +162,7 @@ class WalReader:
             self._close_oldest()
 
     def _file(self, number: int) -> tuple[int, FileHeader]:
-        """Descriptor and header of a file."""
+        """Descriptor and header of the file of this number. Raises WalCorrupt if its header is damaged."""
         if number in self._open:
             self._open.move_to_end(number)
             return self._open[number]

@@ -2,10 +2,10 @@
 
 A file is a header and records without gaps. After the last record come zeros, or the remains of the file whose blocks
 this one reuses. The number of the file is part of each record's checksum, so a record of another file never passes for
-one of this file. Every record carries ``synced``: all of its file before that position was on disk when the record was
-written. ``synced`` tells an accident from damage: a power cut may leave any part of the last flush, so records of one
-flush never vouch for each other; but an unreadable record that lies before a later record's ``synced`` was on disk once
-and has been damaged since.
+one of this file. Every record carries ``synced``, a position in its file: all before it was on disk when the record was
+written. ``synced`` tells an interrupted flush from damage: a power cut may leave any part of the last flush on disk, so
+records of one flush never vouch for each other; but an unreadable record that lies before a later record's ``synced``
+was on disk once and has been damaged since.
 """
 
 import secrets
@@ -17,7 +17,7 @@ import msgspec
 from ...partition.records.checksum import crc32
 
 Location = int
-"""Where an entry's payload lies: file number, position of its record and length in one integer. Opaque outside the log.
+"""Where an entry's payload lies: file number, position of its record and length, in one integer. Opaque outside wal/.
 """
 
 ENTRY, TRUNCATE, VOTE, ERASE, RESET = 1, 2, 3, 4, 5
@@ -25,11 +25,11 @@ ENTRY, TRUNCATE, VOTE, ERASE, RESET = 1, 2, 3, 4, 5
 
 - ENTRY: a log entry at (``index``, ``term``).
 - TRUNCATE: the group's entries from ``index`` on are dropped.
-- VOTE: the group's ``term``; the payload is the id of the node voted for, empty for none. A checkpoint holds all
+- VOTE: the group's ``term``; the payload is the id of the node voted for, empty for none. A checkpoint covers all
   entries up to ``index`` (0: there is no checkpoint).
 - ERASE: the group is dropped: entries, term and vote.
-- RESET: all entries are dropped, a checkpoint holds all up to ``index``; the next entry is at ``index + 1``. The vote
-  stays.
+- RESET: all entries are dropped, since a checkpoint covers all up to ``index``; the next entry is at ``index + 1``.
+  Term and vote stay.
 """
 
 _MAGIC = b"STOCKADE"
@@ -42,8 +42,8 @@ MARKER = struct.Struct("<I")
 """The first bytes of every record."""
 _PREFIX = struct.Struct("<II")
 _FIELDS = struct.Struct("<IIQQII")
-"""Length of the payload, the group's low 32 bits, index, term, ``synced``; kind (low 8 bits) and the group's high 24
-bits, which are zero in what software of feature level 1 writes.
+"""Length of the payload, low 32 bits of the group id, index, term, ``synced``; kind (low 8 bits) and the high 24 bits
+of the group id, which are zero in records that software of feature level 1 writes.
 """
 _LOW = (1 << 32) - 1
 RECORD_HEADER_BYTES = _PREFIX.size + _FIELDS.size
@@ -52,7 +52,7 @@ PAYLOAD_BYTES_MAX = 32 << 20
 FILE_BYTES_MAX = 1 << 31
 """Largest size of a file; positions within a file are u32."""
 PAGE_BYTES = 4096
-"""Writes of the log bypass the kernel's cache: each is of so many bytes or a multiple, at a multiple of them."""
+"""The unit of the log's writes, which bypass the kernel's cache: length and position of each are multiples of it."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, gc=False):
@@ -66,7 +66,7 @@ class LogEntry(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecoveredGroup(msgspec.Struct):
-    """A group's records in the log: its current term, its vote in that term, its entries in the order of indexes."""
+    """The state of a group that its records in the log make: current term, vote in that term, entries by index."""
 
     term: int = 0
     voted_for: str | None = None
@@ -78,10 +78,11 @@ class RecoveredGroup(msgspec.Struct):
 
 
 class FileHeader(NamedTuple):
-    """``marker`` begins every record of this file and of no other: it is random, so no payload passes for a record.
+    """The header of a file of the log. ``marker`` begins every record of this file and of no other: it is random, so
+    that no payload passes for a record.
 
-    ``previous_end`` is where the records of the file before this one end; 0 if there is none. Files of ``version`` 1
-    never reuse the blocks of another file.
+    ``previous_end`` is the position where the records of the file before this one end; 0 if there is none. Files of
+    ``version`` 1 never reuse the blocks of another file.
     """
 
     marker: int
@@ -91,7 +92,7 @@ class FileHeader(NamedTuple):
 
     @property
     def seed(self) -> int:
-        """The checksum of every record begins with this: it differs from that of any other file in these blocks."""
+        """The value with which the checksum of every record begins; no other file that had these blocks has it."""
         return 0 if self.version == _VERSION_WITHOUT_REUSE else self.number & 0xFFFFFFFF
 
 
@@ -123,7 +124,7 @@ def encode_file_header(header: FileHeader) -> bytes:
 
 
 def newer_version(data: bytes | memoryview) -> int | None:
-    """The version of an intact header that this software does not know; None of any other bytes."""
+    """The version in these bytes if they are an intact header of a version newer than FILE_VERSION; else None."""
     if len(data) < FILE_HEADER_BYTES:
         return None
     magic, version, *_ = _FILE.unpack_from(data)
@@ -145,15 +146,15 @@ def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
 def encode_record(
     marker: int, seed: int, kind: int, group_id: int, index: int, term: int, synced: int, payload: bytes
 ) -> tuple[bytes, bytes]:
-    """The bytes before the payload, in two parts: marker and CRC-32 of all that follows; fields. ``marker`` and
-    ``seed`` are the file's; the fields are those of Record. It is called once for each entry: it makes no objects.
+    """The bytes of a record before its payload, in two parts: marker and CRC-32 of all that follows; the fields of
+    Record. ``marker`` and ``seed`` are the file's. Called once for each entry, so it makes no further objects.
     """
     fields = _FIELDS.pack(len(payload), group_id & _LOW, index, term, synced, kind | group_id >> 32 << 8)
     return _PREFIX.pack(marker, crc32(payload, crc32(fields, seed))), fields
 
 
 def decode_record(view: memoryview, position: int, header: FileHeader) -> Record | None:
-    """The record of this file that begins at ``position``; None if no intact record does."""
+    """The record that begins at ``position`` of the file with this header; None if no intact record does."""
     payload = position + RECORD_HEADER_BYTES
     if payload > len(view):
         return None
@@ -167,8 +168,8 @@ def decode_record(view: memoryview, position: int, header: FileHeader) -> Record
 
 
 class Run(msgspec.Struct):
-    """Bytes to write at ``start`` of the file ``number``, with one write and one fdatasync. With a ``header``, the file
-    has to be created first.
+    """The bytes (``parts``) to write at ``start`` of the file ``number``, and then to sync once. With a ``header``, the
+    file has to be created first, with ``file_bytes`` bytes.
     """
 
     number: int
@@ -179,40 +180,39 @@ class Run(msgspec.Struct):
 
 
 class Tail:
-    """The end of the log that is still in memory: records one behind the other, in files of ``file_bytes`` bytes.
+    """The end of the log, in memory until it is written: records without gaps, in files of ``file_bytes`` bytes.
 
     A record that needs a longer file gets a file of its own.
     """
 
     def __init__(self, file_bytes: int, number: int, end: int, file_sizes: dict[int, int]) -> None:
-        """``number`` is the last file on disk, ``end`` where its records end. That file takes no more records.
-
-        ``file_sizes`` are the bytes of the log's files by number.
+        """``number`` is that of the last file on disk, ``end`` the position where its records end. That file takes no
+        more records. ``file_sizes`` has the bytes of each of the log's files by number.
         """
         assert file_bytes <= FILE_BYTES_MAX
         self._file_bytes_min = file_bytes
         self._file_bytes = 0
         self._file_sizes = file_sizes
         self.disk_bytes: int = sum(file_sizes.values())
-        """Bytes of all files, those included that the writer is about to create."""
+        """Bytes of all files, including those that the writer is about to create."""
         self.number: int = number
-        """The file of the last record."""
+        """The number of the file with the last record."""
         self._end = end
-        self._marker = self._seed = 0  # of the file that records go to
+        self._marker = self._seed = 0  # of the file that takes the next record
         self.runs: list[Run] = []
-        """To be written, in this order. The one who writes them puts an empty list here."""
+        """The runs to be written, in this order. The caller that takes them puts an empty list here."""
         self.lsn: int = 0
         """The log sequence number of the last record: records are numbered from 1 since the log was opened."""
         self.appended_bytes: int = 0
-        """Bytes of those records."""
+        """Bytes of the records appended since the log was opened."""
 
     @property
     def position(self) -> int:
-        """Where the records end, as one number that grows with each record, over files and restarts."""
+        """Where the records end: file number and position in one integer, which grows over files and restarts."""
         return self.number << 32 | self._end
 
     def add(self, kind: int, group_id: int, index: int, term: int, payload: bytes) -> Location:
-        """Add a record; returns where its payload will lie."""
+        """Add a record; returns the location of its payload."""
         assert len(payload) <= PAYLOAD_BYTES_MAX
         record_bytes = RECORD_HEADER_BYTES + len(payload)
         if self._end + record_bytes > self._file_bytes:
@@ -220,7 +220,7 @@ class Tail:
         elif not self.runs:
             self.runs.append(Run(self.number, self._end, self._file_bytes, None, []))
         run = self.runs[-1]
-        # The writer syncs the run before this one before it writes this one.
+        # The writer syncs a run before it writes the next one, so all before ``run.start`` is on disk by then.
         run.parts += encode_record(self._marker, self._seed, kind, group_id, index, term, run.start, payload)
         run.parts.append(payload)
         location = locate(self.number, self._end, len(payload))
@@ -230,7 +230,7 @@ class Tail:
         return location
 
     def forget_files_before(self, number: int) -> None:
-        """The files before this one are no longer the log's."""
+        """Count the files before ``number`` as removed from the log."""
         for each in [each for each in self._file_sizes if each < number]:
             self.disk_bytes -= self._file_sizes.pop(each)
 

@@ -1,9 +1,9 @@
-"""Recovery: what the write-ahead log's files hold after a stop of any kind.
+"""Recovery of the write-ahead log from its files, after a stop of any kind.
 
-Recovery reads all records, and then truncates the last file where its intact records end. A process that is killed
-during a recovery, and recovers again, finds the same. Recovery never drops a record that was reported durable: where
-one is damaged it raises WalCorrupt. It cannot tell one case from an unfinished flush: damage to the very last flush,
-after which nothing was written.
+Recovery reads all records, and then truncates the last file where its intact records end. It is idempotent: a process
+that is killed during a recovery finds the same in the next one. Recovery never drops a record that was reported
+durable: it raises WalCorrupt if such a record is damaged. There is one exception, which it cannot tell from an
+unfinished flush: damage to the very last flush, after which nothing was written.
 """
 
 import os
@@ -38,9 +38,10 @@ from .records import (
 
 
 def recover(directory: Path) -> "Recovery":
-    """Read all files and truncate a torn tail. Raises WalCorrupt rather than lose a record that was on disk.
+    """Read all files of a log, and truncate a torn tail. Raises WalCorrupt rather than lose a record that was on disk,
+    so also if files or the identity are missing.
 
-    An empty directory becomes a new log. A log that has lost files, or its identity, is refused.
+    An empty directory becomes a new log.
     """
     identity, numbers = WalIdentity.read(directory), numbers_in(directory)
     if identity is None:
@@ -61,7 +62,9 @@ def recover(directory: Path) -> "Recovery":
 
 
 def _drop_unused(directory: Path, number: int, identity: WalIdentity) -> None:
-    """The process died while it created this file. It holds no records: they come after the identity names the file."""
+    """Remove a file beyond the identity's last one: a process died while it created the file. Raises WalCorrupt if it
+    was used, since a file takes records only after the identity names it.
+    """
     path = path_of(directory, number)
     if _was_used(memoryview(path.read_bytes())):
         raise WalCorrupt(path, 0, f"the log should end with file {identity.last}: its identity is older")
@@ -69,7 +72,9 @@ def _drop_unused(directory: Path, number: int, identity: WalIdentity) -> None:
 
 
 def _was_used(view: memoryview) -> bool:
-    """Whether something was written after the header. A file without a header was new: it holds zeros."""
+    """Whether a record was written after the header, or, in a file without a header, which was new, anything but
+    zeros.
+    """
     header = decode_file_header(view[:FILE_HEADER_BYTES])
     if header is None:
         return bool(bytes(view[FILE_HEADER_BYTES:]).strip(b"\0"))
@@ -78,7 +83,7 @@ def _was_used(view: memoryview) -> bool:
 
 
 class Recovery:
-    """What the files read so far hold: the groups, the number of the last file, and where its records end."""
+    """The state recovered from the files read so far: the groups, the last file's number, and where its records end."""
 
     def __init__(self, identity: WalIdentity) -> None:
         self.identity = identity
@@ -86,10 +91,10 @@ class Recovery:
         self.number: int = identity.first - 1
         self.end: int = 0
         self.sizes: dict[int, int] = {}
-        """Bytes of each file."""
+        """Bytes of each file, by number."""
 
     def read(self, path: Path, number: int, *, is_last: bool) -> None:
-        """Read the next file; if it is the last, truncate it durably where its records end."""
+        """Read the next file; truncate the last one, durably, where its records end. Raises WalCorrupt, NewerDisk."""
         with path.open("r+b") as file:
             if is_last:
                 _drop_cached_pages(file.fileno())
@@ -127,7 +132,7 @@ class Recovery:
             raise WalCorrupt(path, self.end, f"a record is damaged or missing; they ended at {identity.last_end}")
 
     def _read_records(self, path: Path, view: memoryview, header: FileHeader) -> int:
-        """Apply every record up to the first that is not intact; returns where that one begins."""
+        """Apply all records before the first one that is not intact; returns the position where that one begins."""
         position = FILE_HEADER_BYTES
         while (record := decode_record(view, position, header)) is not None:
             payload = position + RECORD_HEADER_BYTES
@@ -140,9 +145,9 @@ class Recovery:
         return position
 
     def _apply(self, record: Record, location: Location, content: bytes) -> str | None:
-        """Apply one record; returns why it cannot follow those before it, None if it can.
+        """Apply one record. Returns None, or why the record cannot follow those before it.
 
-        ``content`` is the whole payload of a vote, and the first byte of any other payload.
+        ``content`` is the whole payload of a VOTE record, and the first byte of any other payload.
         """
         if record.kind == ERASE:
             self.groups.pop(record.group_id, None)

@@ -1,10 +1,10 @@
 """The write-ahead log of a node: the records of all its groups in one stream, made durable by one stream of fdatasyncs.
 
-``Wal`` is its interface; only ``Wal`` promises anything to callers. It commits in groups: records gather in memory
-while one flush runs, and the next flush makes all of them durable together. The modules beside this one: records.py
-(bytes, and where they go), writer.py (the thread that writes), files.py and file_set.py (the disk), recovery.py (what
-the disk holds at the start). Here are also the two things that a log keeps in memory: payloads, and which file each
-group still needs.
+``Wal`` is the interface; only ``Wal`` promises anything to callers. It does group commit: records gather in memory
+while one flush runs, and the next flush makes all of them durable together. The other modules here: records.py (the
+bytes, and their place in files), writer.py (the thread that writes), files.py and file_set.py (the files), recovery.py
+(the state at the start). Here are also the two things that a log keeps in memory: recent payloads, and the file that
+each group still needs.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ from .writer import FlushThread, WalWriter
 
 FILE_BYTES = 64 << 20
 CACHE_BYTES_MAX = 64 << 20
-"""More than Producers that load a node to its limit have durable and not committed yet. So entries are applied from
-memory: to read one from the disk, the event loop would wait behind the log's own writes.
+"""More bytes than are durable and not committed yet while Producers load a node to its limit. So entries are applied
+from memory: to read one from the disk, the event loop would wait behind the log's own writes.
 """
 OVERHEAD_BYTES = 256
-"""About the memory that a cached payload takes besides its bytes."""
+"""Approximate memory that a cached payload takes besides its bytes."""
 STALL_S = 30.0
 STALL_LOOKS = 30
-"""Looks at the writer within ``stall_s``."""
+"""How often the loop looks at the writer within ``stall_s``."""
 NONE_KEPT: Mapping[int, int] = MappingProxyType({})
 STALL_BYTES_PER_S = 64 << 10
 """A sync may take ``stall_s`` and the time that its bytes need at this rate: a slow disk does not count as one that
@@ -58,8 +58,8 @@ hangs.
 class RecentPayloads:
     """The payloads appended last: all that are not durable yet, and at most ``bytes_max`` bytes of durable ones.
 
-    They are sent, and applied when they are committed, which comes after. So within the bound the disk is read only for
-    a follower that lags.
+    A payload is read soon after its append: to be sent, and to be applied once it is committed. So within the bound the
+    disk is read only for a follower that lags.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -67,7 +67,7 @@ class RecentPayloads:
         self._bytes = 0
         self._payloads: OrderedDict[Location, tuple[int, bytes]] = OrderedDict()
         self.get: Callable[[Location], tuple[int, bytes] | None] = self._payloads.get
-        """The LSN and the payload at a location, if it is here."""
+        """Returns (LSN, payload) of a location; None if it is not cached."""
 
     def add(self, location: Location, lsn: int, payload: bytes) -> None:
         """Cache the payload of record ``lsn``, the highest so far."""
@@ -85,12 +85,14 @@ class RecentPayloads:
 
 
 class GroupFiles(msgspec.Struct):
-    """Which files hold one group's records: numbers only, two for each file, however many entries there are."""
+    """The files that hold one group's records, and its term and vote: two numbers for each file with entries, however
+    many entries there are.
+    """
 
     term: int = 0
     voted_for: str | None = None
     state_file: int = 0
-    """The file of the last record that states the term."""
+    """The number of the file with the last record that states the term."""
     covered: int = 0
     """A checkpoint on disk covers all entries up to this index."""
     stop: int = 0
@@ -99,7 +101,7 @@ class GroupFiles(msgspec.Struct):
     """(index of the first entry, number of the file), for each file that holds entries of the group; ascending."""
 
     def append(self, index: int, term: int, number: int) -> None:
-        """The next entry, of this index and term, is in file ``number``."""
+        """Note that the next entry, of this index and term, is in file ``number``."""
         if not self.runs or self.runs[-1][1] != number:
             self.runs.append((index, number))
         self.stop = index + 1
@@ -107,7 +109,7 @@ class GroupFiles(msgspec.Struct):
             self.term, self.voted_for, self.state_file = term, None, number
 
     def truncate(self, from_index: int) -> None:
-        """The entries from ``from_index`` on are dropped."""
+        """Note that the entries from ``from_index`` on are dropped."""
         while self.runs and self.runs[-1][0] >= from_index:
             self.runs.pop()
         self.stop = min(self.stop, from_index)
@@ -124,7 +126,7 @@ class GroupFiles(msgspec.Struct):
         return self.runs[max(0, at - 1)][1]
 
     def drop_before(self, number: int) -> int | None:
-        """The files before ``number`` leave the log; returns the last index in them, None if they hold no entry."""
+        """Forget the files before ``number``. Returns the last index in them; None if they hold no entry."""
         kept = [run for run in self.runs if run[1] >= number]
         if len(kept) == len(self.runs):
             return None
@@ -133,7 +135,7 @@ class GroupFiles(msgspec.Struct):
 
 
 class FileUsage:
-    """Which files the groups still need."""
+    """The files of the log that the groups still need."""
 
     def __init__(self, recovered: dict[int, RecoveredGroup]) -> None:
         self.groups: defaultdict[int, GroupFiles] = defaultdict(GroupFiles)
@@ -150,14 +152,13 @@ class FileUsage:
         return min(needed, default=None)
 
     def oldest_beyond(self, indexes: Mapping[int, int]) -> int | None:
-        """The oldest file with an entry that is beyond its group's index in ``indexes``; None if there is none."""
+        """The oldest file with an entry whose index is above its group's in ``indexes``; None if there is none."""
         found = (self.groups[group].file_of(index + 1) for group, index in indexes.items() if group in self.groups)
         return min((number for number in found if number is not None), default=None)
 
     def to_repeat(self, number: int) -> Iterator[int]:
-        """The groups whose VOTE record has to be written again before the files before ``number`` leave the log.
-
-        Those files state the group's term and vote, or hold entries which a checkpoint covers: the record states both.
+        """The groups whose VOTE record has to be written again before the files before ``number`` leave the log: those
+        files state the group's term and vote, or hold entries that a checkpoint covers, and the record states both.
         """
         for group_id, files in self.groups.items():
             if files.state_file < number or (files.runs and files.runs[0][1] < number):
@@ -172,17 +173,18 @@ class Wal:
 
     After an error of a write or an fdatasync the log has failed for good: ``on_failure`` is called once with the
     error, no fsync is repeated, ``durable_lsn`` never grows again, and every later append raises WalFailed. A
-    write that does not end for ``stall_s`` seconds is such an error, WalStalled: a leader whose disk hangs would else
-    lead on, since its followers' disks are enough to commit, until it has no memory for more.
+    write that does not end for ``stall_s`` seconds is such an error, WalStalled: otherwise a leader whose disk hangs
+    would go on to lead, since its followers' disks are enough to commit, until it runs out of memory.
     """
 
     recovered: dict[int, RecoveredGroup]
-    """What the log held when it was opened, by group id. Erased groups are absent."""
+    """The state of each group when the log was opened, by group id. Erased groups are absent."""
     on_durable: Callable[[], None]
-    """Called on the loop each time ``durable_lsn`` has grown, after all that wait for it. Does nothing until it is set.
+    """Called on the loop each time ``durable_lsn`` has grown, after every ``wake`` that waited for it. Does nothing
+    until it is set.
     """
     durable_lsn: int = 0
-    """Every record up to and including this one is on disk. 0 at opening: recovered records are on disk."""
+    """Every record up to and including this one is on disk. 0 at opening, as recovered records have no LSN."""
 
     @classmethod
     def open(
@@ -228,7 +230,7 @@ class Wal:
         self._reader = WalReader(directory)
         self._tail = Tail(file_bytes, recovery.number, recovery.end, recovery.sizes)
         self.durable_position: int = self._tail.position
-        """Where the records on disk end, as a number that grows over files and restarts; at first, where they ended."""
+        """The position where the records on disk end, which grows over files and restarts (``Tail.position``)."""
         self._loop = loop
         self._on_failure = on_failure
         self._failure: BaseException | None = None
@@ -238,14 +240,14 @@ class Wal:
         self._is_scheduled = False
         self._durable_bytes = 0
         self._next_flush: asyncio.Event | None = None
-        """Set when the flush under way has ended, well or not."""
+        """Set when the flush under way has ended, with or without an error."""
         self._waiting: dict[Callable[[], None], int] = {}
         self._directory, self._stall_s = directory, stall_s
         self._next_look = loop.call_later(stall_s / STALL_LOOKS, self._look, (0, 0), 0)
 
     @property
     def incarnation(self) -> int:
-        """Tells this disk from any other: drawn when the directory became a log, 0 < incarnation < 2**63."""
+        """The number that tells this disk from any other: drawn when the log was made, 0 < incarnation < 2**63."""
         return self._identity.incarnation
 
     @property
@@ -254,7 +256,7 @@ class Wal:
         return self._identity.level
 
     async def raise_level(self, level: int) -> None:
-        """Record durably that what is written from now on may need this feature level."""
+        """Record durably that data written from now on may need software of this feature level."""
         await asyncio.to_thread(self._identity.raise_level, level)
 
     @property
@@ -278,9 +280,9 @@ class Wal:
         return self._tail.appended_bytes - self._durable_bytes
 
     def append(self, group_id: int, index: int, term: int, payload: bytes) -> tuple[int, Location]:
-        """Append an entry; returns its LSN and where to read it.
+        """Append an entry; returns its LSN and its location.
 
-        ``index`` is the one after the group's last, if it has any. Raises WalFailed after a failure or close.
+        ``index`` must follow the group's last index, if it has entries. Raises WalFailed after a failure or close.
         """
         files, tail = self._usage.groups[group_id], self._tail
         assert not files.runs or index == files.stop, (
@@ -301,7 +303,7 @@ class Wal:
         return self.lsn
 
     def reset(self, group_id: int, index: int, term: int) -> int:
-        """Drop the group's entries, but not its vote: a checkpoint covers all up to (index, term); returns the LSN."""
+        """Drop the group's entries, not its vote, as a checkpoint covers all up to (index, term); returns the LSN."""
         self._flush_soon()
         self._tail.add(RESET, group_id, index, term, b"")
         files = self._usage.groups[group_id]
@@ -347,36 +349,36 @@ class Wal:
         await self.until_durable(self._tail.lsn)
 
     def wake_when_durable(self, wake: Callable[[], None], lsn: int | None = None) -> None:
-        """Call ``wake`` once, when record ``lsn``, or every record appended until now, is on disk, and not for each
-        flush before that.
+        """Call ``wake`` once, when record ``lsn`` is on disk; None: when every record appended until now is.
 
-        A ``wake`` that waits already is called for the record that it began to wait for. It may wait again when called.
+        A ``wake`` that waits already goes on to wait for its first record. It may wait again when called.
         """
         self._waiting.setdefault(wake, self._tail.lsn if lsn is None else lsn)
 
     @property
     def disk_bytes(self) -> int:
-        """Size of all files, those being preallocated included; spare files do not count."""
+        """Bytes of all files of the log, including files that are being created; spare files do not count."""
         return self._tail.disk_bytes
 
     def covered(self, group_id: int, index: int) -> None:
-        """A checkpoint on disk covers the group's entries up to ``index``: restarts do not need them."""
+        """Note that a checkpoint on disk covers the group's entries up to ``index``: restarts do not need them."""
         files = self._usage.groups[group_id]
         files.covered = max(files.covered, index)
 
     def pinning_group(self) -> int | None:
-        """The group whose entries pin the oldest file; None if the file written to is the only one that is needed."""
+        """The id of the group whose entries pin the oldest file; None if only the file written to is needed."""
         oldest = self._usage.oldest()
         return None if oldest is None or oldest[0] >= self._tail.number else oldest[1]
 
     async def release(self, forget: Callable[[int, int], None], kept: Mapping[int, int] = NONE_KEPT) -> None:
-        """Take the oldest files out of the log, as far as checkpoints cover all their entries, and none is beyond its
-        group's index in ``kept``.
+        """Remove the oldest files from the log: those in which checkpoints cover all entries, and no entry's index is
+        above that of its group in ``kept``.
 
-        ``forget`` is called with a group and the last index of it in those files; these entries must not be read any
-        more. The terms and votes in those files are written again first. Durable in this order, so that a crash between
-        any two steps leaves the log as it was before: the repeated votes, the later beginning of the log, the removal
-        of the files. Must not be called again before it has returned. Raises WalFailed or OSError.
+        ``forget`` is called with the id of each group that has entries in those files, and its last index in them;
+        these entries must not be read any more. Terms and votes in those files are written again first. The steps
+        become durable in this order, so that a crash between two of them leaves a complete log: the repeated votes, the
+        new first file in the identity, the removal of the files. Must not be called again before it has returned.
+        Raises WalFailed or OSError.
         """
         oldest = self._usage.oldest()
         first = min(self._tail.number, oldest[0]) if oldest is not None else self._tail.number
@@ -398,13 +400,13 @@ class Wal:
     async def close(self) -> None:
         """Make every record durable, then release files, thread and lock. May be called again.
 
-        After WalStalled nothing is released: the thread may still write, so the lock goes with the process.
+        After WalStalled nothing is released: the thread may still write, so the lock is held until the process ends.
         """
         if self._is_closed:
             return
         self._is_closed = True
         self._flush()
-        while self._is_flushing:  # the end of a flush begins the next one, if records wait, before this goes on
+        while self._is_flushing:  # a flush that ends begins the next one, if records wait, before this loop goes on
             if isinstance(self._failure, WalStalled):
                 return
             self._next_flush = self._next_flush or asyncio.Event()
@@ -418,9 +420,8 @@ class Wal:
     # Group commit: one flush at a time. Only write and fdatasync run in the thread.
 
     def _flush_soon(self) -> None:
-        """A record is about to be added: flush it at the end of this turn of the loop, with all that the turn adds.
-
-        Raises WalFailed after a failure or ``close``.
+        """Schedule a flush at the end of this turn of the loop, for the record that the caller is about to add and all
+        others of the turn. Raises WalFailed after a failure or ``close``.
         """
         if self._failure is not None:
             raise WalFailed("the log takes no more records after a failed write") from self._failure
@@ -428,7 +429,8 @@ class Wal:
             raise WalFailed("the log is closed")
         if not self._is_flushing and not self._is_scheduled:
             self._is_scheduled = True
-            # Frames that this turn queues go out before: the thread, once woken, competes with the loop.
+            # Two turns of ``call_soon``: the frames that this turn queues go out first, since the thread, once woken,
+            # competes with the loop.
             self._loop.call_soon(self._loop.call_soon, self._flush)
 
     def _flush(self) -> None:
@@ -441,7 +443,7 @@ class Wal:
             self._thread.begin(runs, partial(self._flushed, tail.lsn, tail.appended_bytes, tail.position))
 
     def _flushed(self, lsn: int, appended_bytes: int, position: int, error: BaseException | None) -> None:
-        if isinstance(self._failure, WalStalled):  # what waited for this flush was told that it failed
+        if isinstance(self._failure, WalStalled):  # callers that waited for this flush were told that it failed
             return
         self._is_flushing = False
         if error is not None:
@@ -459,8 +461,8 @@ class Wal:
         self.on_durable()
 
     def _look(self, step: tuple[int, int], looks: int) -> None:
-        """Fail the log when the writer has stayed at one step for too long. ``looks``: how many earlier looks found it
-        at ``step``.
+        """Look at the writer, and fail the log if it has stayed at one step for too long. ``looks`` is how many looks
+        before this one found it still at ``step``.
 
         Looks are counted, not seconds: the disk is not at fault while the process stands still, or its machine.
         """

@@ -1,4 +1,4 @@
-"""The thread of the write-ahead log that writes and syncs, one flush at a time."""
+"""The writing and syncing of the write-ahead log, in a thread, one flush at a time."""
 
 import asyncio
 import logging
@@ -15,17 +15,17 @@ from .files import OpenFile
 from .records import PAGE_BYTES, FileHeader, Run, encode_file_header
 
 AHEAD_BYTES = 1 << 20
-"""Bytes of zeros that the writer writes ahead of the records."""
+"""Bytes of zeros that the writer writes at a time ahead of the records."""
 BUFFER_BYTES = 1 << 20
 """Most bytes of one write."""
 JOINED_BYTES_MAX = 64 << 10
-"""Most bytes of one write that are joined before they are copied to the buffer: many short parts cost more by
-themselves than a copy.
+"""Parts of at most so many bytes together are joined before they are copied to the buffer: to copy many short parts one
+by one costs more than a second copy.
 """
 SLOW_SYNC_S = 1.0
-"""Time after which a sync is logged as slow: elections are near."""
+"""Time from which on a sync is logged as slow: not much longer, and elections follow."""
 LOG_EVERY_S = 10.0
-"""At most one line about slow syncs in this time."""
+"""Shortest time between two log lines about slow syncs."""
 
 _log = logging.getLogger(__name__)
 
@@ -33,38 +33,40 @@ _log = logging.getLogger(__name__)
 class WalWriter:
     """Writes runs and makes them durable. Used by one thread at a time.
 
-    Writes bypass the kernel's page cache (files.py), so each is of whole pages, from memory that begins with a page.
-    The records of a last page that is not full are written again, unchanged, with the next ones: so a sector that a
-    power cut leaves old or new holds them either way, as it does when the kernel writes its pages back.
+    Writes bypass the kernel's page cache (files.py), so each is of whole pages, from memory that begins at a page. The
+    records in a last page that is not full are written again, unchanged, with the next ones: whether a power cut leaves
+    the old or the new content of a sector, it holds them, as it does when the kernel writes its pages back.
 
     Records are only written over blocks that were written before, and synced. Otherwise an fdatasync has metadata to
-    write, too, which is slower; and ext4 then answers success, once, for records that are lost if its journal is
+    write, too, which is slower; and ext4 then reports success, once, for records that are lost if its journal is
     aborted meanwhile, by an error of the disk or a shutdown (seen with Linux 6.18, in one shutdown of 15).
     """
 
     def __init__(self, begin: Callable[[int, FileHeader], OpenFile], begun: Callable[[int, int], None]) -> None:
-        """``begin`` makes a file of so many bytes; ``begun`` gets its number and size before it takes a record."""
+        """``begin`` makes a file of so many bytes; ``begun`` is called with the file's number and bytes before it takes
+        a record.
+        """
         self.syncs: Histogram = Histogram(SLOW_SYNC_S, self._tell)
         """Seconds of each fdatasync."""
         self.step: tuple[int, int] = 0, 0
-        """The number of the thread's present or last step with the disk, and how many bytes the step syncs. Each step
-        has another number, by which the loop sees whether the disk goes on.
+        """The number of the thread's present or last step with the disk (a write with its sync, or a new file), and the
+        step's bytes. The number grows with each step: by it the loop sees whether the disk still answers.
         """
         self._begin = begin
         self._begun = begun
         self._fd: int | None = None
         self._written_end = 0
         self._page = b""
-        """What the file holds in its last page, if that is not full."""
+        """The file's content in its last page, if that is not full."""
         self._buffer = mmap(-1, BUFFER_BYTES)
         self._whole = memoryview(self._buffer)
         self._slow = 0
         self._told_at = float("-inf")
 
     def write(self, runs: Sequence[Run]) -> None:
-        """Return when every run is on disk. After an OSError nothing may be written any more.
+        """Write the runs; return when all are on disk. After an OSError nothing may be written any more.
 
-        Each run is filled up with zeros to the end of its page, or of the file; the next one is written over them.
+        Each run is filled up with zeros to the end of its page, or of the file; the next run is written over them.
 
         An fdatasync that failed must not be repeated: the kernel may have dropped the pages that it could not write,
         and the second call would report success.
@@ -96,14 +98,16 @@ class WalWriter:
         self._begun(number, file_bytes)
 
     def _write_ahead(self, fd: int, end: int) -> None:
-        """Write every block up to ``end``, durably: AHEAD_BYTES at a time, as far as the file goes."""
+        """Write zeros to the unwritten blocks up to ``end``, durably: AHEAD_BYTES at a time, within the file."""
         while end > self._written_end:
             size = min(max(end, os.fstat(fd).st_size) - self._written_end, AHEAD_BYTES)
             self._write_synced(fd, [bytes(size)], self._written_end)
             self._written_end += size
 
     def _write_synced(self, fd: int, parts: Sequence[bytes], start: int) -> memoryview:
-        """Write the parts one behind the other. Returns what the last write wrote, until the next one."""
+        """Write the parts one after the other from ``start`` on, and sync. Returns a view of the bytes of the last
+        write, which is valid until the next one.
+        """
         size = sum(map(len, parts))
         self._step(size)
         some = memoryview(b"")
@@ -116,7 +120,7 @@ class WalWriter:
         return some
 
     def _filled(self, parts: Sequence[bytes]) -> Iterator[memoryview]:
-        """The buffer with the parts, each time that it is full, and at the end."""
+        """Copy the parts to the buffer, and yield a view of it each time that it is full, and at the end."""
         self._buffer.seek(0)
         room = BUFFER_BYTES
         for part in parts:
@@ -133,7 +137,7 @@ class WalWriter:
         self.step = self.step[0] + 1, size
 
     def _tell(self, took_s: float) -> None:
-        """A sync was slow."""
+        """Log a slow sync, at most once in LOG_EVERY_S."""
         self._slow += 1
         now = perf_counter()
         if now >= self._told_at + LOG_EVERY_S:
@@ -148,8 +152,8 @@ Flushed = Callable[[BaseException | None], None]
 
 
 class FlushThread:
-    """The thread that writes, one flush at a time. The loop hands it a flush through an eventfd. With the queues and
-    locks of an executor, for which both threads wait, it takes several system calls more.
+    """The thread that writes, one flush at a time. The loop wakes it for a flush through an eventfd: the queues and
+    locks of an executor, for which both threads wait, take several system calls more.
     """
 
     def __init__(self, write: Callable[[Sequence[Run]], None], loop: asyncio.AbstractEventLoop) -> None:
@@ -160,15 +164,15 @@ class FlushThread:
         self._thread: Thread | None = None
 
     def begin(self, runs: Sequence[Run], flushed: Flushed) -> None:
-        """Begin a flush, after the one before has ended."""
-        if self._thread is None:  # a process that ends without ``close`` need not wait for it: it may be killed, too
+        """Begin a flush, after the one before has ended; ``flushed`` is called on the loop at its end."""
+        if self._thread is None:  # daemon: a process may end without ``close``, as it may be killed
             self._thread = Thread(target=self._run, name="wal", daemon=True)
             self._thread.start()
         self._job = runs, flushed
         os.eventfd_write(self._wake, 1)
 
     def close(self) -> None:
-        """End the thread. No flush is under way."""
+        """End the thread. No flush may be under way."""
         if self._thread is not None:
             os.eventfd_write(self._wake, 1)
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Floor 1: the words of the product and the state machine of one partition.
+"""Floor 1: the vocabulary of the product and the state machine of one partition.
 
 Deterministic: no clock, no asyncio, no randomness; only `log` and `durable` touch files.
 

@@ -1,13 +1,13 @@
-"""Commands of a partition's state machine, its answers, and the bytes of both.
+"""The commands of a partition's state machine, its answers, and the bytes of both.
 
-Commands are frozen values. Everything that apply may depend on travels in them (SEMANTICS 3): the leader reads the
-timestamp of receipt and validates a batch before it proposes. The bytes are MessagePack with a tag for each kind, and a
-refusal is known by its code; encoding is deterministic, so equal commands have equal bytes.
+Commands are frozen values. They carry everything that apply may depend on (SEMANTICS 3): the leader reads the clock for
+the timestamp of receipt, and validates a batch, before it proposes. The bytes are MessagePack with a tag for each kind;
+a refusal is identified by its code. Encoding is deterministic, so equal commands have equal bytes.
 
 Commands about the slot (InstallFence, InstallSeats, ClearFence) are ordered by (epoch, grant_index). ``grant_index`` is
-the place of the decision among all decisions about slots, which the controller counts
+the number of the decision among all decisions about slots, which the controller counts
 (cluster/controller/ownership/slots.py), so a grant that resumes an epoch comes after the one it resumes. A
-command that arrives behind a later one is recognised by this order and changes nothing. Their ``now_ms`` is the
+command that arrives after a later one is recognised by this order and changes nothing. Their ``now_ms`` is the
 controller's lease clock at the decision; it is shown to people, and decides nothing.
 """
 
@@ -30,19 +30,19 @@ class _Refusal(msgspec.Struct, frozen=True, tag="refusal"):
 
 
 class Codec(Generic[_Command, _Result]):
-    """The codec of one machine. Encoding is deterministic: equal values have equal bytes."""
+    """The codec of one machine's commands and answers. Encoding is deterministic: equal values have equal bytes."""
 
     def __init__(self, commands: Any, results: Any) -> None:
         """``commands`` and ``results`` are unions of tagged structs."""
         self._encoder = msgspec.msgpack.Encoder()
         self._results: msgspec.msgpack.Decoder[_Result | _Refusal] = msgspec.msgpack.Decoder(results | _Refusal)
         self.encode_command: Callable[[_Command], bytes] = self._encoder.encode
-        """Bytes of a command, as they go into the replicated log."""
+        """The bytes of a command, as they go into the replicated log."""
         self.decode_command: Callable[[bytes], _Command] = msgspec.msgpack.Decoder(commands).decode
         """Inverse of encode_command. Raises msgspec.DecodeError (a ValueError) on anything else."""
 
     def encode_result(self, result: _Result | StockadeError) -> bytes:
-        """Bytes of an answer, to carry it from the leader to the node that asked."""
+        """The bytes of an answer or a refusal, which carry it from the leader to the node that asked."""
         if isinstance(result, StockadeError):
             return self._encoder.encode(_Refusal(result.code, result.detail, result.fields))
         return self._encoder.encode(result)
@@ -58,9 +58,10 @@ class InstallFence(msgspec.Struct, frozen=True, tag="install_fence"):
 
     Accepted if the grant is later than everything that was installed or cleared here, or if it holds the slot already;
     otherwise nothing changes. ``operation`` says how the grant got the slot (acquire, resume, promotion, eviction), and
-    ``ends`` why the tenure of the holder before it ended, if that holder is still here. ``now_ms`` and ``wall_ms`` say
-    since when, on the controller's lease clock and on its leader's wall clock (0: not known); ``ttl_ms`` is the
-    session's. Nothing is decided by these three. ``principal`` is the session's: no other may write with the token.
+    ``ends`` why the tenure of the holder before it ended, if that holder is still here. The grant began at ``now_ms``
+    on the controller's lease clock, at ``wall_ms`` on its leader's wall clock (0: not known); ``ttl_ms`` is the
+    session's time to live. These three decide nothing. ``principal`` is the session's: no other may write with the
+    token.
     """
 
     grant_id: str
@@ -96,8 +97,8 @@ class InstallSeats(msgspec.Struct, frozen=True, tag="install_seats"):
     """``seats`` are all holders that share the slot now (none: it is free); sharing raises no epoch.
 
     ``grant_index`` is that of the latest change of the set, by a holder that came or left. Accepted if it is later than
-    everything that was installed or cleared here, or the same again. ``ends`` says why the tenure of a holder that is
-    here and not in the set ended.
+    everything that was installed or cleared here, or the same again. ``ends`` says why the tenures of those present
+    holders ended that are not among ``seats``.
     """
 
     epoch: int
@@ -110,8 +111,8 @@ class InstallSeats(msgspec.Struct, frozen=True, tag="install_seats"):
 class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
     """End a grant, and with it every older one: the slot is emptied unless a later grant holds it.
 
-    Late installs of ended grants are refused from now on, also when this grant never arrived here: (topic_epoch,
-    grant_index) rises to this grant's if it is lower. A later grant is left alone. Clearing a grant that was never
+    Late installs of ended grants are ignored from now on, even if this grant never arrived here: (topic_epoch,
+    grant_index) rises to this grant's if it is lower. A later grant is left alone. To clear a grant that was never
     given out evicts the holders and leaves the slot free. ``ends`` says why the tenure ended (released, closed,
     expired, evicted, fenced).
     """
@@ -124,9 +125,9 @@ class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
 
 
 class SlotState(msgspec.Struct, frozen=True, tag="slot"):
-    """Answer to the three commands about the slot: whether it is now as asked, and the partition's epoch. ``log_end``:
-    where the log ended when it came to be so, and ``previous`` the grant_index that was in force before; None: that was
-    before this was kept, or it is not so.
+    """Answer to the three commands about the slot: whether the command is in force (``done``), and the partition's
+    epoch. When the slot's latest decision came into force here, the log ended at ``log_end``, and ``previous`` was the
+    grant_index in force; both are None if not ``done``, or if the decision is older than the version that keeps them.
     """
 
     done: bool
@@ -136,9 +137,9 @@ class SlotState(msgspec.Struct, frozen=True, tag="slot"):
 
 
 class ForgetProducers(msgspec.Struct, frozen=True, tag="forget_producers"):
-    """Ask which of these producers the partition does not know. From now on it ignores installs of those that the
-    controller decided up to ``order``, an index of its log: such a producer must be enrolled anew to write again.
-    Answers ProducersForgotten.
+    """Ask which of these producers the partition does not know. If there are any, it ignores from now on all installs
+    of unknown producers that the controller decided up to ``order``, an index of the controller's log: such a producer
+    must be enrolled anew to write again. Answers ProducersForgotten.
     """
 
     pids: list[int]
@@ -146,7 +147,7 @@ class ForgetProducers(msgspec.Struct, frozen=True, tag="forget_producers"):
 
 
 class ProducersForgotten(msgspec.Struct, frozen=True, tag="producers_forgotten"):
-    """``pids`` are not known here."""
+    """The producer ids of a ForgetProducers that the partition does not know."""
 
     pids: list[int]
 
@@ -155,29 +156,29 @@ ProducerId = int
 Offset = int
 
 PRODUCER_EPOCH_MAX = 32766
-"""Highest producer epoch given to a client; 32767 is kept for the server."""
+"""Highest producer epoch that a client is given; 32767 is reserved for the server."""
 TOKEN_CHARACTERS_MAX = 249
 """Longest id of a grant or a session in a fencing token."""
 MESSAGE_ID_CHARACTERS_MAX = 128
 """Longest message id of an append."""
 SEQUENCE_MODULUS = 1 << 31
-"""Sequence numbers are int32 without sign: 0 follows 2147483647."""
+"""Sequence numbers are non-negative int32: 0 follows 2147483647."""
 
 
 def belongs_to_another(owner: str, principal: str) -> bool:
-    """Whether ``principal`` may not use what belongs to ``owner``. All may use what belongs to none ("")."""
+    """Whether ``principal`` may not use a thing of ``owner``. A thing without an owner ("") is for all."""
     return owner not in ("", principal)
 
 
 def is_named(pid: ProducerId) -> bool:
-    """Named producers have odd ids, anonymous ones even ids, so a zombie of a forgotten name never passes as
-    anonymous.
+    """Whether a producer id is that of a named producer. Such ids are odd, those of anonymous producers even, so a
+    zombie of a forgotten name never passes as anonymous.
     """
     return pid % 2 == 1
 
 
 class Token(msgspec.Struct, frozen=True, gc=False):
-    """Fencing token of an append: the grant, its epoch on this partition, and the session that holds it."""
+    """The fencing token of a write: the grant, its epoch on this partition, and the session that holds the grant."""
 
     grant_id: str
     epoch: int
@@ -185,7 +186,7 @@ class Token(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stamp(msgspec.Struct, frozen=True, gc=False):
-    """Idempotence stamp of a batch (KIP-98): producer id, its epoch, and the sequence number of the first record."""
+    """The idempotence stamp of a batch (KIP-98): producer id and epoch, and the sequence number of its first record."""
 
     pid: ProducerId
     epoch: int
@@ -197,8 +198,8 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True, gc=F
 
     ``message`` is one encapsulated Arrow IPC RecordBatch message of ``count`` rows (batch.py), ``crc`` its CRC-32.
     ``timestamp_ms`` is the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record in it; ``now_ms``
-    is the lease clock, as in every command that has one. ``fence_epoch`` is the guard of a topic with a writer_group,
-    ``message_id`` names the batch on a topic with a dedupe_window_ms. ``principal`` is the caller's ("": none).
+    is the lease clock, as in every command that has it. A topic with a writer_group requires ``fence_epoch``;
+    ``message_id`` names the batch on a topic with a dedupe_window_ms. ``principal`` is the caller ("": none).
     """
 
     message: bytes
@@ -217,11 +218,11 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True, gc=F
 
 
 class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
-    """Make a producer known here with this epoch and no sequence, or raise its epoch. Never lowers one.
+    """Make a producer known here with this epoch and no sequence, or raise its epoch. Never lowers an epoch.
 
     ``order`` is the index in the controller's log of the command that gave out the epoch. An install of an unknown
-    producer that was decided before a producer was forgotten here is ignored: its epoch may be older than the forgotten
-    one. ``principal`` has the epoch ("": none, or not known). Answers ProducerInstalled.
+    producer with an ``order`` below that of a producer that was forgotten here is ignored: its epoch may be older than
+    the forgotten one. ``principal`` was given the epoch ("": none, or not known). Answers ProducerInstalled.
     """
 
     pid: ProducerId
@@ -232,8 +233,9 @@ class InstallProducer(msgspec.Struct, frozen=True, tag="install_producer"):
 
 
 class Trim(msgspec.Struct, frozen=True, tag="trim"):
-    """Drop the records below ``before`` (None: all), as a writer asks for it (SEMANTICS 5.14), if the partition has
-    this epoch and this end still (None: in any case). Answers Trimmed, or a refusal: PlanChanged.
+    """Drop the records below ``before`` (None: all), as a writer asks (SEMANTICS 5.14), unless the partition's epoch is
+    no longer ``if_epoch``, or its log's end no longer ``if_log_end`` (None: no condition): then the refusal is
+    PlanChanged. Answers Trimmed or a refusal.
     """
 
     before: Offset | None
@@ -250,8 +252,8 @@ OFFSET_BEGIN_MAX = 1 << 53
 
 
 class BeginAt(msgspec.Struct, frozen=True, tag="begin_at"):
-    """Let a log that has never had a record begin at ``offset``, so that one restored from a backup has the offsets of
-    the old one. Of feature level 2. Answers Trimmed, also when it begins there already and has no record; or a refusal:
+    """Let a log that has never had a record begin at ``offset``, so that a log restored from a backup has the old
+    offsets. Of feature level 2. Answers Trimmed, also if the log begins there already and is empty; a refusal if not:
     OffsetMismatch.
     """
 
@@ -262,9 +264,10 @@ class BeginAt(msgspec.Struct, frozen=True, tag="begin_at"):
 
 
 class Retain(msgspec.Struct, frozen=True, tag="retain", omit_defaults=True):
-    """Drop the records below ``before``, as the topic's retention asks for it, and let time pass. Answers Trimmed.
+    """Drop the records below ``before``, as the topic's retention demands, and advance the lease clock to ``now_ms``.
+    Answers Trimmed.
 
-    ``all_message_ids``, of feature level 2: forget every message id that is due, not only the oldest.
+    ``all_message_ids``, of feature level 2: forget every message id that is due, not only the oldest ones.
     """
 
     before: Offset
@@ -273,10 +276,10 @@ class Retain(msgspec.Struct, frozen=True, tag="retain", omit_defaults=True):
 
 
 class TierObject(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A part of the log in the store: the records of ``first <= offset < end``, in whole batches. Its file has
-    ``size`` bytes with this SHA-256; as a segment it would have ``log_bytes``. ``term`` is the one in which it
-    was uploaded, ``nonce`` makes its name unique. ``received_ms`` is when its last batch was received,
-    ``greatest_timestamp_ms`` the greatest timestamp of a record.
+    """A part of the log in the tiered store: the records of ``first <= offset < end``, in whole batches. Its file has
+    ``size`` bytes with this SHA-256; as a segment it would have ``log_bytes``. It was uploaded in ``term``; ``nonce``
+    makes its name unique. Its last batch was received at ``received_ms``; the greatest timestamp of its records is
+    ``greatest_timestamp_ms``.
     """
 
     first: Offset
@@ -291,23 +294,23 @@ class TierObject(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BeginTier(msgspec.Struct, frozen=True, tag="begin_tier"):
-    """Let objects of the partition be in this folder of the store, unless another one was chosen before. Of feature
-    level 2. Answers Tiered.
+    """Choose this folder of the tiered store as the home of the partition's objects, unless a home was chosen before.
+    Of feature level 2. Answers Tiered.
     """
 
     home: str
 
 
 class AddTierObject(msgspec.Struct, frozen=True, tag="add_tier_object"):
-    """List an object that was uploaded to ``home`` and read again. Of feature level 2. Answers Tiered."""
+    """List an object that was uploaded to ``home`` and verified there. Of feature level 2. Answers Tiered."""
 
     home: str
     item: TierObject
 
 
 class Configure(msgspec.Struct, frozen=True, tag="configure"):
-    """The topic's configuration as decided by the command at ``order`` of the controller's log; one that is older than
-    the configuration in force is ignored. Answers Configured.
+    """Put the topic's configuration into force, as the command at index ``order`` of the controller's log decided it;
+    ignored unless ``order`` is above that of the configuration in force. Answers Configured.
     """
 
     order: int
@@ -320,8 +323,8 @@ class PutStage(msgspec.Struct, frozen=True, tag="put_stage"):
 
     ``digest``, of the bytes that the client sent, distinguishes a repetition from other bytes. A stage that is neither
     appended nor kept is forgotten ``ttl_ms`` later. ``received_ms`` is the moment of receipt, the timestamp of records
-    without one; None in logs of versions that did not keep it. ``principal`` alone keeps, deletes and appends it ("":
-    all may; feature level 2).
+    without one; None in logs of versions that did not keep it. Only ``principal`` may keep, delete and append the stage
+    ("": all may; feature level 2).
     """
 
     name: str
@@ -338,8 +341,9 @@ class PutStage(msgspec.Struct, frozen=True, tag="put_stage"):
 
 
 class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
-    """Keep stages, so that they do not expire, and delete others; all or nothing. Producer ``pid`` must be in its
-    ``epoch``. ``evicts``: also stages of other principals. Answers StagesChanged, NotEnrolled, or a refusal.
+    """Keep stages, so that they do not expire, and delete others; all or nothing. The epoch of producer ``pid`` must be
+    ``epoch``. ``evicts``: stages of other principals may be among them. Answers StagesChanged, NotEnrolled, or a
+    refusal.
     """
 
     keep: list[str]
@@ -353,9 +357,9 @@ class ChangeStages(msgspec.Struct, frozen=True, tag="change_stages"):
 
 
 class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults=True):
-    """Append the batch of a stage. Its fields, and what it answers, are those of Append; a stage that was appended
-    before is answered as a duplicate. ``timestamp_ms`` is the moment at which this command was received, from which
-    retention counts; the answer has the moment at which the stage was. ``evicts`` as in ChangeStages.
+    """Append the batch of a stage. Fields and answers are those of Append; a stage that was appended before is answered
+    as a duplicate. ``timestamp_ms`` is the moment at which this command was received, from which retention counts; the
+    answer's timestamp is the moment at which the stage was received. ``evicts`` as in ChangeStages.
     """
 
     name: str
@@ -372,10 +376,11 @@ class AppendStage(msgspec.Struct, frozen=True, tag="append_stage", omit_defaults
 
 
 class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
-    """This partition as a resource of ``group`` has this fence_epoch now; ``owned``: it has an owner, of ``principal``.
+    """Raise the fence_epoch of this partition as a resource of ``group``; if ``owned``, it has an owner, of
+    ``principal``.
 
     Accepted unless a higher fence_epoch was installed, or the same one without an owner: the next owner has a higher
-    one (SEMANTICS 6.4). Answers ReaderInstalled.
+    fence_epoch (SEMANTICS 6.4). Answers ReaderInstalled.
     """
 
     group: str
@@ -385,10 +390,10 @@ class InstallReader(msgspec.Struct, frozen=True, tag="install_reader"):
 
 
 class CommitPosition(msgspec.Struct, frozen=True, tag="commit_position"):
-    """Remember where a group continues to read. ``fence_epoch`` is required once the group has owned the partition.
+    """Remember the offset where a group continues to read; None: forget its position (feature level 2). ``fence_epoch``
+    is required once the group has owned the partition.
 
-    ``offset`` None: forget it (feature level 2). Answers PositionCommitted, NotOwner, PermissionDenied,
-    OffsetOutOfRange, ThrottlingQuotaExceeded.
+    Answers PositionCommitted, NotOwner, PermissionDenied, OffsetOutOfRange, ThrottlingQuotaExceeded.
     """
 
     group: str
@@ -420,8 +425,8 @@ Command = (
 
 
 class Appended(msgspec.Struct, frozen=True, tag="appended", gc=False):
-    """Stored now, or (``duplicate``) by an earlier request, whose offsets and time these are; None: no longer
-    remembered.
+    """The batch is stored: by this request, or, if ``duplicate``, by an earlier one, whose offsets and time these are;
+    None: no longer remembered.
     """
 
     base_offset: Offset | None
@@ -432,8 +437,8 @@ class Appended(msgspec.Struct, frozen=True, tag="appended", gc=False):
 
 
 class ProducerInstalled(msgspec.Struct, frozen=True, tag="producer_installed"):
-    """No epoch below this one is accepted here: it is in force, or the producer is unknown here and has to be enrolled
-    before it may write.
+    """The lowest epoch of the producer that is accepted here. It is in force, or the install was ignored, and the
+    producer has to be enrolled before it may write.
     """
 
     epoch: int
@@ -446,14 +451,16 @@ class NotEnrolled(msgspec.Struct, frozen=True, tag="not_enrolled"):
 
 
 class Trimmed(msgspec.Struct, frozen=True, tag="trimmed"):
-    """Where the log begins and ends now."""
+    """The offsets at which the log begins and ends now."""
 
     log_start: Offset
     log_end: Offset
 
 
 class Tiered(msgspec.Struct, frozen=True, tag="tiered"):
-    """Up to where the log is in the store, and in which folder there; whether the command was taken."""
+    """The state of the tier after a command: the objects end at ``end`` and are in folder ``home``; ``is_taken``:
+    whether the command is in force.
+    """
 
     end: Offset
     home: str
@@ -461,23 +468,23 @@ class Tiered(msgspec.Struct, frozen=True, tag="tiered"):
 
 
 class Configured(msgspec.Struct, frozen=True, tag="configured"):
-    """The configuration of this or a later order is in force."""
+    """The ``order`` of the configuration in force: that of the command, or a later one."""
 
     order: int
 
 
 class ReaderInstalled(msgspec.Struct, frozen=True, tag="reader_installed"):
-    """The group's fence_epoch in force here: the one asked for, or a higher one."""
+    """The group's fence_epoch in force here: that of the command, or a higher one."""
 
     fence_epoch: int
 
 
 class PositionCommitted(msgspec.Struct, frozen=True, tag="position_committed"):
-    """The position is remembered."""
+    """The position is remembered, or forgotten, as the command said."""
 
 
 class Staged(msgspec.Struct, frozen=True, tag="staged"):
-    """The stage is stored; ``new``: by this command, not by an earlier one."""
+    """The stage is stored: if ``new`` by this command, else by an earlier one."""
 
     new: bool
 

@@ -27,7 +27,7 @@ from .refusal_texts import Surface, Text, text_of, writer_of
 
 
 class Policy(TypedDict, total=False):
-    """What a class of refusals declares in its ``class`` line; it inherits the rest from its base."""
+    """The attributes that a class of refusals declares in its ``class`` line; it inherits the others from its base."""
 
     code: str
     http_status: int
@@ -58,7 +58,7 @@ class StockadeError(Exception):
     no_side_effects: bool = True
     metadata_stale: ClassVar[bool] = False
     explaining: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are for people only, as detail is."""
+    """The fields that are for people only, as ``detail`` is: they do not count when refusals are compared."""
 
     def __init_subclass__(cls, **policy: Unpack[Policy]) -> None:
         super().__init_subclass__()
@@ -77,7 +77,7 @@ class StockadeError(Exception):
         return self.hint_on("python")
 
     def hint_on(self, surface: Surface) -> str:
-        """What readers of this surface do next."""
+        """What to do next on this surface, in a sentence or two; empty if there is no advice."""
         return self._text().on(surface)
 
     def _text(self) -> Text:
@@ -115,7 +115,7 @@ class StockadeError(Exception):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied as it is: an exception is otherwise made again from its message alone."""
+        """Pickle and copy all attributes: by default an exception is made again from its message alone."""
         return _made_again, (type(self), self.args), self.__dict__
 
     def __eq__(self, other: object) -> bool:
@@ -154,7 +154,7 @@ class PermissionDenied(StockadeError, code="PERMISSION_DENIED", http_status=403,
 class MethodNotAllowed(
     StockadeError, code="METHOD_NOT_ALLOWED", http_status=405, title="The route does not know this method"
 ):
-    """The Allow header lists the methods."""
+    """The route does not have this method; the Allow header lists those that it has."""
 
 
 class NotAcceptable(StockadeError, code="NOT_ACCEPTABLE", http_status=406, title="No such representation"):
@@ -201,14 +201,14 @@ __all__ = [
 
 
 class InvalidRequest(StockadeError, code="INVALID_REQUEST", http_status=400, title="The request is malformed"):
-    """Path, query, headers or shape of a body. Fields: reason."""
+    """The path, the query, a header or the shape of the body is wrong. Fields: reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, reason=reason)
 
 
 class InvalidRecord(StockadeError, code="INVALID_RECORD", http_status=400, title="A record cannot be stored"):
-    """About the records themselves. Fields: reason, index (first bad record, or None for the batch as a whole)."""
+    """A record, or the batch, cannot be stored. Fields: reason, index (of the first bad record; None: the batch)."""
 
     def __init__(self, reason: str, index: int | None = None) -> None:
         super().__init__(reason, reason=reason, index=index)
@@ -267,7 +267,7 @@ class UnknownTopicOrPartition(
 
 
 class UnknownSession(StockadeError, code="UNKNOWN_SESSION", http_status=404, title="No such session"):
-    """Never opened, closed, or expired so long ago that it is forgotten."""
+    """The session was never opened, was closed, or expired so long ago that it is forgotten."""
 
 
 class InconsistentTopicId(
@@ -293,7 +293,7 @@ class StageAlreadyExists(
 
 
 class TopicSealed(StockadeError, code="TOPIC_SEALED", http_status=409, title="The topic is sealed"):
-    """Fields: log_end; of an append with a sequence number, outcome (as ProducerFenced)."""
+    """Nothing is appended any more. Fields: log_end; for an append with a sequence number, outcome (ProducerFenced)."""
 
 
 class OutOfOrderSequence(
@@ -303,7 +303,9 @@ class OutOfOrderSequence(
     title="Not the expected sequence number",
     retriable=True,
 ):
-    """Kafka error 45. Fields: reason (gap, overlap, new_epoch, no_state), expected_seq, last_seq (-1 = none)."""
+    """The batch does not begin at the producer's next sequence number (Kafka error 45). Fields: reason (gap, overlap,
+    new_epoch, no_state), expected_seq, last_seq (-1 = none).
+    """
 
 
 class UnknownProducerId(
@@ -345,7 +347,7 @@ class FeatureUpdateFailed(
 class FeatureLevelTooLow(
     StockadeError, code="FEATURE_LEVEL_TOO_LOW", http_status=409, title="The cluster's feature level does not have that"
 ):
-    """A member may run software that does not know this. Fields: feature_level (the cluster's), needed."""
+    """A member may run software that does not know the request. Fields: feature_level (the cluster's), needed."""
 
 
 class OffsetMismatch(
@@ -366,8 +368,8 @@ class PlanChanged(
 class OffsetOutOfRange(
     StockadeError, code="OFFSET_OUT_OF_RANGE", http_status=416, title="The offset is outside the log"
 ):
-    """Below log_start (410) or above log_end (416). Fields: offset, log_start, log_end; ``stale`` (True) when these are
-    the bounds of a replica that did not ask the leader, and may lag behind it.
+    """The offset is below log_start (410) or above log_end (416). Fields: offset, log_start, log_end; ``stale`` (True)
+    when these are the bounds of a replica that did not ask the leader, and may lag behind it.
     """
 
     def __init__(self, offset: int, log_start: int, log_end: int, *, stale: bool = False) -> None:
@@ -451,8 +453,8 @@ class LeaderNotAvailable(
     retriable=True,
     metadata_stale=True,
 ):
-    """No leader is known, or it cannot prove that it leads; nothing was proposed. Fields: retry_after_ms; reasons, of
-    a node that says for what it is not ready.
+    """No leader is known, or it cannot prove that it leads; nothing was proposed. Fields: retry_after_ms; reasons, if a
+    node tells why it is not ready.
     """
 
     def __init__(self, detail: str | None = None, retry_after_ms: int = 200, **reasons: Any) -> None:
@@ -484,7 +486,7 @@ class RequestTimedOut(
     retriable=True,
     no_side_effects=False,
 ):
-    """Proposed, then no decision in time: the outcome is unknown. Fields: raft_index (or None)."""
+    """The command was proposed and not decided in time: the outcome is unknown. Fields: raft_index (or None)."""
 
     def __init__(self, detail: str | None = None, raft_index: int | None = None) -> None:
         super().__init__(detail, raft_index=raft_index)
@@ -538,7 +540,7 @@ BY_CODE: dict[str, type[StockadeError]] = {cls.code: cls for cls in StockadeErro
 
 
 def revive(code: str, detail: str, fields: dict[str, Any]) -> StockadeError:
-    """The refusal with these parts, which crossed the wire, as an instance of its class."""
+    """The refusal with this code, detail and fields, which came over the wire, as an instance of its class."""
     cls = BY_CODE[code]
     error = cls.__new__(cls)
     StockadeError.__init__(error, detail, **fields)

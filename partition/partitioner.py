@@ -22,7 +22,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """Partition of a key among ``partitions`` (at least 1)."""
+    """The partition of a key, from 0, of a topic with ``partitions`` of them (at least 1)."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

@@ -1,23 +1,22 @@
-"""What a refusal says to people: what happened, in a sentence, and what to do next. By code, and by the field
-``reason``, or ``what`` of NOT_FOUND, where one code has several causes.
+"""The texts of refusals for people: what happened, in a sentence, and what to do next. They are found by code, and
+where one code has several causes, also by the field ``reason``, or ``what`` of NOT_FOUND.
 
-The same words are in the problem documents of HTTP, in the errors of Python and on the command line, except for the
-words about how it is done there: each surface says its own. Nothing is decided by them. ``because`` is a template over
-the refusal's fields; ``{writer}`` in it is the holder, see `writer_of`.
+The same words are in the problem documents of HTTP, in the errors of Python and on the command line. Only the words on
+how to do it are each surface's own. No code decides by these texts. ``because`` is a template over the refusal's
+fields; ``{writer}`` in it is the holder, see `writer_of`.
 """
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 Surface = Literal["http", "python", "cli"]
-"""Where a refusal is read."""
+"""The surface on which a person reads a refusal."""
 _LABELS: dict[Surface, str] = {"http": "HTTP", "python": "Python", "cli": "Command line"}
 
 
 class Text(NamedTuple):
-    """``because``: what happened; empty: the refusal says it by itself. ``hint``: what to do next; empty: no advice.
-
-    ``http``, ``python``, ``cli``: how that is done on this surface.
+    """The text of a refusal. ``because``: what happened; empty: the refusal's ``detail`` says it. ``hint``: what to do
+    next; empty: no advice. ``http``, ``python``, ``cli``: how to do that on the surface.
     """
 
     because: str
@@ -32,13 +31,13 @@ class Text(NamedTuple):
         return " ".join(filter(None, (self.hint, own)))
 
     def everywhere(self) -> str:
-        """The same for a page that readers of all surfaces read."""
+        """The hint for a page that readers of all surfaces read."""
         own = [f"{label}: {said}" for surface, label in _LABELS.items() if (said := getattr(self, surface))]
         return " ".join(filter(None, (self.hint, *own)))
 
 
 def writer_of(holder: Mapping[str, Any]) -> str:
-    """A holder of a slot in words; one name says it where producer and client have the same."""
+    """A holder of a slot in words: the producer's name, and the client's unless it is the same."""
     producer, client = holder["producer_name"], holder["client_id"]
     return f"producer {producer}" if client in (producer, None) else f"producer {producer} of client {client}"
 
@@ -392,5 +391,5 @@ BY_REASON: dict[tuple[str, str], Text] = {
 
 
 def text_of(code: str, reason: object) -> Text:
-    """The text for a code, or for this reason of it."""
+    """The text of a code with this ``reason``, if it has one of its own; otherwise the text of the code."""
     return BY_REASON.get((code, str(reason))) or BY_CODE.get(code, NO_TEXT)

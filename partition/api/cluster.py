@@ -1,4 +1,4 @@
-"""The cluster as the answering node sees it: nodes, leaders, moves; and what each node counts."""
+"""The cluster as the answering node sees it: nodes, leaders, moves; and the counters of each node."""
 
 from typing import Annotated, Literal
 
@@ -25,9 +25,9 @@ class Node(msgspec.Struct, frozen=True):
     """A member. ``url`` serves HTTP, ``raft_address`` (host:port) the other nodes.
 
     ``alive``: the answering node has heard from it lately. ``draining``: its replicas are being moved away. ``disk``:
-    how full its disk is by what it said last: low, it takes no appends; full, no copies either. ``version``: of its
-    software, and ``feature_levels``: that this supports; both None while the answering node is not connected to it, and
-    the version is None of software that does not tell it.
+    how full its disk is, as the member said last: low, it takes no appends; full, no copies either. ``version`` is that
+    of its software, ``feature_levels`` are those that the software supports; both are None while the answering node is
+    not connected to it, and the version is None of software that does not tell it.
     """
 
     node_id: str
@@ -61,8 +61,8 @@ class Relocation(msgspec.Struct, frozen=True):
 
 
 class RemovalPlan(msgspec.Struct, frozen=True):
-    """What a removal of these nodes would move. ``plan``: a digest of it; a removal with it as ``if_plan`` is refused
-    once another plan is in its place.
+    """The moves that a removal of these nodes would make. ``plan`` is their digest: a removal with it as ``if_plan`` is
+    refused once the plan has changed.
     """
 
     plan: str
@@ -71,7 +71,9 @@ class RemovalPlan(msgspec.Struct, frozen=True):
 
 
 BalanceMode = Literal["on", "leaders", "off"]
-"""What the cluster does by itself: leaders go home and replicas move; leaders go home; nothing."""
+"""What the cluster does by itself: ``on``, leaders go home and replicas move; ``leaders``, leaders go home; ``off``,
+nothing.
+"""
 
 
 MovesAtOnce = Annotated[int, Meta(ge=1, le=64)]
@@ -102,8 +104,9 @@ class BalanceSettings(msgspec.Struct, frozen=True):
 class PlannedMove(msgspec.Struct, frozen=True):
     """A partition's replicas go from the nodes ``replicas`` to ``target`` (node ids, the home of the leader first).
 
-    ``copied_bytes``: what that copies, as of now. ``why``: a ``disk`` is full; two replicas are in one ``zone``; a node
-    holds more than others (``spread``); only the order changes, so that homes of leaders are spread (``home``).
+    ``copied_bytes``: the bytes that the move would copy now. ``why``: a ``disk`` is full; two replicas are in one
+    ``zone``; a node holds more than others (``spread``); only the order changes, so that homes of leaders are spread
+    (``home``).
     """
 
     topic: str
@@ -124,11 +127,11 @@ class PlannedTransfer(msgspec.Struct, frozen=True):
 
 
 class BalancePlan(msgspec.Struct, frozen=True):
-    """What would bring the cluster into balance. ``plan``: a digest of ``moves`` and ``leaders``; to balance with it as
-    ``if_plan`` is refused once another plan is in its place.
+    """The plan that would bring the cluster into balance. ``plan`` is the digest of ``moves`` and ``leaders``: to
+    balance with it as ``if_plan`` is refused once the plan has changed.
 
-    ``moving`` partitions move now, of which ``moving_bytes`` are still to be copied at most. ``barred``: nodes that the
-    plan gives nothing, and why. ``held``: nodes that keep the cluster from beginning a move by itself, and why; an
+    ``moving`` partitions move now, of which at most ``moving_bytes`` are still to be copied. ``barred``: nodes to which
+    the plan gives nothing, and why. ``held``: nodes that keep the cluster from beginning a move by itself, and why; an
     operator may begin it. ``is_cut``: there is more to do, which a later plan will have.
     """
 
@@ -145,8 +148,9 @@ class BalancePlan(msgspec.Struct, frozen=True):
 
 
 class ControllersPlan(msgspec.Struct, frozen=True):
-    """Which nodes would hold the controller group. ``plan``: a digest. ``outlives_a_zone``: any one zone, or machine,
-    can be lost, and a majority of them is left. ``is_chosen`` false: the cluster spreads them by itself.
+    """The nodes that hold the controller group (``controllers``), and those that would (``target``); ``plan`` is a
+    digest. ``outlives_a_zone``: if any one zone, or machine, is lost, a majority of the target is left. ``is_chosen``
+    false: the cluster spreads the controllers by itself.
     """
 
     plan: str
@@ -160,8 +164,8 @@ class Cluster(msgspec.Struct, frozen=True):
     """The cluster as node ``node_id`` sees it. ``controller``: the leader of the controller group.
 
     ``nodes`` are ascending by id; ``reassignments`` are those under way; ``controllers`` are the node ids of the
-    controller group, those of both ends while it moves. ``feature_level``: what all members support, and the cluster
-    uses.
+    controller group, while it moves those before and after the move. ``feature_level`` is the one in force, which all
+    members support.
     """
 
     cluster_id: str
@@ -175,9 +179,9 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 class Unready(msgspec.Struct, frozen=True):
-    """One thing for which a node is not ready. ``part``: what does not work: ``data`` (records of its partitions),
-    ``control`` (sessions, grants, topics), ``node`` (neither), ``partition`` (some partitions; all others do).
-    ``detail`` is for people; it names no topic, since anyone may ask.
+    """One reason why a node is not ready. ``part`` is what does not work: ``data`` (records of its partitions),
+    ``control`` (sessions, grants, topics), ``node`` (both of these), ``partition`` (some partitions, while all others
+    work). ``detail`` is for people; it names no topic, since anyone may ask.
     """
 
     part: Literal["node", "data", "control", "partition"]
@@ -186,8 +190,9 @@ class Unready(msgspec.Struct, frozen=True):
 
 
 class PartitionCounts(msgspec.Struct, frozen=True):
-    """The partitions of a node: ``replicas`` of them, ``led`` by it. Of those that it leads, ``held`` have an exclusive
-    holder, and of ``under_replicated`` a replica is behind. ``leaderless``: it knows no leader of them.
+    """Numbers of partitions on a node: it has ``replicas`` of them, and leads ``led``. Of those that it leads, ``held``
+    have an exclusive holder, and ``under_replicated`` have a replica that is behind. For ``leaderless`` ones it knows
+    no leader.
 
     ``epochs``: the sum of the fencing epochs of all; it grows with each takeover. ``catalog_index``: the newest
     decision of the controller that the node acts on.
@@ -211,8 +216,8 @@ class DiskSpace(msgspec.Struct, frozen=True):
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """How long something took, since the node was started: ``counts[k]`` times up to ``up_to_us[k]`` (microseconds) and
-    more than the bound before; the last count has those that took longer.
+    """A histogram of durations since the node was started: ``counts[k]`` durations were up to ``up_to_us[k]``
+    (microseconds) and above the bound before; the last count has those above all bounds.
     """
 
     up_to_us: list[int]
@@ -220,11 +225,12 @@ class Latencies(msgspec.Struct, frozen=True):
 
 
 class NodeState(msgspec.Struct, frozen=True):
-    """What a node counts. ``at_ms``: its wall clock; records, bytes and refused writes are those since its start.
+    """The counters of a node. ``at_ms``: its wall clock; records, bytes and refused writes count from its start.
 
-    ``appends``: from request to answer. ``syncs``: of the log, each for all groups of the node. ``certificates``: by
-    use (``raft``, ``http``), when the certificate expires, in milliseconds since 1970. ``refused_certificates``: the
-    uses of those whose files the node refuses as they are now; it uses those before.
+    ``appends``: durations from request to answer. ``syncs``: durations of the log's syncs, each for all groups of the
+    node. ``certificates``: by use (``raft``, ``http``), when the certificate expires, in milliseconds since 1970.
+    ``refused_certificates``: the uses whose certificate files the node refused when it read them last; it goes on with
+    the ones before.
     """
 
     node_id: str
@@ -243,15 +249,15 @@ class NodeState(msgspec.Struct, frozen=True):
 
 
 class NodeStates(msgspec.Struct, frozen=True):
-    """Ascending by id. ``missing``: nodes that were asked and did not answer."""
+    """The counters of the nodes, ascending by id. ``missing``: nodes that were asked and did not answer."""
 
     nodes: list[NodeState]
     missing: list[str] = []
 
 
 class NodeSetting(msgspec.Struct, frozen=True):
-    """A setting that a node runs with: ``name`` as in its configuration (limits.wal_bytes_max). ``default``: what it is
-    where the configuration does not say it; None, as ``value``: there is none.
+    """A setting that a node runs with: ``name`` as in its configuration (limits.wal_bytes_max). ``default`` is the
+    value where the configuration gives none. A ``value`` or ``default`` of None: there is none.
     """
 
     name: str
@@ -260,22 +266,22 @@ class NodeSetting(msgspec.Struct, frozen=True):
 
 
 class NodeSettings(msgspec.Struct, frozen=True):
-    """Ascending by name."""
+    """The settings of a node, ascending by name."""
 
     node_id: str
     settings: list[NodeSetting]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Ascending by id. ``missing``: nodes that were asked and did not answer."""
+    """The settings of the nodes, ascending by id. ``missing``: nodes that were asked and did not answer."""
 
     nodes: list[NodeSettings]
     missing: list[str] = []
 
 
 class NotedBackup(msgspec.Struct, frozen=True):
-    """A backup as its maker told the cluster: of everything up to ``cut_ms`` (milliseconds since 1970), it took
-    ``took_ms``. ``records`` and ``bytes`` are those that the place has for it. ``principal``: who told it.
+    """A backup, as its maker told the cluster. It has everything up to ``cut_ms`` (milliseconds since 1970), and took
+    ``took_ms``. ``records`` and ``bytes`` are those that the place has for it. ``principal`` told the cluster.
     """
 
     place: str
@@ -289,13 +295,13 @@ class NotedBackup(msgspec.Struct, frozen=True):
 
 
 class NotedBackups(msgspec.Struct, frozen=True):
-    """The last of each place, the newest first."""
+    """The last backup in each place, the newest first."""
 
     backups: list[NotedBackup]
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """One reading of everything: the cluster as the answering node sees it, and what each node counts."""
+    """One reading of everything: the cluster as the answering node sees it, and the counters of each node."""
 
     cluster: Cluster
     nodes: list[NodeState]
@@ -303,9 +309,10 @@ class ClusterState(msgspec.Struct, frozen=True):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A time in which a node's event loop stood still because something computed on it. ``at_ms``: its end, by the
-    node's wall clock. ``request``, ``route`` and ``body_bytes`` are those of the request that was worked on, None if it
-    was none, or is not known. ``stack``: the innermost functions, the running one first; empty if it was over too soon.
+    """A time, of ``held_ms``, in which a node's event loop stood still because a computation ran on it. ``at_ms``: its
+    end, by the node's wall clock. ``request``, ``route`` and ``body_bytes`` are those of the request that was worked
+    on, None if there was none, or it is not known. ``stack``: the innermost functions, the running one first; empty if
+    the stall ended before they were looked at.
     """
 
     at_ms: int

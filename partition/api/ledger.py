@@ -1,4 +1,4 @@
-"""The ledger: who changed who may write, and what administrators did."""
+"""The ledger: the entries about who could write, and about the acts of administrators."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 NO_HASH = "0" * 64
-"""``previous`` of the first entry."""
+"""The ``previous`` of the first entry."""
 Outcome = Literal["done", "unchanged", "refused", "intended", "unknown"]
 """``unchanged``: there was nothing to do. ``refused``: nothing was changed, ``code`` says why. ``intended``: a node is
 about to ask a partition; a later entry with this one's number in ``intent`` has the outcome. ``unknown``: the outcome
@@ -21,12 +21,12 @@ class LedgerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     that have their defaults.
 
     ``number`` counts from 1. ``previous`` is the SHA-256 of the bytes of the entry before it, in hexadecimal: so the
-    entries are a chain. ``index`` is the place of the deciding command in the controller's log. ``at_ms`` is the wall
-    clock of the node that proposed it, in milliseconds since 1970, or of the command before, where it did not say;
-    ``clock_ms`` is the lease clock. ``principal`` None: the cluster itself acted (a session ended, a partition
-    installed a fence); empty: a caller without a principal. ``request`` is the id of its request, ``client`` the
-    address that it came from. ``name``: what else than a topic the act is about. ``partitions``: numbers and ranges, as
-    in 0-3,7. A session is named by `session_handle`.
+    entries are a chain. ``index`` is the index of the deciding command in the controller's log. ``at_ms`` is the wall
+    clock of the node that proposed the command, in milliseconds since 1970, or if it did not say, that of the command
+    before; ``clock_ms`` is the lease clock. ``principal`` None: the cluster itself acted (a session ended, a partition
+    installed a fence); empty: a caller without a principal. ``request`` is the id of the caller's request, ``client``
+    the address that it came from. ``name`` is the object of the act, if that is not a topic. ``partitions``: numbers
+    and ranges, as in 0-3,7. A session is named by `session_handle`.
     """
 
     number: int
@@ -56,8 +56,8 @@ class HashedEntry(LedgerEntry, frozen=True, omit_defaults=False):
 
 
 class LedgerPage(msgspec.Struct, frozen=True):
-    """Entries, ascending. The ledger has those from ``first`` up to, not including, ``end``. ``next``: ask from there
-    for more; equal to ``end`` when there are no more yet.
+    """A page of entries, ascending. The ledger has the entries ``first <= number < end``. ``next`` is the number to ask
+    from for more; equal to ``end`` when there are no more yet.
     """
 
     first: int
@@ -90,7 +90,7 @@ def ranges(partitions: Iterable[int]) -> str:
 
 
 def is_within(partition: int, text: str) -> bool:
-    """Whether a number is one of what ``ranges`` wrote."""
+    """Whether ``text``, as ``ranges`` writes it, contains this partition number."""
     return any(low <= partition <= high for low, high in _runs(text))
 
 

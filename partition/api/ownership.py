@@ -70,7 +70,7 @@ class CancelledTicket(msgspec.Struct, frozen=True):
 
 
 class Evicted(msgspec.Struct, frozen=True):
-    """A partition after an operator's fence: its fencing epoch now, and the ids of the grants that ended."""
+    """A partition after an operator's fence: its new fencing epoch, and the ids of the grants that ended."""
 
     partition: int
     epoch: int
@@ -244,8 +244,8 @@ class TicketList(msgspec.Struct, frozen=True):
 
 
 def grants_digest(grants: Iterable[str]) -> str:
-    """Of ids of grants in any order, for a request that names them all in few bytes: BLAKE2b of 8 bytes, in hexadecimal
-    digits, of the ids, ascending, each with a line feed behind it.
+    """A digest of the ids of grants, given in any order, by which a request names all of them in few bytes: the BLAKE2b
+    hash (8 bytes, in hexadecimal digits) of the ids in ascending order, each followed by a line feed.
     """
     text = "".join(f"{grant}\n" for grant in sorted(grants))
     return blake2b(text.encode(), digest_size=8).hexdigest()

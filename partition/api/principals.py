@@ -1,4 +1,4 @@
-"""Principals: who may do what."""
+"""Principals: their rights, tokens and quotas."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ class PrincipalTokenInfo(msgspec.Struct, frozen=True):
 
 
 class PrincipalQuota(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How much a principal may use; None, or left out: only the cluster's own bounds. Rates are a node's."""
+    """The bounds of what a principal may use; None, or left out: only the cluster's own bounds. Rates are per node."""
 
     requests_per_s: int | None = None
     bytes_per_s: int | None = None
@@ -22,9 +22,9 @@ class PrincipalQuota(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PrincipalInfo(msgspec.Struct, frozen=True):
-    """A principal: its rights, the names in client certificates by which a request is its own, its tokens, and the
-    subjects of JSON Web Tokens, as ISSUER:SUBJECT.
-    ``configured``: it is of the configuration of the node that answers, and is changed there.
+    """A principal: its rights, its tokens, and the names in client certificates and the subjects of JSON Web Tokens, as
+    ISSUER:SUBJECT, by which a request is its own. ``configured``: it is defined in the configuration of the node that
+    answers, and is changed there.
     """
 
     principal: str
@@ -44,8 +44,8 @@ class PrincipalList(msgspec.Struct, frozen=True):
 
 
 class IssuedToken(msgspec.Struct, frozen=True):
-    """A token that a principal was given. The cluster tells ``token`` this once, and keeps it nowhere; None: the caller
-    made the token, and sent its hash.
+    """A token that a principal was given. ``token`` is the secret, which the cluster tells only here and keeps nowhere;
+    None: the caller made the token, and sent its hash.
     """
 
     id: str
@@ -54,8 +54,8 @@ class IssuedToken(msgspec.Struct, frozen=True):
 
 
 class CallerInfo(msgspec.Struct, frozen=True):
-    """Who the caller is. ``principal`` None: what it makes belongs to no principal. ``open``: every caller has every
-    right.
+    """The caller's principal and rights. ``principal`` None: everything that the caller makes belongs to no principal.
+    ``open``: every caller has every right.
     """
 
     principal: str | None

@@ -1,4 +1,4 @@
-"""Producers: their identity, and what the partitions remember of them (KIP-98's producer id and epoch)."""
+"""Producers: their identity (KIP-98's producer id and epoch), and their state on partitions."""
 
 import re
 
@@ -8,8 +8,8 @@ _THROWAWAY = re.compile(r"producer-[0-9a-f]{16}")
 
 
 def is_throwaway(name: str) -> bool:
-    """Whether a producer drew this name by itself, for one run of its program. Lists leave such names out unless they
-    are asked for.
+    """Whether this is a random name that a producer drew for one run of its program. Lists leave such names out unless
+    they are asked for.
     """
     return _THROWAWAY.fullmatch(name) is not None
 

@@ -1,4 +1,4 @@
-"""Records: what appends, reads, trims and stages answer, and the writes that were refused."""
+"""Records: the answers to appends, reads, trims and stages, and the writes that were refused."""
 
 import base64
 from typing import Any
@@ -9,10 +9,10 @@ from .topics import SlotHolder
 
 
 class AppendAnswer(msgspec.Struct, frozen=True, gc=False):
-    """Where a batch is stored. ``duplicate``: an earlier request stored it, and the offsets are those of that time.
+    """The offsets at which a batch is stored. ``duplicate``: an earlier request stored the batch, at these offsets.
 
     Offsets and ``timestamp_ms`` (when the leader received it, Unix time) are None only for a duplicate that is proved
-    stored and older than the remembered batches. ``leader_term``: of the leader that decided.
+    stored and older than the remembered batches. ``leader_term`` is the term of the leader that decided.
     """
 
     topic: str
@@ -118,9 +118,9 @@ class GroupPosition(msgspec.Struct, frozen=True):
 
 
 class PartitionContents(msgspec.Struct, frozen=True):
-    """What a trim or the deletion of a partition would hit. ``stored_bytes``: of its segments, on one replica, whose
-    disk has the records from ``local_start`` on; ``tiered_bytes`` of the log are in the tiered store. Both are None
-    from an older node.
+    """The contents of a partition, which a trim or its deletion would remove. ``stored_bytes`` are the bytes of its
+    segments on one replica, whose disk has the records from ``local_start`` on; ``tiered_bytes`` of the log are in the
+    tiered store. ``local_start`` and ``tiered_bytes`` are None from an older node.
     ``positions``: of the ``total`` groups that committed one, those that are furthest behind, the lowest first; only of
     groups that the caller may know.
     """
@@ -164,10 +164,10 @@ class WriteOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 class RefusedWrite(msgspec.Struct, frozen=True):
     """A write that a partition of the node refused. ``at_ms``: the node's wall clock.
 
-    ``request`` is the ``instance`` of the problem document. ``grant`` to ``sequence`` are what the request carried,
-    None where it carried nothing. The session is never shown. ``current_epoch`` to ``outcome`` are what the refusal
-    told: the partition's fencing epoch, the holder of its slot, and whether the batch is stored. ``producer_name`` and
-    ``client_id`` are those of the grant, as far as the partition remembers it.
+    ``request`` is the ``instance`` of the problem document. The fields ``grant`` to ``sequence`` are from the request,
+    None where it had none. The session is never shown. The fields ``current_epoch`` to ``outcome`` are from the
+    refusal: the partition's fencing epoch, the holder of its slot, and whether the batch is stored. ``producer_name``
+    and ``client_id`` are those of the grant, if the partition remembers it.
     """
 
     at_ms: int

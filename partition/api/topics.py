@@ -59,7 +59,7 @@ class TopicConfig(msgspec.Struct, frozen=True):
 
     @property
     def is_tiered(self) -> bool:
-        """Whether the topic keeps less on local disks than altogether."""
+        """Whether the topic has a local retention, so that older segments lie in the tiered store alone."""
         return self.local_retention_ms >= 0 or self.local_retention_bytes >= 0
 
 
@@ -70,18 +70,19 @@ OF_LEVEL_2 = ("local_retention_ms", "local_retention_bytes", "quota_bytes")
 
 
 def as_request(config: TopicConfig) -> dict[str, Any]:
-    """A whole configuration as a request gives it: what older nodes do not know is left out where it says nothing."""
+    """A whole configuration as the fields of a request, without those of OF_LEVEL_2 that are -1, for older nodes."""
     fields = msgspec.structs.asdict(config)
     return {name: value for name, value in fields.items() if name not in OF_LEVEL_2 or value != -1}
 
 
 class SlotHolder(msgspec.Struct, frozen=True):
-    """The grant that holds a slot, as it is told to others. ``producer_name`` and ``client_id`` are as given.
+    """The grant that holds a slot, as other clients are told of it. ``producer_name`` and ``client_id`` are those that
+    the holder gave.
 
     ``since_ms`` is on the cluster's lease clock: compare it only with another time on it. ``since_unix_ms`` is the same
     moment on the wall clock of the node that granted, in milliseconds since 1970; None: not known. ``expires_in_ms``:
-    its session ends after at most so long, unless it is renewed; None: not known. ``operation`` says how it came
-    (acquire, resume, promotion, eviction).
+    the holder's session ends after this time at most, unless it is renewed; None: not known. ``operation`` says how the
+    grant got the slot (acquire, resume, promotion, eviction).
     """
 
     grant: str
@@ -147,7 +148,7 @@ class TopicPage(msgspec.Struct, frozen=True):
 class TopicSummary(msgspec.Struct, frozen=True):
     """A line of the list of topics. ``partitions`` is their number, ``held`` how many of them have an exclusive holder.
 
-    What has a default is unknown from a node of an older version.
+    A node of an older version does not tell the fields that have defaults.
     """
 
     name: str

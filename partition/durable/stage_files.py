@@ -1,6 +1,6 @@
 """The files of stages: one message each, written once.
 
-As with the log's segments, writing syncs nothing: a stage is durable in the node's write-ahead log, a checkpoint syncs
+As with the log's segments, a write syncs nothing: a stage is durable in the node's write-ahead log, a checkpoint syncs
 the files, and a file is removed only when a checkpoint without it is durable.
 """
 
@@ -23,12 +23,12 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 def is_stage(file: FileExtent) -> bool:
-    """Whether a file of an image is a stage's."""
+    """Whether a file of an image is the file of a stage."""
     return _NAME.fullmatch(file.name) is not None
 
 
 class DiskStageFiles:
-    """Implements ``stages.StageFiles``. Nothing can be written before ``begin`` gave it a directory."""
+    """Implements ``stages.StageFiles`` in a directory, which ``begin`` must give it before the first write."""
 
     def __init__(self) -> None:
         self._directory: Path | None = None
@@ -36,10 +36,10 @@ class DiskStageFiles:
         self._unsynced: set[int] = set()
         self._dropped: list[Path] = []  # files that only older images need
         self.reclaimable: int = 0
-        """Bytes of files that go with the next checkpoint."""
+        """Bytes of the dropped files, which the next checkpoint removes."""
 
     def begin(self, directory: Path, files: Sequence[FileExtent] = ()) -> None:
-        """Use a directory in which these files are already durable."""
+        """Use a directory with these files, which are durable already."""
         self._directory = directory
         self._sizes = {_number(file): file.size for file in files}
         self._unsynced, self._dropped, self.reclaimable = set(), [], 0
@@ -55,7 +55,7 @@ class DiskStageFiles:
         self._sizes[number] = len(message)
 
     def read(self, stage: Stage) -> bytes:
-        """The message of a stage. Raises OSError, also when it is not what was written."""
+        """The message of a stage. Raises OSError, also when its bytes are not those that were written."""
         path = self._path(stage.number)
         with open_to_read(path) as file:
             message = file.read()
@@ -64,25 +64,27 @@ class DiskStageFiles:
         return message
 
     def drop(self, number: int) -> None:
-        """The message is no longer needed: its file goes with the next checkpoint."""
+        """Drop a message that is no longer needed: the next checkpoint removes its file."""
         self._unsynced.discard(number)
         self._dropped.append(self._path(number))
         self.reclaimable += self._sizes.pop(number)
 
     def extents(self) -> tuple[FileExtent, ...]:
-        """The present files, all of them final."""
+        """The extents of the present files, all of which are sealed."""
         return tuple(FileExtent(self._path(number).name, size, True) for number, size in sorted(self._sizes.items()))
 
     def sync(self) -> Callable[[], None]:
-        """A call that makes the present files durable, for a thread."""
+        """A function that makes the present files durable, to be called in a thread."""
         return partial(_sync, [self._path(number) for number in sorted(self._unsynced)])
 
     def stored(self) -> Callable[[], None]:
-        """A call that removes dropped files, for when a checkpoint of the present state is durable."""
+        """A function that removes the files dropped so far, to be called when a checkpoint of the present state is
+        durable.
+        """
         return partial(self._forget, set(self._unsynced), list(self._dropped), self.reclaimable)
 
     def _forget(self, synced: set[int], dropped: list[Path], size: int) -> None:
-        """Remove the first dropped files, unless another directory replaced the captured one (as SegmentLog does)."""
+        """Remove the dropped files of a captured state, unless another directory is in use since (as in SegmentLog)."""
         if self._dropped[: len(dropped)] == dropped:
             remove(dropped)
             del self._dropped[: len(dropped)]
@@ -95,8 +97,7 @@ class DiskStageFiles:
 
 
 def check(directory: Path, files: Sequence[FileExtent], stages: Sequence[Stage], *, reads: bool = False) -> None:
-    """Compare the files of an image with the stages of its state: ``reads`` them, and compares their CRCs, too.
-
+    """Compare the files of an image with the stages of its state; with ``reads``, also their bytes with the CRCs.
     Raises ImageDamaged.
     """
     expected = {stage.number: stage.length for stage in stages if not stage.is_appended}
@@ -122,8 +123,8 @@ def _number(file: FileExtent) -> int:
 
 
 def _sync(paths: Sequence[Path]) -> None:
-    """Files, then the folder that has their names. One that is gone belonged to a directory that was replaced, and the
-    checkpoint will not be stored.
+    """Sync the files, then the folder that has their names. A file that is gone belonged to a directory that was
+    replaced meanwhile, and the checkpoint will not be stored.
     """
     for path in [*paths, *{path.parent for path in paths}]:
         with suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 """A partition's machine together with its files, as a Raft group runs it: applied, captured, restored.
 
-It decides nothing. In a checkpoint the machine's state is bytes (snapshot.py); the log's batches and the stages are the
-files they are in.
+It decides nothing. In a checkpoint the machine's state is bytes (snapshot.py); the log's batches and the stages are
+files.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from .stage_files import DiskStageFiles, is_stage
 
 
 class _Inspected(NamedTuple):
-    """The segments in these files of a directory, every byte of which was verified."""
+    """The result of an inspection: the segments in these files of a directory, every byte of which was verified."""
 
     directory: Path
     files: list[FileExtent]
@@ -31,10 +31,10 @@ class StoredMachine:
     """Implements ``raft.machine.Machine``. ``log`` must be the machine's; its stages are in files from now on."""
 
     bundles: bool = True
-    """No command of a partition looks at its index."""
+    """True, since no command of a partition depends on its index."""
 
     may_lag: bool = True
-    """Clients read and write at the leader; a local read of another replica is stale by its contract."""
+    """True, since clients read and write at the leader; a local read of another replica is stale by its contract."""
 
     def __init__(self, machine: PartitionMachine, log: SegmentLog) -> None:
         assert machine.log is log
@@ -45,7 +45,7 @@ class StoredMachine:
         self.flush: Callable[[], None] = log.settle
         """Write the batches that were applied to their file, unless they are few and small."""
         self.begin_sync: Callable[[], Callable[[], None] | None] = log.begin_sync
-        """Begin to sync what was written."""
+        """Begin to sync the batches that were written to files."""
         self._inspected: _Inspected | None = None
         self._verified: frozenset[tuple[int, ...]] = frozenset()  # the identities of the segments inspected last
         self._stage_files = DiskStageFiles()
@@ -53,7 +53,7 @@ class StoredMachine:
 
     @property
     def reclaimable(self) -> int:
-        """Bytes of files that go when a checkpoint of the present state is stored."""
+        """Bytes of the files that are removed when a checkpoint of the present state is stored."""
         return self.log.reclaimable + self._stage_files.reclaimable
 
     @property
@@ -62,12 +62,12 @@ class StoredMachine:
         return self.log.unsynced_bytes
 
     def start(self, directory: Path) -> None:
-        """Begin with nothing, in an empty directory."""
+        """Begin without any file, in an empty directory."""
         self.log.begin(directory)
         self._stage_files.begin(directory)
 
     def capture(self) -> Image:
-        """State and files after the last apply. Costs O(producers remembered), and opens files that need a sync."""
+        """The image after the last apply. Costs O(remembered producers), and opens the files that need a sync."""
         image, stages = self.log.capture(snapshot.encode(self.machine)), self._stage_files
         return Image(
             image.state,
@@ -77,11 +77,12 @@ class StoredMachine:
         )
 
     def restore(self, directory: Path, captured: bytes, files: Sequence[FileExtent]) -> None:
-        """Replace all state by the captured one: files are cut to their extents, all others in ``directory`` removed.
+        """Replace all state by the captured one. The files are truncated to their extents, all other files in
+        ``directory`` are removed.
 
-        Verifies the state and the indexes; only ``inspect`` reads batches. Indexes that it has just verified are not
-        read again, as a copy is installed on the loop: those of a large partition take seconds. Raises ImageDamaged;
-        the machine must not be used after that.
+        Verifies the state and the indexes; only ``inspect`` reads batches. Indexes that the last ``inspect`` verified
+        are not read again, since a copy is installed on the loop, and those of a large partition take seconds. Raises
+        ImageDamaged; the machine must not be used after that.
         """
         decoded = snapshot.decode(captured)
         batches, stages = _split(files)
@@ -97,9 +98,9 @@ class StoredMachine:
         segment_files.keep_only(directory, files)
 
     def inspect(self, directory: Path, captured: bytes, files: Sequence[FileExtent]) -> None:
-        """Read everything and compare it with its checks; changes nothing, and may run in a thread. Segments that the
-        inspection before found sound, and that are the very same files, are not read again: each further copy of a
-        partition that takes records has them all. Raises ImageDamaged.
+        """Read the state and all files and verify their checksums; changes nothing, and may run in a thread. Segments
+        that the last inspection verified, and that are in the very same files, are not read again: each further copy of
+        a partition that takes records has all of them. Raises ImageDamaged.
         """
         decoded = snapshot.decode(captured)
         log_end = max(decoded.log_start, _stored_end(decoded))
@@ -121,12 +122,12 @@ class StoredMachine:
 
 
 def _stored_end(decoded: snapshot.State) -> Offset:
-    """Records below it need not be in files: they are in the store beyond this disk."""
+    """The offset below which records need not be in files here, as they are in the tiered store; 0 if none are."""
     return decoded.tier.end if decoded.tier is not None and decoded.tier.objects else 0
 
 
 def _split(files: Sequence[FileExtent]) -> tuple[list[FileExtent], list[FileExtent]]:
-    """Files of the log, and files of stages."""
+    """(files of the log, files of stages)."""
     return [file for file in files if not is_stage(file)], [file for file in files if is_stage(file)]
 
 

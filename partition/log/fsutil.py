@@ -1,12 +1,12 @@
-"""Bytes that reach the disk whole: writes that never stop half-way, folders and small files that survive a power cut.
+"""Writes that reach the disk whole: no short writes, and folders and small files that survive a power cut.
 
 Everything here blocks.
 
 The log's files are opened by ``open_file``. A process that has no descriptor left has no broken disk: open(2) takes the
 descriptor first (Linux, do_sys_openat2), so with EMFILE or ENFILE it has created, truncated and written nothing, and
-another attempt is the first one. The descriptor for it comes from those that ``keep_descriptors`` holds back. A write
-or a sync, which may have reached the disk in part, is never repeated. With a full disk, a write and the calls that make
-files and folders go on with the room that space.py holds back.
+may be repeated. The repetition gets one of the descriptors that ``keep_descriptors`` holds back. A write or a sync that
+failed, and may have reached the disk in part, is never repeated. On a full disk, a write and the calls that make files
+and folders continue with the room that space.py holds back.
 """
 
 import errno
@@ -20,11 +20,11 @@ from .modes import DATA_MODE, FOLDER_MODE
 from .space import make_room, with_space
 
 PIECES_MAX = 1024
-"""Pieces that the kernel takes in one write (IOV_MAX)."""
+"""Most pieces that the kernel takes in one write (IOV_MAX)."""
 
 DESCRIPTORS_KEPT = 64
-"""Descriptors that ``keep_descriptors`` holds back: for the files that the log, segments and checkpoints open while the
-process has no others.
+"""Descriptors that ``keep_descriptors`` holds back by default, for files that the log, segments and checkpoints open
+while the process has no others.
 """
 _T = TypeVar("_T")
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
@@ -33,8 +33,8 @@ _kept_max = [0]
 
 
 def keep_descriptors(count: int = DESCRIPTORS_KEPT) -> None:
-    """Hold back ``count`` descriptors of this process for ``open_file`` from now on, and replace those that it uses. 0:
-    none. The process has one such reserve, since descriptors are the process's.
+    """Hold back ``count`` descriptors (0: none) of this process for ``open_file`` from now on, and replace those that
+    are used. There is one such reserve for the whole process, since the limit of descriptors is the process's.
     """
     _kept_max[0] = count
     while len(_kept) > count:
@@ -43,24 +43,26 @@ def keep_descriptors(count: int = DESCRIPTORS_KEPT) -> None:
 
 
 def open_file(path: Path | str, flags: int, mode: int = DATA_MODE) -> int:
-    """As ``os.open``; with a descriptor that was held back if the process or the system has no other. Raises OSError,
-    with EMFILE or ENFILE when those are used up, too.
+    """Open a file as ``os.open`` does, with a descriptor that was held back if the process or the system has no other.
+    Raises OSError, with EMFILE or ENFILE when those are used up, too.
     """
     return with_space(partial(_with_a_descriptor, partial(os.open, path, flags | os.O_CLOEXEC, mode)))
 
 
 def open_to_read(path: Path | str) -> BinaryIO:
-    """A file to be read from its start; its descriptor is one as of ``open_file``. Raises OSError."""
+    """A file object to read a file from its start, opened by ``open_file``. Raises OSError."""
     return open(path, "rb", opener=open_file)
 
 
 def names_in(directory: Path) -> list[str]:
-    """The names of the files in ``directory``; its descriptor is one as of ``open_file``. Raises OSError."""
+    """The names of the files in ``directory``, listed with a descriptor as ``open_file`` takes it. Raises OSError."""
     return _with_a_descriptor(partial(os.listdir, directory))
 
 
 def _with_a_descriptor(opening: Callable[[], _T]) -> _T:
-    """What ``opening`` returns; ``opening`` must change nothing before it has a descriptor."""
+    """The result of ``opening``, which is called again with a descriptor of the reserve if there was no other one. It
+    must change nothing before it has a descriptor.
+    """
     while True:
         try:
             found = opening()
@@ -74,7 +76,7 @@ def _with_a_descriptor(opening: Callable[[], _T]) -> _T:
 
 
 def _give_up() -> bool:
-    """Close a descriptor that is held back; False: there is none. Threads may call it at the same time."""
+    """Close a descriptor that is held back; False if there is none. Threads may call it at the same time."""
     try:
         os.close(_kept.pop())
     except IndexError:
@@ -83,7 +85,7 @@ def _give_up() -> bool:
 
 
 def _keep() -> None:
-    """Hold back as many as are wanted, as far as there are any."""
+    """Hold back as many descriptors as are wanted, as far as the process has any."""
     try:
         while len(_kept) < _kept_max[0]:
             _kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
@@ -93,9 +95,9 @@ def _keep() -> None:
 
 
 def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
-    """Write all pieces, one behind the other, where the descriptor stands.
+    """Write all pieces, one after the other, at the descriptor's position.
 
-    A short write is followed by another, whose OSError says what is wrong.
+    A short write is followed by another one, which raises the OSError if the disk failed.
     """
     for first in range(0, len(pieces), PIECES_MAX):
         some = pieces[first : first + PIECES_MAX]
@@ -135,7 +137,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory, and its parents, where they are missing; on disk when this returns."""
+    """Make a directory and its parents if they are missing; they are on disk when this returns."""
     if not directory.exists():
         make_directory(directory.parent)
         with_space(partial(directory.mkdir, FOLDER_MODE, exist_ok=True))
@@ -143,13 +145,13 @@ def make_directory(directory: Path) -> None:
 
 
 def erase_durably(path: Path) -> None:
-    """Remove a file; gone from the disk when this returns."""
+    """Remove a file; its name is gone from the disk when this returns."""
     path.unlink()
     sync_directory(path.parent)
 
 
 def write_durably(path: Path, content: bytes, mode: int = DATA_MODE) -> None:
-    """Replace ``path`` by ``content``; on disk when this returns. Makes its folder where that is missing.
+    """Replace the content of ``path``; the new one is on disk when this returns. Makes the folder if it is missing.
     The file has no more rights than ``mode``, whatever the umask.
 
     A power cut leaves the old content or the new one, never a part. A rename alone is not enough for that: a power cut
@@ -159,7 +161,7 @@ def write_durably(path: Path, content: bytes, mode: int = DATA_MODE) -> None:
     scratch = path.with_name(path.name + ".new")
     fd = open_file(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        os.fchmod(fd, os.fstat(fd).st_mode & mode)  # it may be left of a process that died
+        os.fchmod(fd, os.fstat(fd).st_mode & mode)  # a process that died may have left the file, with other rights
         write_all(fd, [content])
         os.fsync(fd)
     finally:

@@ -1,4 +1,4 @@
-"""An image is what a checkpoint is made of: a machine's state as bytes, and the files whose beginnings belong to it.
+"""The image of a machine, from which a checkpoint is made: its state as bytes, and extents of its files.
 
 Values only; nothing here reads or writes a file. A machine goes on appending to its files while a checkpoint is made:
 the first bytes of each file belong to the image, and they never change again.
@@ -10,14 +10,14 @@ import msgspec
 
 
 class ImageDamaged(Exception):
-    """A captured state, or a file of its image, has changed since it was captured. The text says which, for people."""
+    """A captured state, or a file of its image, is not as it was captured. The text says which, for people."""
 
 
 class FileExtent(msgspec.Struct, frozen=True):
     """The first ``size`` bytes of the file ``name`` (in the machine's directory); they are final.
 
     ``is_sealed``: nothing is ever appended to the file. Only such a file may be shared with another folder by a hard
-    link: another file goes on growing in both.
+    link: a file that is not sealed would grow in both folders.
     """
 
     name: str
@@ -26,16 +26,16 @@ class FileExtent(msgspec.Struct, frozen=True):
 
 
 def _nothing() -> None:
-    """For machines that keep no files."""
+    """Do nothing: the default for machines that keep no files."""
 
 
 class Image(msgspec.Struct, frozen=True):
-    """A machine as it was after the last command it applied.
+    """The state of a machine after the last command that it applied.
 
-    ``state`` is equal on every replica that applied the same commands. ``sync`` makes the extents durable: it blocks,
-    is called in a thread, and lets the loop go on appending behind the extents meanwhile. ``stored`` is called on the
-    loop when a checkpoint made of this image is durable and in force: files that only older images need may go then,
-    and not before, since a restart goes back to the last checkpoint.
+    ``state`` is equal on every replica that applied the same commands. ``sync`` makes the extents durable: it blocks
+    and is called in a thread, while the loop may append beyond the extents. ``stored`` is called on the loop when a
+    checkpoint made of this image is durable and in force. Files that only older images need may be removed then, and
+    not before, since a restart goes back to the last checkpoint.
     """
 
     state: bytes

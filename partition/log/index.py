@@ -1,6 +1,6 @@
-"""Index of one segment: the position of each batch, and its timestamps. Pure: segments.py writes its bytes.
+"""The index of one segment: the position of each batch, and its timestamps. Pure: segments.py writes its bytes.
 
-Each entry ends with a checksum of the file up to there, so a file cut behind any entry can be verified in one step.
+Each entry ends with a checksum of the file up to there, so a file cut after any entry can be verified in one step.
 """
 
 import struct
@@ -20,7 +20,7 @@ CRC-32 of all bytes of the file before this field.
 """
 _FIELDS = struct.Struct("<QQqqqqQIIIihxx")
 _CHECK = struct.Struct("<I")
-_BEHIND_A_CHECK = 0x2144DF1C  # the CRC-32 of anything that is followed by its own CRC-32
+_BEHIND_A_CHECK = 0x2144DF1C  # the CRC-32 of any bytes that are followed by their own CRC-32
 _BASE_AND_POSITION = struct.Struct("<QQ")
 _BASE_AND_COUNT = struct.Struct("<Q48xI")
 _MAX_TIMESTAMP = struct.Struct("<32xq40x")
@@ -33,12 +33,12 @@ class IndexDamaged(Exception):
 
 
 class SegmentIndex:
-    """Batches of the segment file ``segment``, packed as they are on disk: no Python object for each batch.
+    """The batches of the segment file ``segment``, packed as they are on disk: no Python object for each batch.
 
     The next batch begins at the offset ``next_offset`` and the position ``size`` of the file; ``synced <= size`` bytes
-    of the file are durable. ``index_size`` is the size of the index file in bytes. ``greatest_timestamp_ms`` is that of
-    a record, ``last_timestamp_ms`` when the last batch was received; -1 while there is none. The entries of a full
-    segment need not stay in memory (``seal``).
+    of the file are durable. ``index_size`` is the size of the index file in bytes. ``greatest_timestamp_ms`` is the
+    greatest timestamp of a record, ``last_timestamp_ms`` the time at which the last batch was received; both are -1
+    while there is no batch. The entries of a full segment need not stay in memory (``seal``).
     """
 
     def __init__(self, segment: str, base_offset: Offset, size: int) -> None:
@@ -56,7 +56,9 @@ class SegmentIndex:
 
     @classmethod
     def of(cls, segment: str, base_offset: Offset, start: int, entries: bytes) -> "SegmentIndex":
-        """The index with these bytes of a segment whose batches begin at position ``start``. Raises IndexDamaged."""
+        """The index of a segment whose batches begin at position ``start``, from the bytes of its file. Raises
+        IndexDamaged.
+        """
         index = cls(segment, base_offset, start)
         count, rest = divmod(len(entries), ENTRY.size)
         if rest:
@@ -82,27 +84,27 @@ class SegmentIndex:
 
     @property
     def entries(self) -> bytes | bytearray:
-        """Bytes of the index file. Raises OSError when they have to be read, and cannot."""
+        """The bytes of the index file. Raises OSError if they have to be read, and cannot."""
         if self._entries is not None:
             return self._entries
         assert self._load is not None
         return self._load(self)
 
     def seal(self, load: "Callable[[SegmentIndex], bytes]") -> None:
-        """The segment is full: from now on ``load`` reads the entries when they are needed."""
+        """Drop the entries of a full segment from memory; ``load`` reads them when they are needed."""
         self._entries, self._load = None, load
 
     def __len__(self) -> int:
         return self._count
 
     def take_unwritten(self) -> bytes:
-        """The end of the index file that was not taken before, for the caller to write."""
+        """The last bytes of the index file, those that no earlier call returned, for the caller to append."""
         assert self._entries is not None, "the index of a full segment is written"
         start, self._written = self._written, len(self._entries)
         return bytes(memoryview(self._entries)[start:])
 
     def add(self, command: Append, writer_epoch: int) -> None:
-        """Add the next batch."""
+        """Add the next batch, which was written under ``writer_epoch``."""
         assert self._entries is not None, "a full segment does not grow"
         stamp, length = command.stamp, len(command.message)
         self.greatest_timestamp_ms = max(self.greatest_timestamp_ms, command.max_timestamp_ms)
@@ -145,9 +147,10 @@ class SegmentIndex:
         )
 
     def run(self, offset: Offset, room: int, *, at_least_one: bool) -> Run | None:
-        """The batches from the first with ``next_offset > offset`` on, up to ``room`` bytes; None: none.
+        """The batches from the first with ``next_offset > offset`` on, up to ``room`` bytes together; None if there is
+        none. ``at_least_one``: the first batch in any case.
 
-        Takes O(log n) and makes no batch.
+        Takes O(log n), and makes no object for a batch.
         """
         first = self.find(offset)
         if first == len(self):
@@ -163,11 +166,13 @@ class SegmentIndex:
         return Run(base_offset, next_offset, self.segment, start, length, partial(self._batches, first, behind))
 
     def find(self, offset: Offset) -> int:
-        """Number of the first batch with ``next_offset > offset``; ``len`` if there is none."""
+        """The number of the first batch with ``next_offset > offset``; ``len`` if there is none."""
         return bisect_right(range(len(self)), offset, key=self._end)
 
     def position(self, offset: Offset) -> int:
-        """Where the first batch with ``next_offset > offset`` begins; 0 if that is the first one, ``size``: none."""
+        """The position in the file of the first batch with ``next_offset > offset``; 0 if that is the segment's first
+        batch, ``size`` if there is none.
+        """
         if offset <= self.base_offset:
             return 0
         number = self.find(offset)
@@ -176,14 +181,16 @@ class SegmentIndex:
         return _BASE_AND_POSITION.unpack_from(self.entries, number * ENTRY.size)[1] if number else 0
 
     def find_timestamp(self, timestamp_ms: int, first: int) -> int:
-        """Number of the first batch from ``first`` on with a record at or after ``timestamp_ms``; ``len``: none."""
+        """The number of the first batch from number ``first`` on with a record at or after ``timestamp_ms``; ``len`` if
+        there is none.
+        """
         if first and self._greatest(first - 1) >= timestamp_ms:  # an earlier batch has such a record: no bisection
             numbered = enumerate(self._max_timestamps(first), first)
             return next((number for number, greatest in numbered if greatest >= timestamp_ms), len(self))
         return bisect_left(range(len(self)), timestamp_ms, lo=first, key=self._greatest)
 
     def greatest_from(self, first: int) -> int:
-        """Greatest timestamp of a record in the batches from ``first`` on, in ms; -1: there is no such batch."""
+        """The greatest timestamp (ms) of a record in the batches from number ``first`` on; -1 without such a batch."""
         if first < len(self) and (not first or self._greatest(first - 1) < self.greatest_timestamp_ms):
             return self.greatest_timestamp_ms
         return max(self._max_timestamps(first), default=-1)

@@ -1,4 +1,4 @@
-"""The log of batches as the machine uses it.
+"""The interface of a partition's log of batches, as the machine uses it.
 
 A log only stores: the machine decides which batches are appended.
 """
@@ -12,10 +12,10 @@ from ..commands import Append, Offset, Stamp
 
 
 class StoredBatch(msgspec.Struct, frozen=True):
-    """One batch of a log: ``count`` records at ``base_offset`` and after.
+    """One batch of a log: ``count`` records from ``base_offset`` on.
 
-    ``stamp`` is the producer's (None: the append had none), ``writer_epoch`` the topic_epoch it was written
-    under, ``timestamp_ms`` the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record,
+    ``stamp`` is the producer's (None: the append had none), ``writer_epoch`` the topic_epoch under which it was
+    written, ``timestamp_ms`` the moment of receipt, ``max_timestamp_ms`` the greatest timestamp of a record,
     ``crc`` the CRC-32 of the message. The message is ``length`` bytes at ``position`` of the file ``segment``
     (a path; "" for a log in memory).
     """
@@ -33,14 +33,14 @@ class StoredBatch(msgspec.Struct, frozen=True):
 
     @property
     def next_offset(self) -> Offset:
-        """The offset behind the last record."""
+        """The offset after that of the last record."""
         return self.base_offset + self.count
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Consecutive batches, adjacent in one file: ``length`` bytes at ``position`` of the file ``segment``.
+    """Consecutive batches that are adjacent in one file: ``length`` bytes at ``position`` of the file ``segment``.
 
-    ``load`` makes the batches one by one; a caller that only sends the bytes on need not call it.
+    ``load`` makes the StoredBatch objects one by one; a caller that only sends the bytes need not call it.
     """
 
     base_offset: Offset
@@ -52,11 +52,11 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Slice(msgspec.Struct, frozen=True):
-    """Whole, consecutive batches of a log, and where the log began and ended when they were looked up.
+    """The result of a read: whole, consecutive batches, and where the log began and ended when they were looked up.
 
-    ``next_offset`` is where to continue reading: the end of the last batch, or the requested offset when there is none.
-    ``stale``: the read was not linearizable. ``fetch`` reads the messages of batches, and raises OSError, also when the
-    log was erased meanwhile.
+    ``next_offset`` is the offset at which to continue: the end of the last batch, or the requested offset without a
+    batch. ``stale``: the read was not linearizable. ``fetch`` reads the messages of batches, and raises OSError, also
+    when the log was erased meanwhile.
     """
 
     runs: list[Run]
@@ -73,7 +73,7 @@ class Slice(msgspec.Struct, frozen=True):
 
     @property
     def base_offset(self) -> Offset:
-        """Offset of the first record; ``next_offset`` when there is none."""
+        """The offset of the first batch; ``next_offset`` when there is none."""
         return self.runs[0].base_offset if self.runs else self.next_offset
 
     def messages(self) -> list[bytes]:
@@ -93,7 +93,7 @@ class Log(Protocol):
 
     @property
     def log_start(self) -> Offset:
-        """The first offset kept."""
+        """The first offset of the log: records below it are trimmed."""
         ...
 
     @property
@@ -102,11 +102,11 @@ class Log(Protocol):
         ...
 
     def append(self, command: Append, writer_epoch: int) -> Offset:
-        """Store the batch at log_end; returns its base offset. After an OSError the log must not be used."""
+        """Store the batch at log_end; returns its base offset. After an OSError the log must not be used any more."""
         ...
 
     def trim(self, before: Offset) -> None:
-        """Raise log_start to ``before``, which is at most log_end, if it is lower."""
+        """Raise log_start to ``before``, if it is lower; ``before <= log_end``."""
         ...
 
     def begin_at(self, offset: Offset) -> None:
@@ -114,10 +114,8 @@ class Log(Protocol):
         ...
 
     def read(self, offset: Offset, max_bytes: int) -> Slice:
-        """Batches from the one that contains ``offset``: the first always, more while all together fit
-        ``max_bytes``.
-
-        Empty at log_end. Raises OffsetOutOfRange.
+        """The batches from the one that contains ``offset`` on: the first in any case, more within ``max_bytes``
+        together. At log_end there are none. Raises OffsetOutOfRange.
         """
         ...
 
@@ -126,7 +124,7 @@ class Log(Protocol):
         ...
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
-        """First record from log_start on at or after ``timestamp_ms`` (None: with the greatest timestamp), and its
-        timestamp; (-1, None) when there is none.
+        """(offset, timestamp) of the first record from log_start on at or after ``timestamp_ms`` (None: of the first
+        with the greatest timestamp); (-1, None) when there is none.
         """
         ...

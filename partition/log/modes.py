@@ -1,4 +1,4 @@
-"""Who may read what a node writes: its user, and users of its group. A strict umask narrows that, none widens it."""
+"""The modes of a node's files: its user writes, its group may read. A strict umask narrows that; no umask widens it."""
 
 import os
 import stat
@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 DATA_MODE = 0o640
-"""Files with data: the log, segments, checkpoints, what a node remembers. The group reads them, for copies."""
+"""The mode of files with data: the log, segments, checkpoints, a node's notes. The group may read them, for copies."""
 SECRET_MODE = 0o600
-"""Files whose content opens something: keys, tokens."""
+"""The mode of files with secrets, such as keys and tokens, and of the room that space.py holds back."""
 FOLDER_MODE = 0o750
 _NOT_FOR_OTHERS = 0o027
 """The bits that neither DATA_MODE nor FOLDER_MODE has: write for the group, and everything for others."""
@@ -17,7 +17,7 @@ _NOT_FOR_OTHERS = 0o027
 def open_to_others(root: Path) -> Iterator[tuple[Path, int]]:
     """``root`` and the files and folders in it that others may use, or that the group may write, each with its mode.
 
-    Links are not followed, but for ``root``. What disappears meanwhile is left out. Raises OSError.
+    Links are not followed, except ``root``. A file that disappears meanwhile is left out. Raises OSError.
     """
     for path in (root, *_within(root)):
         try:
@@ -29,8 +29,8 @@ def open_to_others(root: Path) -> Iterator[tuple[Path, int]]:
 
 
 def close_to_others(roots: Iterable[Path]) -> int:
-    """Take from each root that exists, and from what is in it, the rights that a node would not give it; returns of how
-    many files and folders. Raises OSError, for instance where another user owns one.
+    """Take away from each root that exists, and all files and folders in it, the rights that a node would not give
+    them. Returns how many files and folders were changed. Raises OSError, for instance where another user owns one.
     """
     mended = 0
     for root in roots:

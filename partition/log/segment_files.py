@@ -1,7 +1,7 @@
-"""The files of segments: their names, their bytes, how they are opened again and how they are verified.
+"""The files of segments: their names and bytes, and how they are opened again and verified.
 
 A segment ``00000000000000000000.arrow``, named by its first offset, is an Arrow IPC stream: the schema, then messages.
-Beside it the ``.index`` has one entry of fixed size for each batch (index.py), written when a checkpoint needs it.
+The ``.index`` file beside it has one entry of fixed size for each batch (index.py), written when a checkpoint needs it.
 Bytes other than those that were written raise ImageDamaged; an error of the disk stays an OSError.
 """
 
@@ -31,19 +31,19 @@ _EXTEND = os.O_WRONLY | os.O_APPEND
 
 
 class Writers(NamedTuple):
-    """Descriptors of the files of one segment, open for appending."""
+    """The descriptors of one segment's two files, open for appending."""
 
     messages: int
     entries: int
 
     def close(self) -> None:
-        """Close both."""
+        """Close both descriptors."""
         os.close(self.messages)
         os.close(self.entries)
 
 
 def create(directory: Path, base_offset: Offset) -> tuple[SegmentIndex, Writers]:
-    """A new, empty segment. Raises OSError when there is one already."""
+    """Create a new, empty segment. Raises OSError, also if its files exist already."""
     path = directory / f"{base_offset:020d}{_DATA}"
     data = open_file(path, _CREATE)
     try:
@@ -56,7 +56,7 @@ def create(directory: Path, base_offset: Offset) -> tuple[SegmentIndex, Writers]
 
 
 def extend(segment: SegmentIndex) -> Writers:
-    """Open the files of a segment to append to them."""
+    """Open the files of a segment for appending. Raises OSError."""
     data, index = files_of(segment)
     descriptor = open_file(data, _EXTEND)
     try:
@@ -67,13 +67,13 @@ def extend(segment: SegmentIndex) -> Writers:
 
 
 class LoadedIndexes:
-    """Entries of full segments, read when they are needed and kept while they fit ``bytes_max`` together, and while
-    their segment is there: those of a segment that was dropped go with it.
+    """A cache of the index entries of full segments, read when they are needed. The entries used last are kept, up to
+    ``bytes_max`` together; those of a SegmentIndex go with it.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.size: int = 0
-        """Bytes of all that are kept."""
+        """Bytes of all entries that are kept."""
         self._bytes_max = bytes_max
         self._loaded: OrderedDict[ref[SegmentIndex], bytes] = OrderedDict()
 
@@ -83,7 +83,7 @@ class LoadedIndexes:
         entries = self._loaded.get(key)
         if entries is None:
             entries = _read_file(files_of(segment)[1], segment.index_size)
-            self.size += len(entries) - len(self._loaded.pop(key, b""))  # which a thread may have read meanwhile
+            self.size += len(entries) - len(self._loaded.pop(key, b""))  # another thread may have read them meanwhile
             self._loaded[ref(segment, self._forget)] = entries
             while self.size > self._bytes_max and len(self._loaded) > 1:
                 self.size -= len(self._loaded.popitem(last=False)[1])
@@ -98,18 +98,20 @@ _LOADED = LoadedIndexes(64 * 1024 * 1024)
 
 
 def seal(segment: SegmentIndex) -> None:
-    """The segment is full: its index need not stay in memory."""
+    """Seal a full segment: its index entries are dropped from memory, and read when they are needed."""
     segment.seal(_LOADED.load)
 
 
 def files_of(segment: SegmentIndex) -> tuple[Path, Path]:
-    """The paths of a segment's data and of its index."""
+    """The paths of a segment's data file and of its index file."""
     data = Path(segment.segment)
     return data, data.with_suffix(_INDEX)
 
 
 def extents(segments: Sequence[SegmentIndex]) -> tuple[FileExtent, ...]:
-    """The present, final bytes: two files for each segment, in the order of offsets. All but the last are sealed."""
+    """The extents of the segments as they are now: two files for each, in the order of offsets. All segments but the
+    last are sealed.
+    """
     found = []
     for segment in segments:
         data, index = files_of(segment)
@@ -120,8 +122,8 @@ def extents(segments: Sequence[SegmentIndex]) -> tuple[FileExtent, ...]:
 
 
 def keep_only(directory: Path, files: Sequence[FileExtent]) -> None:
-    """Cut the files to their extents, and remove all others of the directory. Files that need no cut stay as they are,
-    with the time of their last change.
+    """Truncate the files to their extents, and remove all other files in the directory. A file that has its size
+    already is not touched, and keeps the time of its last change.
     """
     for file in files:
         if (directory / file.name).stat().st_size != file.size:
@@ -131,9 +133,10 @@ def keep_only(directory: Path, files: Sequence[FileExtent]) -> None:
 
 
 def open_segments(directory: Path, files: Sequence[FileExtent]) -> Iterator[SegmentIndex]:
-    """The segments of an image, one after the other; changes nothing. A segment is sealed before the next one.
+    """Yield the segments of an image, in the order of offsets; each is sealed before the next one is yielded. Changes
+    no file.
 
-    Verifies every index, and that the files are as long as it says. Raises ImageDamaged.
+    Verifies every index, and that each file is as long as its index and the image say. Raises ImageDamaged.
     """
     if len(files) % 2:
         raise ImageDamaged("the image names a segment without its index")
@@ -149,8 +152,8 @@ def open_segments(directory: Path, files: Sequence[FileExtent]) -> Iterator[Segm
 
 
 def inspected(segment: SegmentIndex) -> Iterator[int]:
-    """Read every batch and compare it with the CRC that it had, step by step: yields the length of each batch after
-    that. Raises ImageDamaged.
+    """Read every batch of a segment and compare it with its CRC, step by step: yield the length of each verified batch.
+    Raises ImageDamaged.
     """
     with open_to_read(segment.segment) as file:
         if file.read(len(STREAM_START)) != STREAM_START:
@@ -163,7 +166,7 @@ def inspected(segment: SegmentIndex) -> Iterator[int]:
 
 
 def identity(segment: SegmentIndex) -> tuple[int, ...]:
-    """Equal for as long as the segment is in the same two files, under any names, and nothing was written to them."""
+    """A value that stays equal while the segment is in the same two files (inodes) and nothing is written to them."""
     found = [path.stat() for path in files_of(segment)]
     return tuple(value for status in found for value in (status.st_ino, status.st_mtime_ns, status.st_size))
 
@@ -178,9 +181,9 @@ def inspected_on_disk(segment: SegmentIndex) -> Iterator[int]:
 
 
 class Unsynced:
-    """Files whose bytes may not be on disk yet. Calling it syncs them; it may be called in a thread, once.
+    """The files of segments whose bytes may not be on disk yet. A call of the object syncs them: once, in any thread.
 
-    The files are opened now, so they may be removed or replaced before the call.
+    The constructor opens the files, so they may be removed or replaced before the call.
     """
 
     def __init__(self, segments: Iterable[SegmentIndex]) -> None:
@@ -191,7 +194,7 @@ class Unsynced:
             self._descriptors.append(open_file(path, os.O_RDONLY))
 
     def __call__(self) -> None:
-        """Return when the bytes are on disk. Raises OSError."""
+        """Sync the files; return when their bytes are on disk. Raises OSError."""
         try:
             for descriptor in self._descriptors:
                 os.fsync(descriptor)
@@ -210,10 +213,10 @@ class Unsynced:
 
 
 def early_sync(writers: Writers) -> Callable[[], None] | None:
-    """A call that makes the messages written so far durable: for a thread, once, even after the files were closed. It
-    raises OSError. None if no descriptor is free for it.
+    """A function that makes the messages written so far durable, to be called once, in a thread, even after the files
+    were closed; it raises OSError. None if no descriptor is free for it.
 
-    Durability does not depend on it: it leaves less for the sync of a checkpoint, which delays all others on the disk.
+    Durability does not depend on it. It leaves less to the sync of a checkpoint, which delays all others on the disk.
     """
     try:
         descriptor = os.dup(writers.messages)
@@ -230,14 +233,14 @@ def early_sync(writers: Writers) -> Callable[[], None] | None:
 
 
 def remove(paths: Iterable[Path]) -> None:
-    """Remove files; those that are gone already are fine."""
+    """Remove files; files that do not exist are ignored."""
     for path in paths:
         with suppress(FileNotFoundError):
             path.unlink()
 
 
 def read_messages(batches: Sequence[StoredBatch]) -> list[bytes]:
-    """Messages of stored batches, in order. One file is open at a time. Raises OSError."""
+    """The messages of stored batches, in order. One file is open at a time. Raises OSError."""
     messages = []
     for segment, group in groupby(batches, attrgetter("segment")):
         descriptor = open_file(segment, os.O_RDONLY)

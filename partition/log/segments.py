@@ -1,12 +1,12 @@
 """The log of one partition on disk: segment files and their indexes (segment_files.py).
 
-The first part of the log may be elsewhere (``drop_local``): then it is not read through this class.
+The older part of the log may be in the tiered store only (``drop_local``): it is not read through this class.
 
-Appending syncs nothing: an append is durable in the node's write-ahead log. A checkpoint takes the segments as they are
-at one moment, and syncs them; after a restart the log begins as the last checkpoint has it, and the commands since are
-applied again. So a file is removed only when a checkpoint without it is durable. An OSError of a write leaves a torn
-file, whose index is ahead of it: it propagates, the node is told to stop, whatever the write was for, and the log takes
-and gives nothing any more.
+An append syncs nothing: it is durable in the node's write-ahead log. A checkpoint captures the segments at one moment,
+and syncs them; after a restart the log begins as the last checkpoint has it, and the commands since are applied again.
+So a file is removed only when a checkpoint without it is durable. An OSError of a write leaves a torn file, whose index
+is ahead of it. The error propagates, the node is told to stop, whatever the write was for, and from then on every
+append and read of the log fails.
 
 A search by timestamp bisects the indexes of the segments, and decodes one batch.
 """
@@ -38,8 +38,8 @@ Fetch = Callable[[Sequence[StoredBatch]], list[bytes]]
 def find(
     segments: Sequence[SegmentIndex], log_start: Offset, timestamp_ms: int | None, fetch: Fetch
 ) -> tuple[Offset, int | None]:
-    """First record from ``log_start`` on at or after ``timestamp_ms`` (None: with the greatest timestamp), and its
-    timestamp; (-1, None) when there is none.
+    """(offset, timestamp) of the first record from ``log_start`` on at or after ``timestamp_ms`` (None: of the first
+    with the greatest timestamp); (-1, None) when there is none.
     """
     wanted = _greatest(segments, log_start, fetch) if timestamp_ms is None else timestamp_ms
     for batch in _candidates(segments, log_start, wanted):
@@ -50,8 +50,8 @@ def find(
 
 
 def _candidates(segments: Sequence[SegmentIndex], log_start: Offset, wanted: int) -> Iterator[StoredBatch]:
-    """Batches with a record at or after ``wanted``, which may lie before log_start. The index of a segment without such
-    a record is not read.
+    """Yield the batches with a record at or after the time ``wanted``; that record may lie before log_start. The index
+    of a segment without such a record is not read.
     """
     for segment in segments:
         if segment.greatest_timestamp_ms < wanted:
@@ -63,7 +63,7 @@ def _candidates(segments: Sequence[SegmentIndex], log_start: Offset, wanted: int
 
 
 def greatest_since(segment: SegmentIndex, log_start: Offset, fetch: Fetch) -> int:
-    """Greatest timestamp of a segment's records from ``log_start`` on, of which there is one at least."""
+    """The greatest timestamp of a segment's records from ``log_start`` on, of which there must be one."""
     if segment.base_offset >= log_start:
         return segment.greatest_timestamp_ms
     first = segment.find(log_start)
@@ -73,7 +73,7 @@ def greatest_since(segment: SegmentIndex, log_start: Offset, fetch: Fetch) -> in
 
 
 def _greatest(segments: Sequence[SegmentIndex], log_start: Offset, fetch: Fetch) -> int:
-    """Greatest timestamp of a record from log_start on; -1: there is none."""
+    """The greatest timestamp of a record from log_start on; -1 if there is none."""
     return max((greatest_since(segment, log_start, fetch) for segment in segments), default=-1)
 
 
@@ -82,19 +82,19 @@ __all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes beyond which a segment does not grow, unless its only batch is larger."""
 UNWRITTEN_BYTES_MAX = 1024 * 1024
-"""Bytes of appended batches at which they are written at once, during a run of applies."""
+"""Bytes of appended batches from which on they are written even during a run of applies."""
 UNWRITTEN_REST_BYTES_MAX = 16 * 1024
 """Bytes of appended batches that may stay unwritten after a run of applies. With many partitions a run applies one
-small batch, and a write costs more than all else that is done with it.
+small batch, and its write would cost more than all other work for the batch.
 """
 
 
 class Part(Protocol):
-    """A part of a log, as retention looks at it; ``size`` in bytes."""
+    """A part of a log that retention keeps or drops as a whole: a segment, or an object in the tiered store."""
 
     @property
     def next_offset(self) -> Offset:
-        """The offset behind its last record."""
+        """The offset after that of its last record."""
         ...
 
     @property
@@ -109,7 +109,8 @@ class Part(Protocol):
 
 
 class SegmentLog:
-    """Implements ``interface.Log``. Nothing can be appended before ``start`` or ``restore`` gave it a directory.
+    """Implements ``interface.Log`` with segment files. ``begin`` or ``restore`` must give it a directory before the
+    first append.
 
     Holds two open files at most, none before the first append, and one more for each early sync under way.
     """
@@ -119,19 +120,19 @@ class SegmentLog:
         self._directory: Path | None = None
         self._segments: list[SegmentIndex] = []
         self._writers: Writers | None = None  # of the last segment
-        self._unwritten: list[bytes] = []  # messages that belong to its end
+        self._unwritten: list[bytes] = []  # messages still to be appended to the last segment's file
         self._unwritten_bytes = 0
         self._log_start: Offset = 0
         self._dropped: list[Path] = []  # files that only older images need
         self.reclaimable: int = 0
-        """Bytes of files that go with the next checkpoint."""
+        """Bytes of the dropped files, which the next checkpoint removes."""
         self.unsynced_bytes: int = 0
         """Bytes of batches that were written to files since the last sync began."""
         self._counted: tuple[Offset, Offset, Offset] | None = None
-        self._counted_bytes = 0  # of kept_bytes, those before the last segment
-        self._torn_by: OSError | None = None  # of a write; part of it may be in the file
+        self._counted_bytes = 0  # the part of kept_bytes before the last segment
+        self._torn_by: OSError | None = None  # the error of a failed write, a part of which may be in the file
         self.on_torn: Callable[[OSError], object] = lambda _: None
-        """Called with the error of a write to a file, which a read may have asked for: the node has to stop."""
+        """Called with the error of a write to a file, even if a read caused the write: the node has to stop."""
 
     def restore(
         self,
@@ -141,8 +142,8 @@ class SegmentLog:
         log_end: Offset,
         stored_end: Offset = 0,
     ) -> None:
-        """Restore the log that was captured with these segments. Records below ``stored_end`` may be in no file: they
-        are in the store beyond this disk. Raises ImageDamaged.
+        """Restore the log that was captured with these segments. Records below ``stored_end`` need not be in a file:
+        they are in the tiered store. Raises ImageDamaged.
         """
         needed = max(log_start, stored_end)
         if segments and not (segments[0].base_offset <= needed and log_start < segments[0].next_offset):
@@ -152,7 +153,7 @@ class SegmentLog:
         self.begin(directory, segments, log_start)
 
     def capture(self, state: bytes) -> Image:
-        """An image of this ``state`` and of the segments as they are now."""
+        """The image of the machine's ``state`` and of the segments as they are now."""
         self._complete()
         self.unsynced_bytes = 0
         stored = partial(self._forget, list(self._dropped), self.reclaimable)
@@ -160,13 +161,13 @@ class SegmentLog:
         return Image(state, extents, segment_files.Unsynced(self._segments), stored)
 
     def begin_sync(self) -> Callable[[], None] | None:
-        """The early sync of what was written to the last segment; None if there is none to do."""
+        """The early sync of the messages written to the last segment; None if there is nothing to sync."""
         self.unsynced_bytes = 0
         return None if self._writers is None else segment_files.early_sync(self._writers)
 
     @property
     def log_start(self) -> Offset:
-        """The first offset kept."""
+        """The first offset of the log: records below it are trimmed."""
         return self._log_start
 
     @property
@@ -176,18 +177,18 @@ class SegmentLog:
 
     @property
     def local_start(self) -> Offset:
-        """The first offset that is in a file here; at most log_start, unless records before it are in the store."""
+        """The first offset that is in a file here. It is at most log_start, unless older records are in the store."""
         return self._segments[0].base_offset if self._segments else self.log_end
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the log's files, with those that go at the next checkpoint."""
+        """Bytes of the log's files, including dropped ones, which the next checkpoint removes."""
         return sum(segment.size + segment.index_size for segment in self._segments) + self.reclaimable
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the batches in files here with records from log_start on. A first segment whose index cannot be read
-        counts whole.
+        """Bytes of those batches in files here that have records from log_start on. A first segment whose index cannot
+        be read counts as a whole.
         """
         if not self._segments:
             return 0
@@ -203,7 +204,7 @@ class SegmentLog:
 
     @property
     def full_segments(self) -> Sequence[SegmentIndex]:
-        """The segments that do not change any more, until they are dropped."""
+        """All segments but the last: they do not change any more until they are dropped."""
         return self._segments[:-1]
 
     def append(self, command: Append, writer_epoch: int) -> Offset:
@@ -229,13 +230,15 @@ class SegmentLog:
         return bool(self._unwritten)
 
     def settle(self) -> None:
-        """A run of applies is over: at most UNWRITTEN_REST_BYTES_MAX stay unwritten. An OSError stops the node."""
+        """Flush after a run of applies, unless at most UNWRITTEN_REST_BYTES_MAX are unwritten. An OSError stops the
+        node.
+        """
         if self._unwritten_bytes > UNWRITTEN_REST_BYTES_MAX:
             self.flush()
 
     def flush(self) -> None:
-        """Write the appended batches to their file. Every read and every checkpoint does it first, and until then the
-        write-ahead log has them.
+        """Write the appended batches to their file. Every read and every checkpoint flushes first; until then the
+        batches are in memory and in the write-ahead log.
         """
         messages, size, self._unwritten, self._unwritten_bytes = self._unwritten, self._unwritten_bytes, [], 0
         if messages:
@@ -250,7 +253,7 @@ class SegmentLog:
             write_all(descriptor, pieces)
         except OSError as error:
             self._torn_by = error
-            self._end_writing()  # so that no append comes by ``_check_whole``, at no cost to those before
+            self._end_writing()  # so that the next append meets ``_check_whole``, at no cost to earlier ones
             self.on_torn(error)
             raise
 
@@ -259,15 +262,15 @@ class SegmentLog:
             raise OSError(self._torn_by.errno, f"a write to a segment failed before: {self._torn_by.strerror}")
 
     def trim(self, before: Offset) -> None:
-        """Forget what is below ``before``, at most log_end. Whole segments go with the next checkpoint."""
+        """Raise log_start to ``before <= log_end``, and drop whole segments below; the next checkpoint removes them."""
         assert before <= self.log_end
         self._log_start = max(self._log_start, before)
         while self._segments and self._segments[0].next_offset <= self._log_start:
             self._drop_first()
 
     def drop_local(self, before: Offset) -> None:
-        """Forget the files of whole segments below ``before``, except the last segment's: the store has their records,
-        and log_start stays. The next checkpoint removes the files.
+        """Drop the files of whole segments below ``before``, except the last segment's, as the tiered store has their
+        records; log_start stays. The next checkpoint removes the files.
         """
         while len(self._segments) > 1 and self._segments[0].next_offset <= before:
             self._drop_first()
@@ -288,9 +291,9 @@ class SegmentLog:
     def retained_from(
         self, wall_ms: int, retention_ms: int, retention_bytes: int, older: Iterable[Part] = (), older_bytes: int = 0
     ) -> Offset:
-        """First offset within the retention: received at most ``retention_ms`` before ``wall_ms``, and at most
-        ``retention_bytes`` altogether (-1: no bound). Whole segments are dropped; the last one by age alone. ``older``:
-        what lies before the segments, elsewhere, and has ``older_bytes`` together.
+        """The first offset that retention keeps: records received at most ``retention_ms`` before ``wall_ms``, of at
+        most ``retention_bytes`` together (-1: no bound). Whole segments are dropped, the last one by age alone.
+        ``older`` are the parts before the segments, in the tiered store, of ``older_bytes`` together.
         """
         keep, last = self._log_start, self._segments[-1] if self._segments else None
         size = older_bytes + sum(segment.size for segment in self._segments)
@@ -304,7 +307,7 @@ class SegmentLog:
         return keep
 
     def read(self, offset: Offset, max_bytes: int) -> Slice:
-        """Batches from the one with ``offset``: the first always, more while they fit ``max_bytes`` together."""
+        """The batches from the one with ``offset`` on: the first in any case, more within ``max_bytes`` together."""
         if not self.log_start <= offset <= self.log_end:
             raise OffsetOutOfRange(offset, self.log_start, self.log_end)
         return self._slice(offset, max_bytes)
@@ -314,14 +317,14 @@ class SegmentLog:
         return self._slice(max(self.log_start, self.log_end - count), sys.maxsize)
 
     def find_timestamp(self, timestamp_ms: int | None) -> tuple[Offset, int | None]:
-        """First record in a file here at or after ``timestamp_ms`` (None: with the greatest timestamp), and its
-        timestamp.
+        """(offset, timestamp) of the first record in a file here, from log_start on, at or after ``timestamp_ms``
+        (None: of the first with the greatest timestamp); (-1, None) when there is none.
         """
         self.flush()
         return find(self._segments, self._log_start, timestamp_ms, read_messages)
 
     def greatest_timestamp(self) -> int:
-        """Greatest timestamp of a record in a file here, from log_start on; -1: there is none."""
+        """The greatest timestamp of a record in a file here, from log_start on; -1 if there is none."""
         self.flush()
         return _greatest(self._segments, self._log_start, read_messages)
 
@@ -350,7 +353,7 @@ class SegmentLog:
         return Slice(runs, self.log_start, self.log_end, next_offset, read_messages)
 
     def _runs(self, offset: Offset, room: int) -> Iterator[Run]:
-        """The first batch from ``offset`` on, and those after it that fit: one run for each segment."""
+        """Yield one run for each segment: the batch with ``offset``, and those after it within ``room`` bytes."""
         first = bisect_right(self._segments, offset, key=attrgetter("next_offset"))
         for number in range(first, len(self._segments)):
             segment = self._segments[number]
@@ -375,14 +378,16 @@ class SegmentLog:
         return segment
 
     def begin(self, directory: Path, segments: Sequence[SegmentIndex] = (), log_start: Offset = 0) -> None:
-        """Use a directory in which there are these segments, and nothing else of a log."""
+        """Use a directory that has the files of these segments, and no others of a log."""
         self.close()
         self._directory, self._segments, self._log_start = directory, list(segments), log_start
         self._dropped, self.reclaimable, self.unsynced_bytes = [], 0, 0
         self._counted = self._torn_by = None
 
     def _forget(self, dropped: list[Path], size: int) -> None:
-        """Remove the first dropped files, ``size`` bytes together, unless the log was restored in another directory."""
+        """Remove the dropped files of a captured state, ``size`` bytes together, unless the log was restored in another
+        directory since.
+        """
         if self._dropped[: len(dropped)] == dropped:
             segment_files.remove(dropped)
             del self._dropped[: len(dropped)]

@@ -1,10 +1,10 @@
 """Room that a node holds back on its disk, so that a full disk does not stop it.
 
-A ``Reserve`` is a file of blocks that hold nothing. When a call finds the disk full (ENOSPC, or EDQUOT), ``make_room``
-gives a reserve up and the call is done once more. That is right only for calls that may be repeated: open(2), mkdir(2),
-fallocate(2), rename(2) and write(2) at the same place say so before anything of them is on disk, or do the same again.
-A sync is never repeated: a kernel that reports a full disk only there (some network file systems do) may have dropped
-what it could not write, and the node stops.
+A ``Reserve`` is a file of blocks without content. When a call finds the disk full (ENOSPC, or EDQUOT), ``make_room``
+gives a reserve up and the call is repeated. That is right only for calls that may be repeated: open(2), mkdir(2),
+fallocate(2), rename(2), and write(2) at the same position. They fail before any of their effect is on disk, or have the
+same effect again. A sync is never repeated: a kernel that reports a full disk only there (some network file systems do)
+may have dropped the pages that it could not write, and the node stops.
 """
 
 import errno
@@ -20,18 +20,18 @@ from .modes import SECRET_MODE
 _T = TypeVar("_T")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BLOCK_BYTES = 512  # of st_blocks, whatever the file system's are
-_held: list["Reserve"] = []  # of this process: those that have room to give up
+_held: list["Reserve"] = []  # the reserves of this process that have room to give up
 
 _log = logging.getLogger(__name__)
 
 
 class Reserve:
-    """A file of ``size`` bytes, held open, so that giving it up takes no descriptor and no room."""
+    """A file of ``size`` bytes that is held open, so that giving it up takes no descriptor and no room."""
 
     def __init__(self, path: Path, size: int) -> None:
-        """Nothing is held before ``hold``. Raises OSError if the file cannot be opened."""
+        """Open the file; ``hold`` takes the room. Raises OSError if the file cannot be opened."""
         self.is_spent: bool = False
-        """Whether the reserve was given up, and not taken again since."""
+        """Whether the reserve was given up, and ``hold`` has not taken the room again since."""
         self._path = path
         self._size = size
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
@@ -47,7 +47,7 @@ class Reserve:
         return 0 < self._size <= os.fstat(self._descriptor).st_blocks * _BLOCK_BYTES
 
     def hold(self) -> bool:
-        """Take the room, unless it is held already. Returns whether it is held: not if the disk has none. Blocks."""
+        """Take the room, unless it is held already. Returns whether it is held now: not if the disk is full. Blocks."""
         if self.is_held or not self._size:
             return self.is_held
         try:
@@ -63,7 +63,7 @@ class Reserve:
         return True
 
     def give_up(self) -> None:
-        """Free the room; on disk when this returns, as some file systems free blocks only then."""
+        """Free the room, and sync that, as some file systems free blocks only then. Raises OSError."""
         _log.critical("the disk of %s is full: the %d bytes held back there are used now", self._path, self._size)
         self.is_spent = True
         self._empty()
@@ -80,8 +80,8 @@ class Reserve:
 
 
 def make_room(error: OSError) -> bool:
-    """Give a reserve up if this error says that the disk is full; whether the call may be repeated. Not when no reserve
-    is left. Threads may call this at the same time.
+    """Give a reserve up if ``error`` says that the disk is full. Returns whether the failed call may be repeated: not
+    after another error, or when no reserve is left. Threads may call this at the same time.
     """
     try:
         reserve = _held.pop() if error.errno in _FULL else None
@@ -94,7 +94,7 @@ def make_room(error: OSError) -> bool:
 
 
 def with_space(call: Callable[[], _T]) -> _T:
-    """What ``call`` returns; on a full disk, what it returns with the room of a reserve. Raises OSError."""
+    """The result of ``call``, which is repeated with the room of a reserve if the disk is full. Raises OSError."""
     while True:
         try:
             return call()

@@ -3,6 +3,6 @@
 No clock and no randomness; files are its purpose.
 
 In: the URL of a place, paths in it, bytes.
-Out: those bytes; what is there.
+Out: those bytes, and the names and sizes of files.
 May import: partition.log.
 """

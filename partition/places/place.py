@@ -1,10 +1,11 @@
-"""A folder, or what a URL names (s3://, gs://, abfs:// by pyarrow itself; any other by fsspec).
+"""A place for files: a folder, or the object store that a URL names (s3://, gs://, abfs:// by pyarrow itself; any other
+by fsspec).
 
-File systems of fsspec raise what they like, and tell some failures as if there was no such file. Neither may be taken
-for what a place has: backups are pruned by it.
+File systems of fsspec raise exceptions of any kind, and report some failures as missing files. A failure must not pass
+for a file that is not there: backups are pruned by what a place has.
 
-On a local disk a file appears whole and durably. An object store may keep a part of an object whose writer failed: what
-relies on an object says so elsewhere, after it was written. Everything here blocks.
+On a local disk a file appears whole and durably. An object store may keep a part of an object whose writer failed: so
+code that relies on an object notes elsewhere, after the write, that it is there. Everything here blocks.
 """
 
 import os
@@ -22,12 +23,12 @@ from pyarrow import fs
 from ..log.modes import DATA_MODE, FOLDER_MODE
 
 PIECE_BYTES = 1024 * 1024
-"""Read from a file at a time, by ``pieces``."""
+"""Bytes that ``pieces`` reads from a file at a time."""
 SCRATCH = ".new"
-"""At the end of the name of a file that is being written, on a local disk: of a process that died, it stays."""
+"""The end of a file's name on a local disk while it is being written. If the process dies, such a file stays."""
 _SECRETS = frozenset({"access_key", "secret_key", "session_token", "password", "account_key", "sas_token"})
 _PASSWORD = re.compile(r"[^:/]+://[^/?#@\[]*:(?!\d+(?:[/?#]|$))[^@]*@")
-"""A URL with a password. One of S3 may have a slash in it, as if it was a port that the path follows."""
+"""A URL with a password. A password for S3 may contain a slash, so that it looks like a port with a path after it."""
 
 
 class CannotReach(Exception):
@@ -39,10 +40,12 @@ class NotThere(Exception):
 
 
 class _Fsspec(fs.FSSpecHandler):  # type: ignore[misc]
-    """pyarrow's, but failures are no missing files, and no listing is remembered: others write, too."""
+    """pyarrow's adapter of fsspec, except that a failure never passes for a missing file, and no listing is cached,
+    since others write to the place, too.
+    """
 
     def get_file_info(self, paths: list[str]) -> list[Any]:
-        """Each file, or that there is none."""
+        """The information on each path, a missing file included."""
         self.fs.invalidate_cache()
         found: list[Any] = super().get_file_info(paths)
         return found
@@ -55,7 +58,7 @@ class _Fsspec(fs.FSSpecHandler):  # type: ignore[misc]
         return [fs.FileInfo(each["name"], fs.FileType.File, size=each["size"]) for each in found]
 
     def open_input_stream(self, path: str) -> Any:
-        """A file's content."""
+        """A stream of a file's content."""
         self.fs.invalidate_cache()
         return pa.PythonFile(self.fs.open(path, mode="rb"), mode="r")
 
@@ -66,14 +69,14 @@ def _raise_unless_missing(error: OSError) -> None:
 
 
 class Place:
-    """Files below one place, named by relative paths with ``/``. Raises CannotReach where the place fails."""
+    """The files below one place, named by relative paths with ``/``. All methods raise CannotReach if it fails."""
 
     def __init__(self, url: str) -> None:
         self.url: str = without_arguments(url)
-        """As messages name it."""
+        """The URL as messages show it, without credentials."""
         try:
             self._files, root = _opened(url)
-        except Exception as error:  # what file systems of fsspec like
+        except Exception as error:  # file systems of fsspec raise exceptions of any kind
             raise CannotReach(f"{self.url}: {str(error).replace(url, self.url)}") from error
         is_fsspec = isinstance(self._files, fs.PyFileSystem)
         self._failures: tuple[type[Exception], ...] = (Exception,) if is_fsspec else (OSError, pa.ArrowException)
@@ -81,7 +84,7 @@ class Place:
         self._is_local: bool = self._files.type_name == "local"
 
     def write(self, path: str, content: bytes | pa.Buffer) -> None:
-        """Make the file, or replace it."""
+        """Create the file, or replace it."""
         place = self._root / path
         try:
             if self._is_local:
@@ -95,19 +98,19 @@ class Place:
             raise CannotReach(f"{self.url}: {path} cannot be written: {error}") from error
 
     def read(self, path: str) -> bytes:
-        """The content of a file. Raises NotThere."""
+        """The content of a file. Raises NotThere if there is no such file."""
         with self._reading(path), self._opened(path) as file:
             content: bytes = file.read()
             return content
 
     def pieces(self, path: str) -> Iterator[bytes]:
-        """The content of a file, PIECE_BYTES at a time. Raises NotThere."""
+        """Yield the content of a file, PIECE_BYTES at a time. Raises NotThere if there is no such file."""
         with self._reading(path), self._opened(path) as file:
             while piece := file.read(PIECE_BYTES):
                 yield piece
 
     def remove(self, path: str) -> None:
-        """Remove a file; one that is gone already is fine."""
+        """Remove a file; a file that does not exist is ignored."""
         try:
             self._files.delete_file(str(self._root / path))
         except FileNotFoundError:
@@ -116,8 +119,8 @@ class Place:
             raise CannotReach(f"{self.url}: {path} cannot be removed: {error}") from error
 
     def remove_folder(self, folder: str) -> None:
-        """Remove a folder that is empty; or the mark that pyarrow leaves in an object store in its place. It is fine if
-        that fails.
+        """Remove an empty folder, or in an object store the marker object that pyarrow leaves in place of a folder.
+        Failures are ignored.
         """
         with suppress(*self._failures):
             if self._is_local:
@@ -126,15 +129,15 @@ class Place:
                 self._files.delete_dir(str(self._root / folder))
 
     def check_folder(self, folder: str) -> None:
-        """Raises CannotReach unless a folder that was made is there: where a share is not mounted, it is not. An object
-        store has no folders, and does not answer while it is away.
+        """Raise CannotReach unless this folder, which was made before, is there: it is missing while a share is not
+        mounted. In an object store, which has no folders, nothing is checked: it fails by itself while it is away.
         """
         with self._reading(folder):
             if self._is_local and not Path(self._root / folder).is_dir():
                 raise CannotReach(f"{self.url}: {folder} is missing: is the place mounted?")
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """The files below a folder, by their paths as ``read`` takes them, with their bytes."""
+        """The sizes in bytes of all files below a folder, by path, as ``read`` takes it."""
         below = fs.FileSelector(str(self._root / folder), allow_not_found=True, recursive=True)
         try:
             found = self._files.get_file_info(below)
@@ -144,7 +147,7 @@ class Place:
         return {each.path[start:]: each.size for each in found if each.type == fs.FileType.File}
 
     def size(self, path: str) -> int:
-        """The bytes of a file, without reading it. Raises NotThere."""
+        """The size of a file in bytes, without reading it. Raises NotThere if there is no such file."""
         try:
             (found,) = self._files.get_file_info([str(self._root / path)])
         except self._failures as error:
@@ -185,7 +188,7 @@ def _opened(url: str) -> tuple[Any, str]:
 
 
 def without_arguments(url: str) -> str:
-    """A URL without its query, and without a user's name and password: what may be shown to others."""
+    """A URL without its query, user name and password, so that it may be shown to others."""
     scheme, is_url, rest = url.partition("://")
     if not is_url:
         return url
@@ -194,7 +197,7 @@ def without_arguments(url: str) -> str:
 
 
 def place_fault(place: str) -> str | None:
-    """What is wrong with a place as it is given; None: nothing. The words do not quote it: they may be shown."""
+    """Why a configured place is refused; None if it is not. The text does not quote the place, so it may be shown."""
     if not place:
         return "a folder, or a URL such as s3://BUCKET/PATH"
     named = {name.lower() for name, _ in parse_qsl(place.partition("?")[2], keep_blank_values=True)}
@@ -204,8 +207,8 @@ def place_fault(place: str) -> str | None:
 
 
 def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:
-    """Replace ``path``; on disk when this returns, and nothing is left behind when this fails. The disk is not the
-    node's own: when it is full, the room that a node holds back for itself stays held.
+    """Replace ``path``; the content is on disk when this returns, and no scratch file is left if this fails. The disk
+    is not the node's own: when it is full, the room that a node holds back (log/space.py) stays held.
     """
     _make_folder(path.parent)
     scratch = path.with_name(path.name + SCRATCH)
@@ -217,7 +220,7 @@ def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:
         scratch.rename(path)
     except BaseException:
         with suppress(OSError):
-            scratch.unlink()  # on a full disk, what was written keeps others from being written
+            scratch.unlink()  # on a full disk its bytes would keep other files from being written
         raise
     _sync(path.parent)
 

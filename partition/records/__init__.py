@@ -1,8 +1,8 @@
-"""Records and batches as bytes: the Arrow schema, what a batch must satisfy, the fast encoder, checksums. Pure.
+"""Records and batches as bytes: the Arrow schema, the validation of a batch, the fast encoder, checksums. Pure.
 
 The only door through which bytes become a batch.
 
-In: columns, or an Arrow stream that is trusted in nothing.
+In: columns, or an Arrow stream, no byte of which is trusted.
 Out: a validated `Batch`.
 May import: partition.
 """

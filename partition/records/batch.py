@@ -2,8 +2,8 @@
 
 A batch is one encapsulated Arrow IPC RecordBatch message of SCHEMA. It is validated here, before it is proposed, and
 then stored unchanged: apply, the log on disk and the fetch path look only at its length, and STREAM_START + messages +
-STREAM_END is again a stream that any Arrow reader opens. The moment of receipt is an argument, for nothing here reads a
-clock.
+STREAM_END is again a stream that any Arrow reader opens. The moment of receipt is an argument, since nothing here reads
+a clock.
 
 Full validation is a matter of safety: offsets that point outside their buffers crash the process that reads them.
 """
@@ -28,9 +28,9 @@ RECORDS_MAX = 100_000
 HEADERS_MAX = 1000
 """Most headers of one record."""
 FRAMED_BYTES_MAX = 64 * 1024
-"""Largest size of key and value together for which the message around one record is remembered."""
+"""Largest size of key and value together for which the frame of a message (all bytes but key and value) is cached."""
 FRAMES_MAX = 1024
-"""Pairs of sizes of key and value for which that message is remembered: about 600 bytes each."""
+"""Most pairs of (key size, value size) whose frame is cached, at about 600 bytes each."""
 
 SCHEMA = pa.schema(
     [
@@ -49,7 +49,7 @@ STREAM_START: bytes = SCHEMA.serialize().to_pybytes()
 STREAM_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """The end-of-stream marker."""
 
-_OLD_STREAM_END = b"\x00\x00\x00\x00"  # of before Arrow 0.15
+_OLD_STREAM_END = b"\x00\x00\x00\x00"  # before Arrow 0.15
 _CONTINUATION = b"\xff\xff\xff\xff"
 _ALIGNMENT = 8
 _PREFIX = struct.Struct("<Ii")  # continuation mark, bytes of metadata
@@ -58,10 +58,10 @@ _TIMESTAMP = SCHEMA.get_field_index("timestamp")
 _HEADERS = SCHEMA.get_field_index("headers")
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError, struct.error)
-"""Raised by pyarrow and ipc.py for bytes that are not Arrow's. OSError: the stream ends inside a message."""
+"""The exceptions of pyarrow and ipc.py for bytes that are no Arrow stream. OSError: it ends inside a message."""
 
 _REASON_CHARACTERS_MAX = 200
-"""Arrow's messages may quote the bad bytes; an answer does not repeat a whole body."""
+"""Most characters of Arrow's error text in an answer: the text may quote the bad bytes, perhaps a whole body."""
 
 Header = tuple[str, bytes]
 
@@ -70,8 +70,8 @@ class Batch(msgspec.Struct, frozen=True):
     """One validated batch.
 
     ``message`` is one encapsulated IPC RecordBatch message of ``count`` rows, ``crc`` its CRC-32 (zlib),
-    ``received_ms`` the moment of receipt, which replaces every null timestamp, ``max_timestamp_ms`` the greatest
-    timestamp in it.
+    ``received_ms`` the moment of receipt, which has replaced every null timestamp, ``max_timestamp_ms`` the greatest
+    timestamp of a row.
     """
 
     message: bytes
@@ -83,10 +83,10 @@ class Batch(msgspec.Struct, frozen=True):
 
 class FastEncoder:
     """Encodes records without headers as one message of ``schema``, byte for byte as Arrow does, in a fraction of its
-    time. ``schema``: two binary columns, a timestamp, a list of two binary parts.
+    time. ``schema`` has two binary columns, a timestamp, and a list of structs of two binary fields.
 
-    For a batch of one record Arrow makes a dozen objects for each column, and it copies each value three times and
-    more. The metadata of such messages have one size and layout, so those of a sample are filled in here.
+    For a batch of one record Arrow makes a dozen objects for each column, and it copies each value at least three
+    times. The metadata of all such messages have one size and layout, so the metadata of a sample are filled in here.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -101,7 +101,7 @@ class FastEncoder:
     def encode(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps_ms: Sequence[int]
     ) -> bytes:
-        """The message of these records: lists of equal length, one item a record."""
+        """The message of these records, given as lists of equal length with one item for each record."""
         key, value = keys[0], values[0]
         if len(values) > 1 or len(key or b"") + len(value or b"") > FRAMED_BYTES_MAX:
             return self._encode_all(keys, values, timestamps_ms)
@@ -111,7 +111,9 @@ class FastEncoder:
         return b"".join((before, key or b"", between, value or b"", behind, _INT64.pack(timestamps_ms[0]), end))
 
     def _cut(self, key_size: int | None, value_size: int | None) -> tuple[bytes, bytes, bytes, bytes]:
-        """The message of one record without its content: the bytes around key, value and timestamp."""
+        """The frame of a message of one record with these sizes: its bytes before the key, between key and value,
+        between value and timestamp, and after the timestamp.
+        """
         key, value = (None if size is None else bytes(size) for size in (key_size, value_size))
         message = self._encode_all([key], [value], [0])
         places = struct.unpack_from("<16q", message, self._buffers)
@@ -157,11 +159,11 @@ class FastEncoder:
 
 
 _Buffer = tuple[int, Sequence[bytes]]
-"""A buffer of a message: its bytes, and the pieces that make it up."""
+"""A buffer of a message: its size in bytes, and the pieces that make it up."""
 
 
 class _Column(NamedTuple):
-    """A column of binary: how many nulls it has, and its buffers: the validity bitmap, the offsets, and all items."""
+    """A binary column: its number of nulls, and its buffers: the validity bitmap, the offsets, and all items."""
 
     nulls: int
     buffers: tuple[_Buffer, _Buffer, _Buffer]
@@ -171,11 +173,11 @@ def _of(data: bytes) -> _Buffer:
     return len(data), (data,)
 
 
-_NOTHING = _of(b""), _of(bytes(4)), _of(b"")  # a column of binary without rows
+_NOTHING = _of(b""), _of(bytes(4)), _of(b"")  # a binary column without rows
 
 
 def _binary(column: Sequence[bytes | None]) -> _Column:
-    """The bitmap is empty without nulls. Most columns have none, or nothing else."""
+    """The binary column of these items. Its bitmap is empty without nulls. Most columns have no null, or only nulls."""
     count = len(column)
     if column[0] is None and not any(column) and column.count(None) == count:
         return _Column(count, (_of(bytes((count + 7) // 8)), _of(bytes(4 * (count + 1))), _of(b"")))
@@ -214,8 +216,8 @@ def batch_from_stream(body: bytes | memoryview, *, now_ms: int, batch_bytes_max:
 
 
 def unpacked(body: bytes | memoryview) -> BatchHeader:
-    """How many rows and bytes the batch of a stream claims to have without compression; none of a body that
-    ``batch_from_stream`` refuses before it unpacks anything.
+    """The rows and uncompressed bytes that the batch of a stream claims to have; zeros for a body that
+    ``batch_from_stream`` refuses before it decompresses anything.
     """
     try:
         message, _ = _only_batch(pa.py_buffer(body))
@@ -233,7 +235,7 @@ def batch_from_columns(
     now_ms: int,
     batch_bytes_max: int,
 ) -> Batch:
-    """Make a batch of Python values: lists of equal length, one item for each record, where None is a null.
+    """Make a batch of Python values, given as lists of equal length with one item for each record; None is a null.
 
     ``timestamps_ms`` or ``headers`` may be None as a whole. Raises InvalidRecord, MessageTooLarge.
     """
@@ -254,7 +256,9 @@ def message_from_columns(
     filled: Sequence[int],
     headers: Sequence[Sequence[Header] | None] | None,
 ) -> bytes:
-    """The message alone, of any length and without a checksum, for a client: the node validates it anew."""
+    """The message alone, of any length and without a checksum, for a client: the node validates it again. Raises
+    InvalidRecord, MessageTooLarge.
+    """
     count = len(values)
     _check_count(count)
     try:
@@ -298,7 +302,7 @@ def _with_headers(
 
 
 def decode_batch(message: bytes | memoryview) -> pa.RecordBatch:
-    """Rows of a stored message. The message must have come from this file: nothing is validated again."""
+    """The rows of a stored message. The message must have come from this file: nothing is validated again."""
     return pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
 
 
@@ -318,10 +322,10 @@ def _batch(message: bytes, count: int, times_ms: tuple[int, int], batch_bytes_ma
 
 
 def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:
-    """The batch message of a stream, and its bytes if they can be stored as they are."""
+    """(the batch message of a stream, its bytes if they can be stored as they are, else None)."""
     source = pa.BufferReader(body)
     try:
-        if memoryview(body)[: len(STREAM_START)] == STREAM_START:  # ours, byte for byte
+        if memoryview(body)[: len(STREAM_START)] == STREAM_START:  # the schema is ours, byte for byte
             source.seek(len(STREAM_START))
         else:
             _check_schema(_next_message(source), len(body))
@@ -351,7 +355,7 @@ def _next_message(source: pa.BufferReader) -> pa.ipc.Message | None:
 
 
 def _check_end(source: pa.BufferReader, body: memoryview) -> None:
-    """A stream without its end mark may have been cut there, so it is refused."""
+    """Refuse a stream with more than one batch, or without an end mark: it may have been cut there."""
     behind_batch = source.tell()
     if _next_message(source) is not None:
         raise InvalidRecord("the stream has more than one batch")
@@ -377,7 +381,7 @@ def _check_schema(message: pa.ipc.Message | None, size: int) -> None:
 
 
 def _is_type(given: pa.DataType, ours: pa.DataType) -> bool:
-    """Equal types, apart from the nullability of inner fields and the name of a list's items."""
+    """Whether the types are equal, apart from the nullability of inner fields and the name of a list's items."""
     if pa.types.is_list(ours):
         return pa.types.is_list(given) and _is_type(given.value_type, ours.value_type)
     if pa.types.is_struct(ours):
@@ -413,7 +417,9 @@ def _decode(message: pa.ipc.Message) -> pa.RecordBatch:
 
 
 def _fill_timestamps(columns: pa.RecordBatch, now_ms: int) -> tuple[pa.RecordBatch, int]:
-    """The batch with no timestamp null (the same object if none was), and its greatest timestamp."""
+    """(the batch with ``now_ms`` in place of null timestamps, the same object if there were none; its greatest
+    timestamp). Raises InvalidRecord for a negative timestamp.
+    """
     timestamps = columns.column(_TIMESTAMP)
     if timestamps.null_count:
         timestamps = pc.fill_null(timestamps, pa.scalar(now_ms, timestamps.type))
@@ -427,7 +433,7 @@ def _fill_timestamps(columns: pa.RecordBatch, now_ms: int) -> tuple[pa.RecordBat
 
 def _check_headers(column: pa.ListArray) -> None:
     """Refuse too many headers of a record, null headers, null header keys and null header values."""
-    if column.null_count == len(column):  # Arrow has compared the count with the bitmap
+    if column.null_count == len(column):  # the count can be trusted: Arrow has compared it with the bitmap
         return
     headers = column.flatten()
     if not len(headers):
@@ -438,7 +444,7 @@ def _check_headers(column: pa.ListArray) -> None:
         raise InvalidRecord(f"a record has at most {HEADERS_MAX} headers", too_many)
     key, value = headers.flatten()  # a null header makes its parts null
     if key.null_count or value.null_count:
-        # By columns: a small body may unpack to millions of headers, and Python's objects of them would take seconds.
+        # By whole columns: a small body may unpack to millions of headers, and a Python object for each takes seconds.
         header = pc.index(pc.or_(pc.is_null(key), pc.is_null(value)), True).as_py()
         index = pc.index(pc.greater(pc.cumulative_sum(lengths.cast(pa.int64())), header), True).as_py()
         raise InvalidRecord("a header, its key and its value must not be null", index)

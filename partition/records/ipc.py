@@ -1,7 +1,7 @@
-"""The part of Arrow's IPC metadata that must be known *before* Arrow decodes a record batch.
+"""Reads the part of Arrow's IPC metadata that must be known *before* Arrow decodes a record batch.
 
-Arrow decompresses while it reads, so a small message may claim gigabytes. The sizes are read here from the message's
-flatbuffer and from the length prefixes of its buffers. Only metadata that Arrow has verified may come here
+Arrow decompresses while it reads, so a small message may claim gigabytes. This module reads the sizes from the
+message's flatbuffer and from the length prefixes of its buffers. Only metadata that Arrow has verified may come here
 (``pyarrow.ipc.read_message`` does that); nothing here decodes a column.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 METADATA_V5 = 4
-"""Metadata version of Arrow 1.0 and later. Version 4 kept compression in other places, unseen by this file.
+"""Metadata version of Arrow 1.0 and later. Version V4 noted compression in other places, which this file does not read.
 """
 
 _INT16 = struct.Struct("<h")
@@ -27,16 +27,14 @@ _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION = 0, 1, 2, 3
 
 
 class BatchHeader(msgspec.Struct, frozen=True):
-    """Sizes that a record batch message claims: ``rows``, and ``uncompressed`` bytes of all its buffers
-    together.
-    """
+    """The sizes that a record batch message claims: its ``rows``, and the ``uncompressed`` bytes of all its buffers."""
 
     rows: int
     uncompressed: int
 
 
 def metadata_version(metadata: memoryview) -> int:
-    """Metadata version of a message, as the format numbers it (V5 is 4)."""
+    """The metadata version of a message, as the format numbers it (V5 is 4)."""
     field = _field(metadata, _root(metadata), _MESSAGE_VERSION)
     return _read(_INT16, metadata, field) if field else 0
 
@@ -48,8 +46,8 @@ def is_little_endian(metadata: memoryview) -> bool:
 
 
 def batch_header(metadata: memoryview, body: memoryview) -> BatchHeader:
-    """Read the header of a record batch message. Raises ValueError when a compressed buffer has no honest
-    prefix.
+    """The sizes that a record batch message claims. Raises ValueError for a compressed buffer that lies outside the
+    body, or has a bad length prefix.
     """
     batch = _header(metadata)
     length = _field(metadata, batch, _BATCH_LENGTH)
@@ -61,8 +59,8 @@ def batch_header(metadata: memoryview, body: memoryview) -> BatchHeader:
 
 
 def batch_places(metadata: memoryview) -> tuple[int, int, int, int]:
-    """Where the metadata of a record batch message have its body's length, its rows, its first node and its first
-    buffer.
+    """The positions in a record batch message's metadata of the body's length, the number of rows, the first node and
+    the first buffer.
     """
     batch = _header(metadata)
     return (
@@ -74,7 +72,7 @@ def batch_places(metadata: memoryview) -> tuple[int, int, int, int]:
 
 
 def _uncompressed(body: memoryview, start: int, size: int) -> int:
-    """Uncompressed size of one compressed buffer: its first 8 bytes, where -1 means stored as it is."""
+    """The uncompressed size of one compressed buffer: its first 8 bytes, where -1 means that it is not compressed."""
     if size == 0:
         return 0
     if start < 0 or size < _INT64.size or start + size > len(body):
@@ -94,7 +92,7 @@ def _buffers(metadata: memoryview, batch: int) -> Iterator[tuple[int, int]]:
 
 
 def _vector(metadata: memoryview, field: int) -> int:
-    """Position of the first item of a vector; its length is before it."""
+    """The position of a vector's first item; the vector's length is in the four bytes before."""
     return field + _read(_UINT32, metadata, field) + _UINT32.size
 
 
@@ -103,7 +101,7 @@ def _root(metadata: memoryview) -> int:
 
 
 def _header(metadata: memoryview) -> int:
-    """Position of the table that the message carries (schema or record batch)."""
+    """The position of the table that the message carries (schema or record batch)."""
     field = _field(metadata, _root(metadata), _MESSAGE_HEADER)
     if not field:
         raise ValueError("the message has no header")
@@ -111,7 +109,7 @@ def _header(metadata: memoryview) -> int:
 
 
 def _field(metadata: memoryview, table: int, number: int) -> int:
-    """Position of a field of a flatbuffer table; 0 when it is absent and so has its default."""
+    """The position of a field of a flatbuffer table; 0 when it is absent and so has its default."""
     layout = table - _read(_INT32, metadata, table)
     entry = 4 + 2 * number
     if entry >= _read(_UINT16, metadata, layout):

@@ -1,10 +1,10 @@
 """The slot of a partition and the fencing tokens that pass it (SEMANTICS 6.2): one writer at a time.
 
-The controller decides which grants hold the slot; a write is judged by the grants that were installed here, and by
-nothing else. ``topic_epoch`` never goes down.
+The controller decides which grants hold the slot; the partition judges a write only by the grants that were installed
+here. ``topic_epoch`` never goes down.
 
 The tenures of former holders, and why they ended, are kept for people who ask why their write was refused. They are
-replicated state too: every replica computes every refusal, so all of them count alike.
+replicated state, too: every replica computes every refusal, so all replicas count the same.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,16 +25,16 @@ from ..errors import (
 )
 
 TENURES_MAX = 100
-"""Ended tenures remembered by a partition; the oldest is forgotten first."""
+"""Most ended tenures that a partition remembers; the oldest is forgotten first."""
 
 
 class Tenure(msgspec.Struct, frozen=True, array_like=True):
-    """The time in which a grant held the slot, alone or shared. ``refused`` counts the writes that came under its token
-    after its end.
+    """The time in which a grant held the slot, alone or shared. ``refused`` counts the writes under its token that were
+    refused after its end.
 
-    ``until_ms`` and ``end`` are None while the grant holds the slot. ``wall_ms`` is its beginning on the wall clock of
-    the controller's leader; 0: not known. The grant was in force here for the offsets ``from_offset <= offset <
-    until_offset``; None: not known, or not ended.
+    ``since_ms`` and ``until_ms`` are on the lease clock; ``wall_ms`` is the beginning on the wall clock of the
+    controller's leader (0: not known). ``until_ms`` and ``end``, the reason, are None while the grant holds the slot.
+    The grant was in force here for the offsets ``from_offset <= offset < until_offset``; None: not known, or not ended.
     """
 
     grant_id: str
@@ -59,7 +59,7 @@ class Tenures:
         self.ended: dict[str, Tenure] = {}
 
     def end(self, tenure: Tenure, until_ms: int, end: str, log_end: int | None) -> None:
-        """Remember a tenure that ended at ``until_ms``, and at this end of the log, for the reason ``end``."""
+        """Remember a tenure that ended at ``until_ms`` for the reason ``end``, when the log ended at ``log_end``."""
         self.ended.pop(tenure.grant_id, None)
         ended = msgspec.structs.replace(tenure, until_ms=until_ms, end=end, until_offset=log_end)
         self.ended[tenure.grant_id] = ended
@@ -74,7 +74,7 @@ class Tenures:
 
 
 GRANTS_REMEMBERED_MAX = 1024
-"""Grant ids whose topic a process remembers."""
+"""Most grant ids for which a process caches whether they are of another topic."""
 
 
 @lru_cache(GRANTS_REMEMBERED_MAX)
@@ -89,10 +89,11 @@ def is_of_other_topic(grant_id: str, topic_id: int) -> bool:
 class Fence:
     """Slot and fencing epoch of one partition.
 
-    ``slot`` is the exclusive grant in force; without one, ``sharing`` are the holders that share the slot, by grant.
-    (``topic_epoch``, ``grant_index``) is the latest decision that was installed or cleared here; commands at or before
-    it come too late. ``placed_at`` is where the log ended when it came, ``placed_after`` the grant_index before it
-    (None: not known); ``taken_at`` is where the log ended when each present holder came, by grant.
+    ``slot`` is the install of the exclusive grant in force; while it is None, ``sharing`` has the holders that share
+    the slot, by grant. (``topic_epoch``, ``grant_index``) is the latest decision that was installed or cleared here; an
+    install at or before it comes too late. When that decision came, the log ended at ``placed_at``, and
+    ``placed_after`` was the grant_index in force (None: not known). ``taken_at`` has, by grant, the end of the log when
+    each present holder came.
     """
 
     def __init__(self) -> None:
@@ -106,11 +107,11 @@ class Fence:
         self.taken_at: dict[str, int] = {}
 
     def judge(self, token: Token | None, require_fence: bool, principal: str = "") -> StockadeError | None:
-        """Refusal of a write with this token by this principal, or None. Its ProducerFenced has no outcome yet. Changes
-        nothing: a verdict is also asked for before a command is proposed, on one replica alone.
+        """The refusal of a write with this token by this principal; None accepts it. A ProducerFenced from here has no
+        outcome yet. Changes nothing, since a leader also asks for the verdict before it proposes a command.
 
-        Where a token is required, its absence is the reason, be the slot held or free: the same bytes are refused after
-        the holder has left, so the retriable ProducerBusy would be a promise that cannot be kept.
+        Where a token is required, a write without one is refused for that, be the slot held or free. The retriable
+        ProducerBusy would be a false promise: the same bytes are refused after the holder has left.
         """
         if token is None:
             return FencingTokenRequired() if require_fence else self._busy()
@@ -135,8 +136,8 @@ class Fence:
 
     @property
     def holder(self) -> SlotHolder | None:
-        """The exclusive holder, as it is told to others; None: there is none. How long its session lasts is known up to
-        its ttl.
+        """The exclusive holder, as refusals and clients are told of it; None if there is none. ``expires_in_ms`` is the
+        session's time to live, an upper bound of the time that it has left.
         """
         slot = self.slot
         if slot is None:
@@ -154,7 +155,7 @@ class Fence:
 
     @property
     def mode(self) -> str | None:
-        """How the slot is held; None: it is free."""
+        """The access mode in which the slot is held; None if it is free."""
         return self.slot.mode if self.slot is not None else "Shared" if self.sharing else None
 
     def holds(self, grant_id: str | None) -> bool:
@@ -162,7 +163,7 @@ class Fence:
         return grant_id in self.sharing or (self.slot is not None and self.slot.grant_id == grant_id)
 
     def install(self, command: InstallFence, log_end: int | None = None) -> SlotState:
-        """Give the slot to a grant that is later than all before it. Repeating it changes nothing."""
+        """Give the slot to a grant if it is later than every decision that came here. Repeating it changes nothing."""
         if self._is_later(command):
             self._empty(command.now_ms, command.ends, log_end)
             self._advance(command, log_end)
@@ -172,7 +173,9 @@ class Fence:
         return self._state(done=holds)
 
     def share(self, command: InstallSeats, log_end: int | None = None) -> SlotState:
-        """Let these holders share the slot, if that was decided later than all before it. Repeating changes nothing."""
+        """Let these holders share the slot, if that is later than every decision that came here. Repeating it changes
+        nothing.
+        """
         if self._is_later(command):
             sharing = {holder.grant_id: holder for holder in command.seats}
             kept = self.sharing.keys() & sharing
@@ -183,14 +186,14 @@ class Fence:
         return self._state(done=(command.epoch, command.grant_index) == (self.topic_epoch, self.grant_index))
 
     def clear(self, command: ClearFence, log_end: int | None = None) -> SlotState:
-        """End a grant and the earlier ones; a release that arrives late does not evict a later holder."""
+        """End a grant and all earlier ones; a release that arrives late does not evict a later holder."""
         if (command.epoch, command.grant_index) >= (self.topic_epoch, self.grant_index):
             self._empty(command.now_ms, command.ends, log_end)
             self._advance(command, log_end)
         return self._state(done=True)
 
     def present(self) -> list[Tenure]:
-        """Tenures of the present holders, the earliest first."""
+        """The tenures of the present holders, the earliest first."""
         slot = self.slot
         if slot is not None:
             fields = (slot.grant_id, slot.mode, slot.epoch, slot.producer_name, slot.client_id)
@@ -232,8 +235,8 @@ class Fence:
         self.topic_epoch, self.grant_index = command.epoch, command.grant_index
 
     def _take(self, grants: Iterable[str], log_end: int | None, kept: Collection[str] = ()) -> None:
-        """``grants`` hold the slot from now on, at ``log_end``; those that held it before (``kept``) keep the offset
-        where they began, which is not known of a holder from before an upgrade.
+        """Note that ``grants`` hold the slot from now on, from offset ``log_end``. Those that held it before (``kept``)
+        keep the offset where they began, which is not known of a holder from before an upgrade.
         """
         began = ((grant, self.taken_at.get(grant) if grant in kept else log_end) for grant in grants)
         self.taken_at = {grant: offset for grant, offset in began if offset is not None}
@@ -263,7 +266,7 @@ class Fence:
         return msgspec.to_builtins(holder) if holder is not None else None
 
     def _fenced(self, token: Token, reason: str) -> ProducerFenced:
-        """The refusal names the holder of the slot, and when and why the caller's own tenure ended, if remembered."""
+        """A refusal that names the exclusive holder, and when and why the caller's own tenure ended, if remembered."""
         return ProducerFenced(
             current_epoch=self.topic_epoch,
             reason=reason,

@@ -1,4 +1,4 @@
-"""What must hold of a partition after every step, restated from SEMANTICS 2 without sharing code with what keeps it.
+"""The invariants of a partition after every step, restated from SEMANTICS 2 without sharing code with the machine.
 
 For tests: ``check`` walks the whole log.
 """
@@ -23,9 +23,8 @@ def check(machine: PartitionMachine) -> None:
 
 
 def _check_log(log: Log, batches: list[StoredBatch]) -> None:
-    """Offsets are dense from log_start to log_end, and every message is the one that was appended.
-
-    The first batch may begin before log_start.
+    """Check that offsets are dense from log_start to log_end, and that every message has the CRC that it was appended
+    with. The first batch may begin before log_start.
     """
     offset = batches[0].base_offset if batches else log.log_start
     assert not batches or offset <= log.log_start < batches[0].next_offset
@@ -39,7 +38,7 @@ def _check_log(log: Log, batches: list[StoredBatch]) -> None:
 
 
 def _check_epochs(machine: PartitionMachine, batches: list[StoredBatch]) -> None:
-    """I1, I2: writer epochs never go down along the log; the slot holds the latest grant."""
+    """Check I1 and I2: writer epochs never go down along the log; the slot holds the latest grant."""
     epochs = [*(batch.writer_epoch for batch in batches), machine.topic_epoch]
     assert epochs == sorted(epochs), "a fencing epoch went down"
     if machine.slot is not None:
@@ -48,9 +47,9 @@ def _check_epochs(machine: PartitionMachine, batches: list[StoredBatch]) -> None
 
 
 def _check_sequences(batches: list[StoredBatch], max_dropped_pid: int, log_start: Offset) -> None:
-    """I4: the ranges of one producer and epoch follow one another from 0; its epochs never go down.
+    """Check I4: the sequence ranges of a producer epoch follow one another from 0; a producer's epochs never go down.
 
-    A producer that was forgotten begins anew; what was before log_start is not known.
+    A producer that was forgotten begins anew; its batches before log_start are not known.
     """
     last: dict[int, tuple[int, int]] = {}
     for batch in batches:
@@ -67,7 +66,7 @@ def _check_sequences(batches: list[StoredBatch], max_dropped_pid: int, log_start
 
 
 def _check_deadlines(machine: PartitionMachine) -> None:
-    """``due_ms <= deadline`` of each thing that may be forgotten next: a command that brings that time looks."""
+    """Check that ``due_ms <= deadline`` holds for each deadline that comes next, so that no command misses it."""
     idle = [entry.last_used_ms + machine.config.producer_ttl_ms for entry in machine.producers.entries.values()][:1]
     named = [batch.deadline_ms for batch in machine.message_ids.batches.values()][:1]
     staged = [stage.expires_ms for stage in machine.stages.stages.values() if not stage.kept]
@@ -75,7 +74,7 @@ def _check_deadlines(machine: PartitionMachine) -> None:
 
 
 def _check_producers(producers: Producers, max_producers: int, batches: list[StoredBatch]) -> None:
-    """Bounded, in order of use, and every remembered batch is in the log as remembered."""
+    """Check that the producers are bounded and in the order of use, and their remembered batches are in the log."""
     entries = producers.entries
     assert 0 <= len(entries) <= max_producers
     uses = [entry.last_used_ms for entry in entries.values()]

@@ -1,8 +1,8 @@
 """The state machine of one partition: the only place that accepts or refuses a write (SEMANTICS 3, 5.8).
 
-It owns the order of the checks and delegates each of them. It has no clock, no randomness and no IO but the log that it
-was given, so replicas that apply the same commands hold the same state. ``apply`` returns refusals and never raises
-them.
+It decides the order of the checks and delegates each of them. It has no clock, no randomness and no IO but the log and
+the stage files that it was given, so replicas that apply the same commands hold the same state. ``apply`` returns
+refusals and never raises them.
 """
 
 from collections.abc import Callable
@@ -70,13 +70,13 @@ __all__ = ["PartitionConfig", "PartitionMachine"]
 
 
 class PartitionMachine:
-    """Log, producers, slot and readers of one partition, over the bytes of commands.py.
+    """The replicated state of one partition: log, producers, slot, readers, message ids, stages and tier.
 
     State can be read at any time on the node's loop, and is changed by ``apply`` alone.
     """
 
     def __init__(self, config: PartitionConfig, log: Log) -> None:
-        """``config`` is in force until the first Configure is applied, and must be equal on every replica."""
+        """``config`` is in force until the first Configure is applied; it must be equal on every replica."""
         self.config: PartitionConfig = config
         self.config_order: int = -1
         self.clock_ms: int = 0
@@ -88,7 +88,7 @@ class PartitionMachine:
         self.stages: Stages = Stages(MemoryStageFiles())
         self.tier: Tier = Tier()
         self.due_ms: float = 0
-        """Nothing is forgotten before: a lower bound of the deadlines of producers, message ids and stages."""
+        """A lower bound of the deadlines of producers, message ids and stages: before it none of them is forgotten."""
 
     @property
     def topic_epoch(self) -> int:
@@ -97,29 +97,29 @@ class PartitionMachine:
 
     @property
     def slot(self) -> InstallFence | None:
-        """The install of the exclusive grant that holds the partition."""
+        """The install of the exclusive grant that holds the partition; None if there is none."""
         return self.fence.slot
 
     @property
     def log_start(self) -> Offset:
-        """First offset of the log."""
+        """The first offset of the log."""
         return self.log.log_start
 
     @property
     def log_end(self) -> Offset:
-        """Next offset; everything below is committed."""
+        """The next offset to be given; every record below it is committed."""
         return self.log.log_end
 
     def producer(self, pid: ProducerId) -> Entry | None:
-        """What is remembered of a producer."""
+        """The row of a producer in the producer table; None if the partition does not know the producer."""
         return self.producers.entries.get(pid)
 
     def tenures(self) -> list[Tenure]:
-        """Tenures of the present and the former holders of the slot, the latest first."""
+        """The tenures of the present and the former holders of the slot, the latest first."""
         return [*reversed(self.fence.present()), *reversed(self.fence.tenures.ended.values())]
 
     def has_due(self, now_ms: int) -> bool:
-        """Whether a command with this time would make the machine forget something."""
+        """Whether a command with this time would make the machine forget a producer, a message id or a stage."""
         return self._first_deadline_ms() <= now_ms
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
@@ -137,8 +137,8 @@ class PartitionMachine:
         return result
 
     def _pass_time(self, now_ms: int) -> None:
-        """Advance the lease clock, which never goes back. What is due is forgotten before the command is judged
-        (SEMANTICS 8).
+        """Advance the lease clock, which never goes back. Producers, message ids and stages that are due are forgotten
+        here, before the command is judged (SEMANTICS 8).
         """
         if now_ms > self.clock_ms:
             self.clock_ms = now_ms
@@ -157,11 +157,11 @@ class PartitionMachine:
         return min(self.producers.due_ms(ttl_ms), self.message_ids.due_ms, self.stages.due_ms)
 
     def _expect(self, deadline_ms: float) -> None:
-        """Lower ``due_ms`` to the deadline of something that is now remembered."""
+        """Lower ``due_ms`` to the deadline of what the command makes the machine remember."""
         self.due_ms = min(self.due_ms, deadline_ms)
 
     def _judge_writer(self, command: Append | AppendStage, count: int) -> StockadeError | None:
-        """Refusal of a write of ``count`` records by its topic, its fencing token, or the owner of its resource."""
+        """The refusal of a write of ``count`` records for its topic, its fencing token, or its fence_epoch; or None."""
         config, token = self.config, command.token
         refusal = self._judge_topic(command.topic_id, token, stores=True) or self.fence.judge(
             token, config.require_fence, command.principal
@@ -173,12 +173,12 @@ class PartitionMachine:
         if not isinstance(refusal, ProducerFenced | NotOwner | TopicSealed):
             return refusal
         if isinstance(refusal, NotOwner) and (command.fence_epoch or 0) > refusal.fields["fence_epoch"]:
-            return refusal  # an owner that was not installed here yet: an earlier attempt may still be stored
+            return refusal  # the owner is not installed here yet: an earlier attempt of the write may still be stored
         return self._certified(refusal, command, count)
 
     def _certified(self, refusal: StockadeError, command: Append | AppendStage, count: int) -> StockadeError:
-        """``refusal``, if the write has a stamp with the outcome of earlier attempts: where its name, that of a stage
-        or a message id, proves that the batch is stored, or else what its stamp proves.
+        """``refusal``; if the write has a stamp, with the outcome certificate of its earlier attempts. The name of its
+        stage, or its message id, may prove that the batch is stored; otherwise the stamp proves what it can.
         """
         stamp, stored = command.stamp, self._stored_by_name(command)
         if stamp is None:
@@ -190,7 +190,9 @@ class PartitionMachine:
         return type(refusal)(**{**refusal.fields, "outcome": outcome})
 
     def _stored_by_name(self, command: Append | AppendStage) -> Appended | None:
-        """The answer for a batch that is known to be stored by the name of its stage, or by its message id."""
+        """The answer to a write whose batch is stored, by the name of its stage or by its message id; None if that is
+        not known.
+        """
         if isinstance(command, AppendStage):
             stage = self.stages.stages.get(command.name)
             if stage is None or stage.base_offset is None:
@@ -203,8 +205,8 @@ class PartitionMachine:
         return Appended(named.base_offset, named.last_offset, True, self.log_start, named.timestamp_ms)
 
     def may_store(self, command: Append | PutStage) -> bool:
-        """Whether the batch, or the stage, may be stored when the command is applied: not if it is refused for its
-        topic, its token or its owner, or was stored before. Changes nothing.
+        """Whether the batch, or the stage, may be stored when the command is applied: not if it would be refused for
+        its topic, its token or its owner, or was stored before. Changes nothing.
         """
         if isinstance(command, PutStage):
             refusal = self._judge_topic(command.topic_id, None, stores=True)
@@ -217,7 +219,7 @@ class PartitionMachine:
         return message_id is None or self.message_ids.find(message_id, self.clock_ms) is None
 
     def _judge_topic(self, topic_id: int | None, token: Token | None, *, stores: bool) -> StockadeError | None:
-        """Refusal of a command that names another topic, or that stores something in a sealed one."""
+        """The refusal of a command that names another topic, or ``stores`` something in a sealed one; or None."""
         config = self.config
         if (topic_id is not None and topic_id != config.topic_id) or (
             token is not None and is_of_other_topic(token.grant_id, config.topic_id)
@@ -228,8 +230,8 @@ class PartitionMachine:
         return None
 
     def _store(self, command: Append, received_ms: int) -> Result | StockadeError:
-        """Store the batch of a writer that may write, unless its sequence number, its message id or the end of the log
-        forbids it. ``received_ms``: the timestamp of its records that have none of their own.
+        """Store the batch of a writer that may write, unless its sequence number, its message id or ``if_log_end``
+        forbids it. ``received_ms`` is the moment of receipt, which the answer has as its timestamp.
         """
         stamp, message_id, log_start = command.stamp, command.message_id, self.log.log_start
         if stamp is not None:
@@ -281,7 +283,7 @@ class PartitionMachine:
         return self.stages.change(command)
 
     def _append_stage(self, command: AppendStage) -> Result | StockadeError:
-        """Append a stage's batch, with the verdict of an append; a stage that was appended is a duplicate."""
+        """Append a stage's batch, judged as an append is; a stage that was appended before is a duplicate."""
         self._pass_time(command.now_ms)
         stage = self.stages.stages.get(command.name)
         refusal = self._judge_writer(command, stage.count if stage is not None else 0)
@@ -318,7 +320,7 @@ class PartitionMachine:
         return self._drop_below(before)
 
     def _begin_at(self, command: BeginAt) -> Trimmed | StockadeError:
-        """The log has given out no offset yet, so it can neither skip one nor give one out twice."""
+        """Let the log begin at an offset, unless it has given out any: so it neither skips one nor gives one twice."""
         self._pass_time(command.now_ms)
         refusal = self._judge_topic(command.topic_id, None, stores=True) or self.fence.judge(
             None, self.config.require_fence, command.principal
@@ -338,7 +340,7 @@ class PartitionMachine:
         return self._drop_below(min(command.before, self.log_end))
 
     def _drop_below(self, before: Offset) -> Trimmed:
-        """Entries of producers and epochs stay as they are."""
+        """Drop the records below ``before``, and their objects in the tier. Producers and epochs stay as they are."""
         self.log.trim(before)
         self.tier.trim(self.log_start)
         return Trimmed(self.log_start, self.log_end)
@@ -347,7 +349,7 @@ class PartitionMachine:
         return self.readers.commit(command, self.log_start, self.log_end)
 
     def _configure(self, command: Configure) -> Configured:
-        """A sealed topic stays sealed."""
+        """Put a configuration of a later order into force. A sealed topic stays sealed."""
         if command.order > self.config_order:
             assert command.config.topic_id == self.config.topic_id
             is_sealed = self.config.sealed or command.config.sealed
@@ -376,6 +378,7 @@ _HANDLERS: dict[type[Command], Callable[[PartitionMachine, Any], Result | Stocka
     AppendStage: PartitionMachine._append_stage,
     BeginTier: lambda machine, command: machine.tier.begin(command),
 }
-"""Of the class, and not of each machine: bound methods would make a cycle of references, and a deleted partition's
-index, producers and message ids would stay in memory until Python's garbage collector finds it.
+"""The handler of each command, by its type. The table is not made for each machine: bound methods would make a cycle of
+references, and a deleted partition's index, producers and message ids would stay in memory until Python's garbage
+collector finds it.
 """

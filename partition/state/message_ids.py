@@ -11,14 +11,16 @@ import msgspec
 from ..commands import Offset
 
 MESSAGE_IDS_MAX = 100_000
-"""Ids remembered by a partition. Further batches with an id are refused: forgetting an id early would let a repetition
-be stored twice."""
+"""Most ids that a partition remembers. Further batches with an id are refused: if an id were forgotten early, a
+repetition would be stored twice."""
 RETRY_AFTER_MS = 10_000
-"""In which the leader has all ids forgotten that are due (cluster/replica/maintenance.py)."""
+"""Time within which the leader makes the partition forget all ids that are due (cluster/replica/maintenance.py)."""
 
 
 class StoredMessageId(msgspec.Struct, frozen=True, array_like=True):
-    """A stored batch: its offsets, its moment of receipt, and until when its id is remembered."""
+    """A batch that was stored under an id: its offsets, its moment of receipt, and the time until which its id is
+    remembered, on the lease clock.
+    """
 
     base_offset: Offset
     last_offset: Offset
@@ -27,29 +29,29 @@ class StoredMessageId(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MessageIds:
-    """Batches by id, in the order in which they were stored."""
+    """The remembered batches by message id, in the order in which they were stored."""
 
     def __init__(self) -> None:
         self.batches: OrderedDict[str, StoredMessageId] = OrderedDict()
 
     def find(self, message_id: str, now_ms: int) -> StoredMessageId | None:
-        """The batch with this id, if it is remembered."""
+        """The batch with this id; None if it is not remembered, or its deadline has come."""
         named = self.batches.get(message_id)
         return named if named is not None and named.deadline_ms > now_ms else None
 
     @property
     def due_ms(self) -> float:
-        """The deadline of the oldest; infinity when there is none."""
+        """The deadline of the oldest id; infinity when there is none."""
         return next(iter(self.batches.values())).deadline_ms if self.batches else inf
 
     def forget_due(self, now_ms: int) -> None:
-        """Forget ids whose deadline has come, from the oldest on."""
+        """Forget the oldest ids whose deadline has come, up to the first whose deadline has not."""
         while self.due_ms <= now_ms:
             self.batches.popitem(last=False)
 
     def hides_due(self, now_ms: int) -> bool:
-        """Whether there is no room for one more id, and would be if all whose deadline has come were forgotten: the
-        oldest are not always the first that are due, for a window that is shortened counts for new ids alone.
+        """Whether there is no room for one more id, but ``forget_all_due`` would make room. The oldest ids are not
+        always the first that are due, since a shorter ``dedupe_window_ms`` counts for new ids alone.
         """
         is_full = len(self.batches) >= MESSAGE_IDS_MAX
         return is_full and any(named.deadline_ms <= now_ms for named in self.batches.values())
@@ -60,7 +62,7 @@ class MessageIds:
             del self.batches[message_id]
 
     def wait_ms(self, now_ms: int) -> int | None:
-        """After how long it is worth asking again whether there is room for one more id; None: there is room."""
+        """The time in ms after which there may be room for one more id; None: there is room now."""
         if len(self.batches) < MESSAGE_IDS_MAX:
             return None
         named = self.batches.values()

@@ -1,13 +1,13 @@
-"""Idempotence: which batch of a producer comes next, which was stored before, which is refused (SEMANTICS 6.6, 7.6).
-The table of a partition's producers, of whom the least recently used is forgotten first.
+"""Idempotence: whether a producer's batch comes next, was stored before, or is refused (SEMANTICS 6.6, 7.6).
+``Producers`` is the table of a partition's producers, of which the least recently used is forgotten first.
 
-Judging changes nothing. The batches that a producer stored under one epoch are a SequenceRun, which is changed in
+Judging changes nothing. The batches that a producer stored under one epoch make a SequenceRun, which is changed in
 place. Sequence numbers count records from 0 in each epoch and wrap at SEQUENCE_MODULUS, so "before" is a distance
 backwards from the next number, and a distance proves something only when the run holds that many records.
 
 A producer is used when a batch of it is stored or an epoch of it is installed. Commands are applied one at a time, so
-the order of use is the order of the log, and every replica forgets the same producer. Time is the lease clock, in the
-commands.
+the order of use is the order of the log, and every replica forgets the same producer. Time is the lease clock, as the
+commands carry it.
 """
 
 from collections import OrderedDict
@@ -39,13 +39,13 @@ from ..log.interface import Log
 CACHE_BATCHES = 5
 """Batches remembered for each producer and epoch; also the most that a client may have in flight."""
 BEHIND_MAX = 1 << 30
-"""Longest distance backwards, in records, that counts as a repetition; half of the circle of numbers."""
+"""Longest distance backwards, in records, that counts as a repetition: half of SEQUENCE_MODULUS."""
 _BATCH = Struct("<IIQq")  # first_seq, records, base_offset, timestamp_ms
 _OTHERS_BYTES = (CACHE_BATCHES - 1) * _BATCH.size
 
 
 class CachedBatch(msgspec.Struct, frozen=True, gc=False):
-    """A stored batch that is remembered: its sequence numbers, offsets, and moment of receipt."""
+    """A stored batch that the producer table remembers: its sequence numbers, offsets, and moment of receipt."""
 
     first_seq: int
     last_seq: int
@@ -55,10 +55,11 @@ class CachedBatch(msgspec.Struct, frozen=True, gc=False):
 
 
 class SequenceRun(msgspec.Struct, array_like=True, gc=False):
-    """What a producer stored under one epoch: ``records`` many, the last numbered ``last_seq`` (-1: none).
+    """The records that a producer has stored under one epoch: ``records`` is their number, ``last_seq`` the sequence
+    number of the last one (-1: none).
 
     ``packed`` has the latest CACHE_BATCHES batches, the oldest first. As objects, the batches of 100,000 producers
-    would take 70 MB more, and a checkpoint three times as long.
+    would take 70 MB more, and their checkpoint would take three times as long.
     """
 
     epoch: int
@@ -68,7 +69,7 @@ class SequenceRun(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def cache(self) -> tuple[CachedBatch, ...]:
-        """The batches that are remembered, the oldest first."""
+        """The remembered batches, the oldest first."""
         return tuple(
             CachedBatch(first_seq, _last_seq(first_seq, count), base_offset, base_offset + count - 1, timestamp_ms)
             for first_seq, count, base_offset, timestamp_ms in _BATCH.iter_unpack(self.packed)
@@ -76,22 +77,22 @@ class SequenceRun(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def next_seq(self) -> int:
-        """The only number at which a new batch may begin."""
+        """The only sequence number at which a new batch may begin."""
         return (self.last_seq + 1) % SEQUENCE_MODULUS
 
     def extend(self, first_seq: int, count: int, base_offset: Offset, timestamp_ms: int) -> None:
-        """Add the batch that comes next."""
+        """Add the next batch, of ``count`` records."""
         self.last_seq = (first_seq + count - 1) % SEQUENCE_MODULUS
         self.records += count
         self.packed = self.packed[-_OTHERS_BYTES:] + _BATCH.pack(first_seq, count, base_offset, timestamp_ms)
 
 
 class Entry(msgspec.Struct, array_like=True, gc=False):
-    """A row of the producer table: the run of the producer's epoch, and the last earlier run that stored records.
+    """A row of the producer table: the run of the producer's present epoch, and the last earlier run with records.
 
-    ``last_used_ms`` is the lease clock of its last use, ``order`` the index in the controller's log of the decision
-    that installed it last, ``grant_id`` the grant under which it stored its last batch. ``principal`` has the name that
-    the epoch was given to, or stored the first batch of a producer without a name ("": none).
+    ``last_used_ms`` is the lease clock at the producer's last use, ``order`` the index in the controller's log of the
+    decision that installed it last, ``grant_id`` the grant under which it stored its last batch. ``principal`` is the
+    one to which the epoch was given, or, for a producer without a name, the one that stored its last batch ("": none).
     """
 
     run: SequenceRun
@@ -107,20 +108,20 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
         return not self.run.records and self.prev is None
 
     def begin_epoch(self, epoch: int) -> None:
-        """Begin a higher epoch. A run without records is not remembered."""
+        """Begin a higher epoch. The present run becomes ``prev`` only if it has records."""
         if self.run.records:
             self.prev = self.run
         self.run = SequenceRun(epoch)
 
 
 class Repeated(msgspec.Struct, frozen=True, gc=False):
-    """The batch was stored by an earlier request: ``batch`` if it is still remembered."""
+    """A verdict: an earlier request has stored the batch. ``batch`` is None if it is no longer remembered."""
 
     batch: CachedBatch | None
 
 
 class SequencePosition(Enum):
-    """Where a range of numbers lies in a run."""
+    """The position of a batch's range of sequence numbers relative to a run."""
 
     NEXT = auto()
     """The batch begins at the next number."""
@@ -133,7 +134,7 @@ class SequencePosition(Enum):
     AHEAD = auto()
     """No record of the batch was stored."""
     UNCLEAR = auto()
-    """Refused like AHEAD, but some of its numbers were used, perhaps a whole turn of the circle ago."""
+    """Refused like AHEAD, but some of the batch's numbers were used, perhaps a whole SEQUENCE_MODULUS ago."""
 
 
 def _last_seq(first_seq: int, count: int) -> int:
@@ -142,9 +143,9 @@ def _last_seq(first_seq: int, count: int) -> int:
 
 
 def locate(run: SequenceRun, first_seq: int, count: int) -> SequencePosition | CachedBatch:
-    """Place of ``count`` numbers from ``first_seq`` in a run; the batch itself if it is remembered exactly."""
+    """The position of ``count`` numbers from ``first_seq`` in a run; the batch itself if it is remembered exactly."""
     behind = (run.last_seq + 1 - first_seq) % SEQUENCE_MODULUS
-    if behind == 0:  # the batches that are remembered are far from a whole turn of the circle
+    if behind == 0:  # no remembered batch can begin here: they have far fewer than SEQUENCE_MODULUS records
         return SequencePosition.NEXT
     last_seq, cache = _last_seq(first_seq, count), run.cache
     for batch in cache:
@@ -159,10 +160,10 @@ def locate(run: SequenceRun, first_seq: int, count: int) -> SequencePosition | C
 
 
 def judge(entry: Entry, stamp: Stamp, count: int, strict: bool) -> Repeated | StockadeError | None:
-    """Verdict about a batch of a producer that has an entry; None accepts it.
+    """The verdict on a batch of ``count`` records whose producer has an entry; None accepts it.
 
-    ``strict`` refuses a repetition that is no longer remembered, as Kafka does, instead of calling it a
-    duplicate. The InvalidProducerEpoch answered here has no outcome yet.
+    ``strict`` refuses a repetition that is no longer remembered, as Kafka does, instead of answering it as a
+    duplicate. An InvalidProducerEpoch from here has no outcome yet.
     """
     run = entry.run
     if stamp.epoch == run.epoch:
@@ -205,17 +206,17 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 FORGOTTEN = Outcome("unknown", reason="forgotten")
-"""The partition has no state of the producer, or may have forgotten an earlier one."""
+"""The partition has no entry of the producer, or may have forgotten an earlier one."""
 OLDER_EPOCH = Outcome("unknown", reason="older_epoch")
-"""The producer is known, but of its earlier epochs only the last one that stored records is; this one is older."""
+"""The batch's epoch is older than the last earlier epoch with records, which is the only earlier one remembered."""
 OTHER_BOUNDS = Outcome("unknown", reason="other_bounds")
-"""Some of the batch's numbers were stored, by batches with other bounds or a whole turn of the circle ago."""
+"""Some of the batch's numbers were stored, by batches with other bounds or a whole SEQUENCE_MODULUS ago."""
 NO_BATCH = Outcome("unknown", reason="no_batch")
 """The request has no batch here: it changes stages, or names a stage that does not exist."""
 
 
 def certify(entry: Entry, stamp: Stamp, count: int) -> Outcome:
-    """What an entry proves about a refused batch, if the producer was not forgotten before the entry was made."""
+    """The outcome of a refused batch that an entry proves, if the producer was not forgotten before it was made."""
     if stamp.epoch == entry.run.epoch:
         return _certify_range(locate(entry.run, stamp.first_seq, count))
     if entry.prev is None or stamp.epoch > entry.prev.epoch:
@@ -238,11 +239,11 @@ def _not_yours(pid: ProducerId) -> PermissionDenied:
 
 
 class Producers:
-    """Entries by producer id, the least recently used first.
+    """The producer table: entries by producer id, the least recently used first.
 
     ``max_dropped_pid`` is the highest id ever forgotten here (-1: none): the history of a producer may be missing only
-    if ``pid <= max_dropped_pid``. ``max_dropped_order`` is the latest decision among the forgotten entries, and among
-    those that the controller was told are unknown here: an install of an unknown producer with
+    if ``pid <= max_dropped_pid``. ``max_dropped_order`` is the greatest ``order`` of a forgotten entry, and is above
+    the ``order`` of every ForgetProducers that found an unknown producer. An install of an unknown producer with
     ``order < max_dropped_order`` may be older than its forgotten entry, and is ignored.
     """
 
@@ -254,17 +255,17 @@ class Producers:
     def judge(
         self, command: Append, stamp: Stamp, config: PartitionConfig, log: Log
     ) -> Repeated | NotEnrolled | StockadeError | None:
-        """Verdict (SEMANTICS 5.8, A6 to A9) about a batch; None accepts it. Changes nothing.
+        """The verdict (SEMANTICS 5.8, A6 to A9) on a batch; None accepts it. Changes nothing.
 
-        UnknownProducerId carries where the log begins and ends; an InvalidProducerEpoch has no outcome yet.
+        An UnknownProducerId carries where ``log`` begins and ends; an InvalidProducerEpoch has no outcome yet.
         """
         entry = self.entries.get(stamp.pid)
         if entry is None:
             return self._judge_unknown(stamp, config, log)
         if stamp.epoch >= entry.run.epoch and belongs_to_another(entry.principal, command.principal):
-            return _not_yours(stamp.pid)  # earlier epochs may have been another's: their refusal has an outcome
+            return _not_yours(stamp.pid)  # an earlier epoch may have been the caller's: its refusal has an outcome
         if stamp.epoch == entry.run.epoch and stamp.first_seq == entry.run.next_seq:
-            return None  # as nearly always: seen without the calls that tell the other cases apart
+            return None  # as nearly always: decided without the calls that tell the other cases apart
         return self._judge_known(entry, stamp, command.count, config.strict_sequence, log)
 
     def _judge_known(
@@ -278,8 +279,8 @@ class Producers:
         return verdict
 
     def _judge_unknown(self, stamp: Stamp, config: PartitionConfig, log: Log) -> NotEnrolled | UnknownProducerId:
-        """Verdict about a producer without an entry. A named one is enrolled first, so that its epoch is judged before
-        its sequence; but no entry is forgotten to make room for a batch that would be refused anyway.
+        """The verdict on a batch of a producer without an entry. A named producer is enrolled first, so that its epoch
+        is judged before its sequence; but no entry is forgotten to make room for a batch that would be refused anyway.
         """
         has_room = len(self.entries) < config.max_producers
         if (is_named(stamp.pid) and has_room) or not self._was_dropped(stamp):
@@ -287,11 +288,11 @@ class Producers:
         return UnknownProducerId(log_start=log.log_start, log_end=log.log_end)
 
     def _was_dropped(self, stamp: Stamp) -> bool:
-        """Whether the batches before this one may have been forgotten."""
+        """Whether the producer has earlier batches that may have been forgotten here."""
         return stamp.first_seq > 0 and stamp.pid <= self.max_dropped_pid
 
     def judge_epoch(self, command: ChangeStages) -> NotEnrolled | StockadeError | None:
-        """Verdict about a producer's request without a batch; None accepts it. Changes nothing."""
+        """The verdict on a producer's request without a batch; None accepts it. Changes nothing."""
         pid, epoch = command.pid, command.epoch
         entry = self.entries.get(pid)
         if entry is None:
@@ -301,7 +302,7 @@ class Producers:
         return _not_yours(pid) if belongs_to_another(entry.principal, command.principal) else None
 
     def outcome(self, stamp: Stamp, count: int) -> dict[str, str | Offset | None]:
-        """Outcome certificate (SEMANTICS 7.6), as a refusal carries it."""
+        """The outcome certificate of a batch (SEMANTICS 7.6), as a refusal carries it."""
         entry = self.entries.get(stamp.pid)
         outcome = FORGOTTEN if entry is None else certify(entry, stamp, count)
         if outcome.state == "absent" and stamp.pid <= self.max_dropped_pid:
@@ -321,7 +322,7 @@ class Producers:
         self._use(pid, entry, now_ms)
 
     def install(self, command: InstallProducer, producers_max: int, now_ms: int) -> int:
-        """Make a producer known, or raise its epoch; returns the lowest epoch that is accepted."""
+        """Make a producer known, or raise its epoch; returns the lowest epoch that is accepted from now on."""
         entry = self.entries.get(command.pid)
         if entry is None:
             if command.order < self.max_dropped_order:
@@ -339,24 +340,28 @@ class Producers:
         return entry.run.epoch
 
     def forget(self, command: ForgetProducers) -> ProducersForgotten:
-        """The unknown ones of these producers. Installs of them that were decided so far will be ignored."""
+        """The ids in the command that are unknown here. Their installs of an ``order`` up to the command's are ignored
+        from now on.
+        """
         unknown = [pid for pid in command.pids if pid not in self.entries]
         if unknown:
             self.max_dropped_order = max(self.max_dropped_order, command.order + 1)
         return ProducersForgotten(unknown)
 
     def make_room(self, producers_max: int) -> None:
-        """Forget the least recently used until at most ``producers_max`` are left."""
+        """Forget the least recently used producers until at most ``producers_max`` are left."""
         while len(self.entries) > producers_max:
             self._forget_oldest()
 
     def due_ms(self, ttl_ms: int) -> float:
-        """When the least recently used producer will not have been used for ``ttl_ms``; infinity without producers."""
+        """The time at which the least recently used producer will have been idle for ``ttl_ms``, on the lease clock;
+        infinity without producers.
+        """
         return next(iter(self.entries.values())).last_used_ms + ttl_ms if self.entries else inf
 
     def forget_idle(self, now_ms: int, ttl_ms: int, is_held: Callable[[str | None], bool]) -> None:
-        """Forget producers that were not used for ``ttl_ms``. While the grant of its last batch holds the slot, a
-        producer counts as used.
+        """Forget producers that were idle for ``ttl_ms``. A producer counts as used while ``is_held`` its last batch's
+        grant, that is, while this grant holds the slot.
         """
         while self.due_ms(ttl_ms) <= now_ms:
             pid, entry = next(iter(self.entries.items()))

@@ -1,7 +1,7 @@
 """Consumer groups on one partition: the owner that guarded reads need, and positions (SEMANTICS 5.5, 5.10).
 
-The controller decides which session owns the partition as a resource; guarded requests are judged by the fence_epoch
-that was installed here, which never goes down.
+The controller decides which session owns the partition as a resource; the partition judges guarded requests by the
+fence_epoch that was installed here, which never goes down.
 """
 
 import msgspec
@@ -17,11 +17,13 @@ from ..commands import (
 from ..errors import NotOwner, OffsetOutOfRange, PermissionDenied, StockadeError, ThrottlingQuotaExceeded
 
 GROUPS_MAX = 10_000
-"""Groups that may have a position on one partition."""
+"""Most groups that may have a position on one partition."""
 
 
 class Reader(msgspec.Struct, frozen=True, array_like=True):
-    """The fence of a group: its epoch, whether the partition has an owner in it, and that owner's principal."""
+    """A group's fence on the partition: its epoch, whether the partition has an owner in the group, and the owner's
+    principal.
+    """
 
     fence_epoch: int
     owned: bool
@@ -45,13 +47,13 @@ class Readers:
     def install(self, command: InstallReader) -> ReaderInstalled:
         """Raise a group's fence. A late install changes nothing."""
         known = self.fences.get(command.group, Reader(0, False))
-        # In one epoch, owned comes before ownerless.
+        # Within one epoch the install with an owner comes first, then the one without.
         if (command.fence_epoch, not command.owned) > (known.fence_epoch, not known.owned):
             known = self.fences[command.group] = Reader(command.fence_epoch, command.owned, command.principal)
         return ReaderInstalled(known.fence_epoch)
 
     def judge(self, group: str, fence_epoch: int | None, principal: str = "") -> NotOwner | PermissionDenied | None:
-        """Refusal of a request that only the owner of the partition in this group may make; None accepts it."""
+        """The refusal of a request that only the owner of the partition in this group may make; None accepts it."""
         known = self.fences.get(group, Reader(0, False))
         if known.owned and known.fence_epoch == fence_epoch:
             if belongs_to_another(known.principal, principal):
@@ -60,7 +62,9 @@ class Readers:
         return NotOwner(fence_epoch=known.fence_epoch, group=group)
 
     def commit(self, command: CommitPosition, log_start: Offset, log_end: Offset) -> PositionCommitted | StockadeError:
-        """Remember a position, or forget it. Without a fence_epoch only for a group that never owned the partition."""
+        """Remember a position, or forget it. Only for a group that never owned the partition the command may lack a
+        fence_epoch.
+        """
         group = command.group
         is_guarded = group in self.fences or command.fence_epoch is not None
         refusal = self.judge(group, command.fence_epoch, command.principal) if is_guarded else None

@@ -1,7 +1,7 @@
 """A partition's replicated state as bytes, for checkpoints: equal on replicas that applied the same commands.
 
-The bytes are a magic word, the version of their layout and a CRC-32, then MessagePack. The log's batches are not part
-of them: they are in each replica's segment files.
+The bytes are a magic word, the version of their layout and a CRC-32, then MessagePack. The log's batches and the bytes
+of stages are not among them: they are in each replica's files.
 """
 
 import struct
@@ -25,13 +25,13 @@ from .stages import Stage
 from .tier import SavedTier
 
 _HEADER = struct.Struct("<4sHxxI")
-"""Magic, version, CRC-32 of the rest."""
+"""Magic, version, CRC-32 of the body."""
 _State = TypeVar("_State", bound=msgspec.Struct)
 
 
 class Sealed(Generic[_State]):
-    """The bytes of one kind of state, under a magic word and a CRC-32. ``owner`` (partition, controller) names the
-    machine in messages. Every version from ``oldest`` to the one that is written can be read.
+    """The codec of one kind of state: MessagePack under a magic word, a version and a CRC-32. ``owner`` (partition,
+    controller) names the machine in messages. It writes ``version``, and reads every version from ``oldest`` to it.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Sealed(Generic[_State]):
         self._decoder = msgspec.msgpack.Decoder(kind)
 
     def encode(self, state: _State) -> bytes:
-        """Bytes of a state."""
+        """The bytes of a state."""
         body = self._encoder.encode(state)
         return _HEADER.pack(self._magic, self._version, crc32(body)) + body
 
@@ -77,8 +77,8 @@ class Sealed(Generic[_State]):
 
 
 class State(msgspec.Struct, frozen=True):
-    """Everything that future verdicts depend on. ``producers`` are the least recently used first, ``message_ids`` and
-    ``tenures`` the oldest first.
+    """All of a machine's state that future answers depend on. ``producers`` are in the order of use, the least recently
+    used first; ``message_ids`` and ``tenures`` have the oldest first.
     """
 
     config: PartitionConfig
@@ -110,7 +110,7 @@ decode: Callable[[bytes], State] = _sealed.decode
 
 
 def encode(machine: PartitionMachine) -> bytes:
-    """Bytes of a machine's state, without its log's batches."""
+    """The bytes of a machine's state, without its log's batches."""
     state = State(
         config=machine.config,
         config_order=machine.config_order,
@@ -139,7 +139,9 @@ def encode(machine: PartitionMachine) -> bytes:
 
 
 def put_back(machine: PartitionMachine, state: State) -> None:
-    """Restore the machine's state, except for its log."""
+    """Restore the machine's state, except for its log. Raises ImageDamaged for a state of another topic, or with a bad
+    list of objects.
+    """
     topic_id = machine.config.topic_id
     if state.config.topic_id != topic_id:
         raise ImageDamaged(f"the state is of topic {state.config.topic_id}, not of {topic_id}")

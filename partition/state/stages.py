@@ -1,8 +1,8 @@
 """Stages: batches that are stored beside the log, by name, until an append by reference moves them into it.
 
-A stage is as durable as a record, and no reader sees it. Its bytes never change: it is appended at most once, and then
+A stage is as durable as a record, and no reader sees it. Its bytes never change. It is appended at most once, and then
 its offsets are remembered, so a repeated append is answered with the offsets of the first. A stage is forgotten when it
-expires on the partition's lease clock; one that a producer keeps does not expire, and stays until it is deleted.
+expires on the partition's lease clock; a stage that a producer has marked as kept stays until it is deleted.
 
 Pure: the bytes of stages are in StageFiles.
 """
@@ -29,18 +29,18 @@ from ..commands import (
 from ..errors import NotFound, PermissionDenied, StageAlreadyExists, StockadeError, ThrottlingQuotaExceeded
 
 STAGES_MAX = 4096
-"""Stages of a partition, with those that were appended and are remembered."""
+"""Most stages of a partition, including those that were appended and are remembered."""
 STAGED_BYTES_MAX = 4 * 1024**3
-"""Bytes of the stages of a partition that were not appended yet."""
+"""Most bytes of a partition's stages that were not appended yet."""
 _RETRY_AFTER_MS = 1000
 
 
 class Stage(msgspec.Struct, frozen=True, array_like=True):
     """One stage. ``digest`` distinguishes the bytes that a client sent from others; ``length`` and ``crc`` are those of
-    the message, in the file of this ``number``. ``expires_ms`` is on the partition's lease clock and is ignored while
-    the stage is ``kept``. ``base_offset`` and ``timestamp_ms`` are what its append answered, None before it.
-    ``received_ms`` is when the stage was received, which its records without a timestamp have; where a version of the
-    past did not keep that, it is the greatest timestamp of its records. It belongs to ``principal`` ("": to all).
+    the message, which is in the file of this ``number``. ``expires_ms`` is on the partition's lease clock and is
+    ignored while the stage is ``kept``. ``base_offset`` and ``timestamp_ms`` are those of the answer to its append,
+    None before it. ``received_ms`` is when the stage was received, which is the timestamp of its records that have
+    none of their own; None in state of versions that did not keep it. The stage belongs to ``principal`` ("": to all).
     """
 
     name: str
@@ -60,12 +60,12 @@ class Stage(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def answered_ms(self) -> int:
-        """The timestamp that its append answers: its records without one of their own have it."""
+        """The timestamp in the answer to its append: ``received_ms``, or the greatest timestamp where that is None."""
         return self.max_timestamp_ms if self.received_ms is None else self.received_ms
 
     @property
     def is_appended(self) -> bool:
-        """Whether its records are in the log; its bytes are gone then."""
+        """Whether its records are in the log; if so, the stage's own bytes are gone."""
         return self.base_offset is not None
 
 
@@ -77,11 +77,11 @@ class StageFiles(Protocol):
         ...
 
     def read(self, stage: Stage) -> bytes:
-        """The message of a stage. Raises OSError, also when it is not what was written."""
+        """The message of a stage. Raises OSError, also when its bytes are not those that were written."""
         ...
 
     def drop(self, number: int) -> None:
-        """The message is no longer needed."""
+        """Note that the message of this number is no longer needed."""
         ...
 
 
@@ -115,7 +115,7 @@ class Stages:
         self.size: int = 0
         """Bytes of the stages that were not appended yet."""
         self.due_ms: float = inf
-        """No stage expires before: a lower bound of their deadlines."""
+        """A lower bound of the stages' deadlines: no stage expires before it."""
 
     def listed(self, prefix: str, now_ms: int) -> list[StageInfo]:
         """The stages whose names begin with ``prefix``, as clients see them."""
@@ -135,7 +135,9 @@ class Stages:
         ]
 
     def put(self, command: PutStage, now_ms: int) -> Staged | StockadeError:
-        """Store a stage. The same bytes again change nothing, not even when it expires; other bytes are refused."""
+        """Store a stage. If the name exists with the same digest, nothing changes, not even when the stage expires;
+        with another digest the command is refused.
+        """
         known = self.stages.get(command.name)
         if known is not None:
             return Staged(new=False) if known.digest == command.digest else StageAlreadyExists(stage=command.name)
@@ -163,7 +165,7 @@ class Stages:
         return Staged(new=True)
 
     def change(self, command: ChangeStages) -> StagesChanged | NotFound | PermissionDenied:
-        """Keep some stages, if all of them exist, and forget others, where they exist."""
+        """Mark the stages in ``keep`` as kept, if all of them exist, and forget those in ``delete`` that exist."""
         refusal = next(filter(None, map(partial(self.judge, command), [*command.keep, *command.delete])), None)
         if refusal is not None:
             return refusal
@@ -176,14 +178,16 @@ class Stages:
         return StagesChanged()
 
     def judge(self, command: ChangeStages | AppendStage, name: str) -> PermissionDenied | None:
-        """Refusal of what only the principal of a stage may do, if there is such a stage; None accepts it."""
+        """The refusal of a command that only the principal of stage ``name`` may give; None accepts it, also if there
+        is no such stage.
+        """
         stage = self.stages.get(name)
         if stage is not None and not command.evicts and belongs_to_another(stage.principal, command.principal):
             return PermissionDenied(f"stage {name} is another principal's")
         return None
 
     def append_of(self, stage: Stage, command: AppendStage) -> Append:
-        """The append of a stage's batch. Raises OSError."""
+        """The Append command for a stage's batch. Raises OSError if the batch cannot be read."""
         return Append(
             message=self.files.read(stage),
             count=stage.count,
@@ -208,7 +212,9 @@ class Stages:
                 self._release(stage)
 
     def appended(self, stage: Stage, appended: Appended, now_ms: int) -> None:
-        """The stage's records are in the log: drop its message, and remember its offsets for its ttl once more."""
+        """Note that the stage's records are in the log: drop its message, and remember its offsets for its ``ttl_ms``
+        from now on.
+        """
         self._release(stage)
         self._set(
             msgspec.structs.replace(
@@ -226,7 +232,7 @@ class Stages:
             self.due_ms = min((stage.expires_ms for stage in self._mortal()), default=inf)
 
     def put_back(self, stages: Sequence[Stage], next_number: int) -> None:
-        """Restore the captured stages."""
+        """Restore the stages of a captured state."""
         self.stages = {stage.name: stage for stage in stages}
         self.next_number = next_number
         self.size = sum(stage.length for stage in stages if not stage.is_appended)

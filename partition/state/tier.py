@@ -1,7 +1,7 @@
-"""Which parts of a partition's log lie in the store beyond the nodes' own disks, as an ordered list of objects.
+"""The list of the objects in the tiered store that hold the older part of a partition's log.
 
-The rules of ``add`` are what makes orphans safe to remove (docs/tiered.md): an object comes in only by an entry of the
-term in its name, and only where the last one ended. Pure; the log itself knows nothing of this.
+The rules of ``add`` make orphans safe to remove (docs/tiered.md): an object is listed only by an entry of the term in
+its name, and only where the last listed one ended. Pure; the log itself knows nothing of objects.
 """
 
 from bisect import bisect_right
@@ -13,19 +13,19 @@ import msgspec
 from ..commands import AddTierObject, BeginTier, Offset, Tiered, TierObject
 
 OBJECTS_MAX = 10_000
-"""Objects of a partition; beyond it segments stay on local disks. About 120 bytes each in a checkpoint."""
+"""Most objects of a partition; beyond it segments stay on local disks. Each takes about 120 bytes in a checkpoint."""
 SUFFIX = ".arrow.zst"
 SCRATCH = ".new"
-"""At the end of the name of an object that is being written to a folder."""
+"""The end of a file's name while an object is being written to a folder."""
 
 
 def name_of(item: TierObject) -> str:
-    """The name of its file, in the home of its partition."""
+    """The name of an object's file in the home of its partition."""
     return f"{item.first:020d}-{item.end:020d}-{item.term:x}-{item.nonce}{SUFFIX}"
 
 
 class Name(msgspec.Struct, frozen=True):
-    """What the name of a file says."""
+    """The facts in the name of an object's file."""
 
     first: Offset
     end: Offset
@@ -33,8 +33,8 @@ class Name(msgspec.Struct, frozen=True):
 
 
 def parsed(name: str) -> Name | None:
-    """The inverse of ``name_of``, as far as that goes, also for an object that is being written; None: it is no
-    object's.
+    """The facts in a file's name (``name_of``), also in that of an object which is being written; None if the name is
+    no object's.
     """
     whole = name.removesuffix(SCRATCH)
     parts = whole.removesuffix(SUFFIX).split("-")
@@ -47,7 +47,7 @@ def parsed(name: str) -> Name | None:
 
 
 class SavedTier(msgspec.Struct, frozen=True, array_like=True):
-    """Everything that decides future answers."""
+    """The state of a Tier in a checkpoint."""
 
     home: str
     end: Offset
@@ -55,8 +55,8 @@ class SavedTier(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Tier:
-    """The objects, ascending and without a gap, of the records below ``end``, which never goes down. ``home``: the
-    folder that they are in; "": no upload was begun.
+    """The objects that hold a partition's records below ``end``: ascending by offset, without a gap. ``end`` never goes
+    down. ``home`` is the folder of the objects in the store; "" before the first upload.
     """
 
     def __init__(self, objects_max: int = OBJECTS_MAX) -> None:
@@ -64,21 +64,23 @@ class Tier:
         self.end: Offset = 0
         self.objects: list[TierObject] = []
         self.size: int = 0
-        """Bytes of the log that the objects have."""
+        """The sum of ``log_bytes`` of all objects."""
         self._objects_max = objects_max
 
     @property
     def is_full(self) -> bool:
-        """Whether the list takes no more."""
+        """Whether the list has as many objects as it may have."""
         return len(self.objects) >= self._objects_max
 
     def begin(self, command: BeginTier) -> Tiered:
-        """Choose the home, once."""
+        """Choose the home, unless it was chosen before."""
         self.home = self.home or command.home
         return Tiered(self.end, self.home, self.home == command.home)
 
     def add(self, command: AddTierObject, term: int, log_start: Offset, log_end: Offset) -> Tiered:
-        """List an object, if it follows the last one; ``term``: of the entry that has this command."""
+        """List an object, if it follows the last one and was uploaded in ``term``, that of the entry with this command.
+        If the log was trimmed beyond ``end``, the object may begin anywhere from ``end`` to ``log_start``.
+        """
         new = command.item
         follows = new.first == self.end if self.end >= log_start else self.end <= new.first <= log_start
         is_taken = (
@@ -96,7 +98,7 @@ class Tier:
         return Tiered(self.end, self.home, is_taken)
 
     def trim(self, log_start: Offset) -> None:
-        """Records below ``log_start`` are gone, and so are objects that have no others."""
+        """Forget the objects all of whose records are below ``log_start``."""
         keep = bisect_right(self.objects, log_start, key=attrgetter("end"))
         if keep:
             self.size -= sum(each.log_bytes for each in self.objects[:keep])
@@ -107,15 +109,15 @@ class Tier:
         return self.objects[bisect_right(self.objects, offset, key=attrgetter("end"))]
 
     def known(self, log_start: Offset, term: int) -> "Known":
-        """The list as it is now, for a leader's sweep."""
+        """A copy of the list as it is now, for a leader's sweep of the home."""
         return Known(list(self.objects), self.end, log_start, term)
 
     def save(self) -> SavedTier | None:
-        """The state to save; None: no upload was begun."""
+        """The state for a checkpoint; None if no upload was begun."""
         return SavedTier(self.home, self.end, self.objects) if self.home else None
 
     def load(self, saved: SavedTier | None) -> None:
-        """The inverse of save."""
+        """Restore the state that ``save`` returned."""
         self.home, self.end, self.objects = "", 0, []
         if saved is not None:
             self.home, self.end, self.objects = saved.home, saved.end, list(saved.objects)
@@ -123,8 +125,8 @@ class Tier:
 
 
 class Known(msgspec.Struct, frozen=True):
-    """What a leader goes by when it sweeps: the list as it was after an entry of this ``term`` was applied, and
-    ``end`` and ``log_start`` at the same time.
+    """The knowledge by which a leader sweeps a home: the list after an entry of ``term`` was applied, with ``end`` and
+    ``log_start`` at the same time.
     """
 
     objects: list[TierObject]
@@ -134,8 +136,8 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def dead(names: Sequence[str], known: Known) -> list[str]:
-    """The files in a partition's home that are not in the list and can never get into it, however old ``known`` is
-    (docs/tiered.md says why); among them what a node was writing when it died. Takes some 5 us a file.
+    """Those of the file ``names`` in a partition's home that are not in the list and can never get into it, however old
+    ``known`` is (docs/tiered.md says why); also files that a node was writing when it died. Takes some 5 us a file.
     """
     listed = {name_of(each) for each in known.objects}
     found = []
@@ -149,7 +151,7 @@ def dead(names: Sequence[str], known: Known) -> list[str]:
 
 
 def faults(tier: Tier, log_start: Offset) -> list[str]:
-    """What is wrong with the list; empty: nothing."""
+    """The broken invariants of the list, in words; empty if there are none."""
     found = []
     for before, after in zip(tier.objects, tier.objects[1:], strict=False):
         if before.end != after.first:

@@ -143,7 +143,7 @@ class Place:
             found = self._files.get_file_info(below)
         except self._failures as error:
             raise CannotReach(f"{self.url}: {error}") from error
-        start = len(str(self._root)) + 1
+        start = len(str(self._root / "_")) - 1  # the root of a disk ends in a slash by itself
         return {each.path[start:]: each.size for each in found if each.type == fs.FileType.File}
 
     def size(self, path: str) -> int:

@@ -101,9 +101,9 @@ class Tls:
         shown = found.seen_by_others()
         if self._uri not in shown.names:
             raise TlsFault(f"certificate: {_list(shown.names)}, not {self._uri}")
-        self.expires_at = shown.expires_at
         self._revoked = _revoked(self._files.revoked)
         self._contexts = found
+        self.expires_at = shown.expires_at
         self.is_refused = False
         self.on_reload()
 

@@ -44,6 +44,12 @@ def test_the_size_of_a_file_is_known_without_reading_it(tmp_path: Path) -> None:
             place.size(path)
 
 
+def test_paths_below_the_root_of_a_disk_are_whole(tmp_path: Path) -> None:
+    """They lacked their first letter: no file of a backup at ``/`` was found again."""
+    Place(str(tmp_path)).write("a/b", b"four")
+    assert Place("/").sizes(str(tmp_path)[1:]) == {f"{tmp_path}/a/b"[1:]: 4}
+
+
 def test_sweeps_know_the_name_that_a_file_has_while_it_is_written() -> None:
     assert tier.SCRATCH == place_module.SCRATCH
 

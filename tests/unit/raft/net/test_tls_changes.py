@@ -1,5 +1,6 @@
 """TLS between nodes that changes while they run: certificates, revoked nodes, and the way from none to all."""
 
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
 
@@ -98,6 +99,27 @@ def test_a_file_of_revoked_nodes_that_is_missing_shuts_the_node_out_itself(issue
     files = issuer.files("n1")
     with pytest.raises(TlsFault, match="revoked: "):
         Tls(TlsFiles(files.ca, files.certificate, files.key, str(tmp_path / "none")), CLUSTER, "n1")
+
+
+def test_files_that_cannot_be_used_do_not_change_when_the_certificate_in_use_expires(
+    issuer: Issuer, tmp_path: Path
+) -> None:
+    """The metric told of a certificate that was not in use, so the alert of the one in use ended."""
+    revoked = tmp_path / "revoked"
+    revoked.write_text("")
+    files = issuer.files("n1")
+    tls = Tls(TlsFiles(files.ca, files.certificate, files.key, str(revoked)), CLUSTER, "n1")
+    expires_at = tls.expires_at
+    remove(files)
+    later = datetime.now(UTC) + timedelta(days=9)
+    issuer.authority.issue(Path(files.certificate).parent, CLUSTER, "n1", ["n1"], later)
+    revoked.unlink()
+    with pytest.raises(TlsFault, match="revoked: "):
+        tls.reload()
+    assert (tls.expires_at, tls.is_refused) == (expires_at, True)
+    revoked.write_text("")
+    tls.reload()
+    assert expires_at is not None and tls.expires_at is not None and tls.expires_at > expires_at
 
 
 def test_a_new_certificate_is_for_new_connections_and_a_bad_one_for_none(run: Run, issuer: Issuer) -> None:

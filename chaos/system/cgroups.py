@@ -4,6 +4,7 @@ Needs root. A group is removed, and its processes go back to where they came fro
 """
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -67,17 +68,19 @@ class Cgroup:
     def add(self, pids: Sequence[int]) -> None:
         """Bound these processes from now on. Raises CgroupFailed."""
         for pid in pids:
-            home = self._home(pid)
-            line = f"echo {pid} > {home}/cgroup.procs"
-            self._undo.register_line(line)
+            home = str(self._home(pid) / "cgroup.procs")  # systemd's names have backslashes: app-foo\x2dbar.scope
+            self._undo.register_line(f"echo {pid} > {shlex.quote(home)}")
             try:
                 (self.path / "cgroup.procs").write_text(str(pid))
             except OSError as error:
                 raise CgroupFailed(f"{self.path}: {error}") from error
 
     def close(self) -> None:
-        """Move the processes back to their former groups, and remove this one."""
+        """Move the processes back to their former groups, and remove this one. Raises CgroupFailed if some remain."""
         self._undo.close()
+        left = self.path / "cgroup.procs"
+        if left.exists() and (pids := left.read_text().split()):
+            raise CgroupFailed(f"{self.path}: not moved back to where it came from: process {', '.join(pids)}")
 
     def _enable(self, parent: Path) -> None:
         if not self._is_version_1:

@@ -20,6 +20,8 @@ from ..system.waiting import NotInTime, until
 
 CATCH_UP_TIMEOUT_S = 120.0
 """A replica must have all committed records after this time."""
+NEXT_LEADER_TIMEOUT_S = 10.0
+"""Where one partition had no leader for CATCH_UP_TIMEOUT_S, a leader of any other must answer after this time."""
 
 
 async def read_back(
@@ -35,12 +37,23 @@ async def read_back(
     logs: list[ReplicaLog] = []
     for partition, holders in sorted(replicas.items()):
         end = await committed_end(nodes, topic, partition)
-        reads = (_read_replica(name, nodes[name], topic, partition, end) for name in holders)
-        first, *others = await asyncio.gather(*reads)
-        same = (replace(first, node=log.node) if log.same_as(first) else log for log in others)
-        for log in (first, *same):
-            on_log(log)
-            logs.append(log)
+        logs += await _read_to(nodes, holders, topic, partition, end, on_log)
+    return logs
+
+
+async def _read_to(
+    nodes: Mapping[str, RawNode],
+    holders: Sequence[str],
+    topic: str,
+    partition: int,
+    end: int,
+    on_log: Callable[[ReplicaLog], None] = lambda log: None,
+) -> list[ReplicaLog]:
+    reads = (_read_replica(name, nodes[name], topic, partition, end) for name in holders)
+    first, *others = await asyncio.gather(*reads)
+    logs = [first, *(replace(first, node=log.node) if log.same_as(first) else log for log in others)]
+    for log in logs:
+        on_log(log)
     return logs
 
 
@@ -58,10 +71,12 @@ async def read_what_can_be(
     replicas: Mapping[int, Sequence[str]],
     topic: str,
     lost: set[str],
+    leaderless: dict[tuple[str, int], str],
     on_lost: Callable[[str, str], None],
 ) -> list[ReplicaLog]:
     """Like ``read_back``, but without the nodes in ``lost``. A node whose replica does not catch up is added to them,
-    and ``on_lost`` is called with (node, reason).
+    and ``on_lost`` is called with (node, reason). A partition of which no leader answers is left out, and added to
+    ``leaderless`` with the reason: its nodes are not lost by that.
     """
     logs: list[ReplicaLog] = []
     for partition, holders in sorted(replicas.items()):
@@ -69,18 +84,26 @@ async def read_what_can_be(
         if not wanted:
             continue
         try:
-            logs += await read_back(nodes, {partition: wanted}, topic)
-        except* (NotInTime, StockadeError):
+            timeout_s = NEXT_LEADER_TIMEOUT_S if leaderless else CATCH_UP_TIMEOUT_S
+            end = await committed_end(nodes, topic, partition, timeout_s)
+        except (NotInTime, StockadeError) as error:
+            leaderless[topic, partition] = f"{topic}/{partition}: {error}"
+            continue
+        try:
+            logs += await _read_to(nodes, wanted, topic, partition, end)
+        except (NotInTime, StockadeError):
             for node in wanted:
                 try:
-                    logs += await read_back(nodes, {partition: [node]}, topic)
-                except* (NotInTime, StockadeError) as errors:
+                    logs += await _read_to(nodes, [node], topic, partition, end)
+                except (NotInTime, StockadeError) as error:
                     lost.add(node)
-                    on_lost(node, f"{topic}/{partition}: {errors.exceptions[0]}")
+                    on_lost(node, f"{topic}/{partition}: {error}")
     return logs
 
 
-async def committed_end(nodes: Mapping[str, RawNode], topic: str, partition: int) -> int:
+async def committed_end(
+    nodes: Mapping[str, RawNode], topic: str, partition: int, timeout_s: float = CATCH_UP_TIMEOUT_S
+) -> int:
     """The log end, by a linearizable read from the leader. Raises NotInTime if no leader answers."""
     found: list[int] = []
 
@@ -93,7 +116,7 @@ async def committed_end(nodes: Mapping[str, RawNode], topic: str, partition: int
             return True
         return False
 
-    await until(a_leader_answers, CATCH_UP_TIMEOUT_S, f"no leader of partition {partition} answered")
+    await until(a_leader_answers, timeout_s, f"no leader of partition {partition} answered")
     return found[0]
 
 

@@ -197,6 +197,7 @@ class Round:
     async def _read_back(self) -> Logs:
         nodes = {name: self._arena.raw(name) for name in self._arena.nodes}
         logs: dict[tuple[str, int], Sequence[ReplicaLog]] = {}
+        leaderless: dict[tuple[str, int], str] = {}
         for topic in self._topics:
             try:
                 described = await self._client.topic(topic, patience_ms=DESCRIBE_MS)
@@ -204,8 +205,10 @@ class Round:
                 self._lost("all", f"{topic}: {type(error).__name__}: {error}")
                 continue
             replicas = {state.partition: state.replicas for state in described.partitions}
-            for log in await read_what_can_be(nodes, replicas, topic, self._nemesis.lost, self._lost):
+            for log in await read_what_can_be(nodes, replicas, topic, self._nemesis.lost, leaderless, self._lost):
                 logs[topic, log.partition] = [*logs.get((topic, log.partition), []), log]
+        for (topic, partition), why in leaderless.items():  # told of this partition alone: the checkers blame no other
+            self._history.note("nemesis", "lost", node="all", topic=topic, partition=partition, error=why)
         return logs
 
     def _lost(self, node: str, why: str) -> None:

@@ -71,3 +71,14 @@ def test_what_lies_in_files_is_judged_as_it_was_in_memory(tmp_path: Path) -> Non
 def test_a_topic_of_which_no_replica_can_be_read_has_lost_what_it_acknowledged() -> None:
     judged = judge_events(acknowledged(1, "gone"), {})
     assert {verdict.checker for verdict in judged.verdicts if verdict.violations} == {"lost-write"}
+
+
+def test_a_partition_without_a_leader_fails_alone() -> None:
+    told = {"i": 5, "t_mono_ns": 99, "process": "nemesis", "type": "info", "f": "lost", "node": "all"}
+    lost = msgspec.convert(told | {"topic": "torn", "partition": 0, "error": "no leader"}, Event)
+    events = [*acknowledged(1, "sound"), *acknowledged(3, "torn"), lost]
+    judged = judge_events(events, {("sound", 0): [stored("n1", NAMES)]})
+    assert {each.checker: each.violations for each in judged.verdicts if each.violations} == {
+        "lost-write": 1,
+        "recovery": 1,
+    }

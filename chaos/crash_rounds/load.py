@@ -14,6 +14,7 @@ from ..history.history import History
 from ..streams.progress import Progress
 from ..streams.stream import Stream
 from ..streams.writer import StreamWriter
+from ..system.waiting import NotInTime
 
 RECORDS_MAX = 1 << 40
 """More records than any load writes."""
@@ -66,9 +67,17 @@ class SteadyLoad:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "SteadyLoad":
+        """Raises NotInTime."""
         self._tasks = [asyncio.create_task(self._write(stream)) for stream in self._streams]
-        async with asyncio.timeout(START_TIMEOUT_S):
-            await asyncio.gather(*(self.grown(stream.partition) for stream in self._streams))
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await asyncio.gather(*(self.grown(stream.partition) for stream in self._streams))
+        except BaseException as error:
+            await self.__aexit__(type(error))
+            if isinstance(error, TimeoutError):
+                problem = f"not every partition has acknowledged a record {START_TIMEOUT_S:.0f} s after the start"
+                raise NotInTime(problem) from None
+            raise
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -4,7 +4,7 @@ Times are those of the history.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from math import log
@@ -70,9 +70,12 @@ class Spans:
         self.ended: array[int] = array("q")
 
     def add(self, invoked_ns: int, ended_ns: int) -> None:
-        """Add an append, which was acknowledged at ``ended_ns``."""
-        self.invoked.append(invoked_ns)
-        self.ended.append(ended_ns)
+        """Add an append, which was acknowledged at ``ended_ns``. A history has events of child processes late."""
+        at = len(self.ended)
+        if at and ended_ns < self.ended[-1]:
+            at = bisect_right(self.ended, ended_ns)
+        self.invoked.insert(at, invoked_ns)
+        self.ended.insert(at, ended_ns)
 
     def near(self, since_ns: int, until_ns: int) -> list[Span]:
         """The spans that end in [since_ns, until_ns), the last one before them, and the first one after them."""

@@ -63,14 +63,14 @@ class Second(msgspec.Struct):
 
 
 class Spans:
-    """Acknowledged appends of one partition, in order of their acknowledgement."""
+    """Appends of one partition, in order of their answers."""
 
     def __init__(self) -> None:
         self.invoked: array[int] = array("q")
         self.ended: array[int] = array("q")
 
     def add(self, invoked_ns: int, ended_ns: int) -> None:
-        """Add an append, which was acknowledged at ``ended_ns``. A history has events of child processes late."""
+        """Add an append, which was answered at ``ended_ns``. A history has events of child processes late."""
         at = len(self.ended)
         if at and ended_ns < self.ended[-1]:
             at = bisect_right(self.ended, ended_ns)
@@ -84,7 +84,7 @@ class Spans:
         return list(zip(self.invoked[first : last + 1], self.ended[first : last + 1], strict=True))
 
     def first_end(self, since_ns: int) -> int | None:
-        """The time of the first acknowledgement at or after ``since_ns``; None if there is none."""
+        """The time of the first answer at or after ``since_ns``; None if there is none."""
         at = bisect_left(self.ended, since_ns)
         return self.ended[at] if at < len(self.ended) else None
 
@@ -101,6 +101,9 @@ class Observed:
         self.skipped: Counter[str] = Counter()
         self.seconds: dict[int, Second] = {}
         self.spans: dict[Place, Spans] = {}
+        """Acknowledged appends."""
+        self.unacknowledged: dict[Place, Spans] = {}
+        """Appends that were refused, or whose outcome is unknown."""
         self.grants: dict[Place, list[Grant]] = {}
         self.refusals: list[Refusal] = []
         self._open: dict[int, Event] = {}
@@ -149,6 +152,11 @@ class Observed:
             if any(invoked < until_ns and ended > since_ns for invoked, ended in spans)
         }
 
+    def was_asked(self, place: Place, since_ns: int, until_ns: int) -> bool:
+        """Whether an append to the partition was in flight in this time, whatever became of it."""
+        near = (spans[place].near(since_ns, until_ns) for spans in (self.spans, self.unacknowledged) if place in spans)
+        return any(invoked < until_ns and ended >= since_ns for found in near for invoked, ended in found)
+
     def _note(self, event: Event) -> None:
         if event.f == "round":
             self.rounds.append((event.t_mono_ns, event.value or ""))
@@ -176,6 +184,7 @@ class Observed:
             second.latencies[latency_class(end.t_mono_ns - invoked.t_mono_ns)] += 1
             self.spans.setdefault(place, Spans()).add(invoked.t_mono_ns, end.t_mono_ns)
         else:
+            self.unacknowledged.setdefault(place, Spans()).add(invoked.t_mono_ns, end.t_mono_ns)
             second.failed += end.type == "fail"
             second.unknown += end.type == "info"
         if end.error == "PRODUCER_FENCED" and invoked.epoch is not None:

@@ -37,8 +37,8 @@ class Effect(msgspec.Struct, frozen=True):
     worst_s: float
     """The longest time in which a partition took no writes."""
     back_s: float | None
-    """Seconds from the healing until the last partition acknowledged its first append; partitions that acknowledged
-    none before the effect ended are left out. None if all are.
+    """Seconds from the healing until the last partition acknowledged its first append. Of a partition that acknowledged
+    none before the effect ended, though it was asked to, the time until then. None if none was asked.
     """
     failed: int
     unknown: int
@@ -120,7 +120,13 @@ def table_of(found: Sequence[Effect], latencies_ms: Sequence[float]) -> list[Fig
             f"{note}; refusals because of contention count, too",
         ),
         Figure("follower lost: p99 against the time before", "at most 2", Spread.of(ratios), "times", note),
-        Figure("heal to writable", "3 s", Spread.of(healed), "s", note),
+        Figure(
+            "heal to writable",
+            "3 s",
+            Spread.of(healed),
+            "s",
+            f"{note}; of a partition that was not back at the next strike, or after 30 s, the time until then",
+        ),
         Figure(
             "fencing latency: from the grant (or the old holder's resumption) to the old holder's first refusal",
             "one round trip after resume",
@@ -184,11 +190,8 @@ def _is_alone(seen: Observed, strike: Strike) -> bool:
 def _back_s(seen: Observed, strike: Strike, until_ns: int) -> float | None:
     """``Effect.back_s`` of a strike whose effect ends at ``until_ns``."""
     waits = []
-    for spans in seen.spans.values():
-        if not spans.near(strike.at_ns - BEFORE_NS, until_ns):
-            continue
-        first = spans.first_end(strike.healed_ns)
-        if first is None or first > until_ns:
-            continue
-        waits.append((first - strike.healed_ns) / NS)
+    for place, spans in seen.spans.items():
+        if seen.was_asked(place, strike.healed_ns, until_ns):
+            first = spans.first_end(strike.healed_ns)
+            waits.append((min(first or until_ns, until_ns) - strike.healed_ns) / NS)
     return max(waits, default=None)

@@ -31,8 +31,9 @@ class Script:
     def append(self, at_ms: int, ended_ms: int, kind: str = "ok", **fields: object) -> None:
         process = str(fields.pop("process", "w"))
         error = fields.pop("error", None)
-        i = self._add(at_ms, process, "invoke", "append", topic=TOPIC, partition=0, count=2, **fields)
-        self._add(ended_ms, process, kind, "append", topic=TOPIC, partition=0, of=i, error=error)
+        place = {"topic": TOPIC, "partition": fields.pop("partition", 0)}
+        i = self._add(at_ms, process, "invoke", "append", count=2, **place, **fields)
+        self._add(ended_ms, process, kind, "append", of=i, error=error, **place)
 
     def acquire(self, at_ms: int, process: str, epoch: int) -> None:
         i = self._add(at_ms, process, "invoke", "acquire", topic=TOPIC, partition=0)
@@ -75,6 +76,34 @@ def test_the_time_without_a_write_is_charged_to_the_fault(script: Script) -> Non
     assert row.back_s.max == pytest.approx(0.005)
     killed = next(figure for figure in published(seen, effects(seen)) if "kill -9" in figure.name)
     assert killed.value.count == 1 and killed.value.p50 == pytest.approx(1.305)
+
+
+@pytest.mark.parametrize(
+    ("acknowledged_ms", "refused_ms", "back_s"),
+    [(31_000, None, 6.0), (33_000, None, 7.0), (None, 26_000, 7.0), (33_000, 26_000, 7.0)],
+)
+def test_a_partition_that_is_not_back_when_the_next_fault_strikes_counts_with_the_time_until_then(
+    script: Script, acknowledged_ms: int | None, refused_ms: int | None, back_s: float
+) -> None:
+    """It is the slowest of all: without it the figure is that of the others."""
+    script.note(32_000, "strike", value="kill-leader", count=2, node="n1", error="kill -9 n1")
+    script.note(33_500, "heal", value="kill-leader", count=2, node="n1", error="kill -9 n1")
+    script.append(19_000, 19_005, partition=1)
+    if refused_ms is not None:
+        script.append(refused_ms, refused_ms + 5, "info", partition=1)
+    if acknowledged_ms is not None:
+        script.append(25_500, acknowledged_ms, partition=1)
+    first, _ = effects(seen_of(script.events))
+    assert first.is_alone
+    assert first.back_s == pytest.approx(back_s)
+
+
+def test_a_partition_to_which_no_client_appends_is_not_waited_for(script: Script) -> None:
+    """As those of another round, or of writers that have no slot."""
+    script.note(32_000, "strike", value="kill-leader", count=2, node="n1", error="kill -9 n1")
+    script.append(19_000, 19_005, partition=1)
+    script.append(33_000, 33_005, partition=1)
+    assert effects(seen_of(script.events))[0].back_s == pytest.approx(0.005)
 
 
 def test_overlapping_strikes_are_not_taken_for_one_that_was_alone(script: Script) -> None:

@@ -42,8 +42,8 @@ class Arena(Protocol):
         ...
 
     @property
-    def clients(self) -> Sequence[int]:
-        """Process ids of the clients that may be stalled: the actors that run as processes of their own."""
+    def clients(self) -> Mapping[str, int]:
+        """The clients that may be stalled, the actors that run as processes of their own: process ids by name."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class Broken(msgspec.Struct, frozen=True):
     process, or healed the same thing, meanwhile.
     """
     nodes: Sequence[str] = ()
-    """Nodes that this strike stops or impairs; the history has them in its event."""
+    """Nodes, or the client, that this strike stops or impairs; the history has them in its event."""
 
 
 class Fault(Protocol):

@@ -98,8 +98,8 @@ class StallProducer:
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
         if not arena.clients:
             raise NothingToBreak("no client runs")
-        pid = chance.choice(list(arena.clients))
-        return stopped([pid], f"client {pid} stopped", [])
+        client = chance.choice(list(arena.clients))
+        return stopped([arena.clients[client]], f"client {client} stopped", [client])
 
 
 class RollingRestart:

@@ -25,9 +25,9 @@ class ActorPool:
         self._processes: list[ChildProcess] = []
 
     @property
-    def pids(self) -> list[int]:
-        """Process ids of the actors that may be stalled."""
-        return [process.pid for process in self._processes if process.pid is not None]
+    def stallable(self) -> dict[str, int]:
+        """The actors that may be stalled, and their process ids."""
+        return {process.name: process.pid for process in self._processes if process.pid is not None}
 
     async def start(self) -> None:
         """Start all actors."""

@@ -45,7 +45,7 @@ class ChildProcess:
     def __init__(
         self, name: str, process: asyncio.subprocess.Process, history: History, on_event: Callable[[Event], None]
     ) -> None:
-        self._name = name
+        self.name: str = name
         self._process = process
         self._history = history
         self._on_event = on_event
@@ -94,7 +94,7 @@ class ChildProcess:
         async def stands_still() -> bool:
             return is_stopped(self._process.pid)
 
-        await until(stands_still, STALL_TIMEOUT_S, f"{self._name} is not stopped")
+        await until(stands_still, STALL_TIMEOUT_S, f"{self.name} is not stopped")
 
     def resume(self) -> None:
         """Send SIGCONT, unless the process is gone."""
@@ -112,7 +112,7 @@ class ChildProcess:
             code = await self._process.wait()
         if code:
             shown = errors.decode(errors="replace")[-STDERR_SHOWN_MAX:]
-            raise ChildFailed(f"{self._name} ended with code {code}: {shown}")
+            raise ChildFailed(f"{self.name} ended with code {code}: {shown}")
 
     async def kill(self) -> None:
         """Send SIGKILL, unless the child has ended; return when it is gone."""

@@ -28,7 +28,7 @@ class RunningArena(Arena, Protocol):
     """The cluster under test as a round sees it: clients and topics change from round to round."""
 
     topics: Sequence[str]
-    clients: Sequence[int]
+    clients: Mapping[str, int]
 
     @property
     def bootstrap(self) -> Sequence[str]:
@@ -113,7 +113,7 @@ class Round:
                 for task in following:
                     task.cancel()
                 await asyncio.gather(*following, return_exceptions=True)
-                self._arena.clients = ()
+                self._arena.clients = {}
             doing("reading back")
             logs = await self._read_back()
             await self._clean()
@@ -128,7 +128,7 @@ class Round:
         self._arena.topics = list(self._topics)
         for pool in self._pools:
             await pool.start()
-        self._arena.clients = [pid for pool in self._pools for pid in pool.pids]
+        self._arena.clients = {actor: pid for pool in self._pools for actor, pid in pool.stallable.items()}
         for topic, workload in self._topics.items():
             for partition in range(workload.partitions):
                 reader = Reader(self._client, self._history, f"{topic}-reader-{partition}", topic, partition)

@@ -23,7 +23,9 @@ MARGIN_NS = 30 * NS
 
 
 class Strike(msgspec.Struct):
-    """One strike of the nemesis. ``healed_ns`` is the end of the run if it was not healed."""
+    """One strike of the nemesis. ``nodes`` has the nodes, or the client, that were struck; ``healed_ns`` is the end of
+    the run if it was not healed.
+    """
 
     number: int
     fault: str

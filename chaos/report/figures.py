@@ -1,6 +1,5 @@
 """The published figures of a run: how long each fault kept clients from writing. Pure."""
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -139,9 +138,9 @@ def table_of(found: Sequence[Effect], latencies_ms: Sequence[float]) -> list[Fig
 
 def fencing_ms(seen: Observed) -> Iterator[float]:
     """For each replaced holder that wrote on: milliseconds to its first refusal, from the newer grant, the sending of
-    the refused append, or the last resumption of a stalled client, whichever is latest.
+    the refused append, or the last resumption of this client, if it was stalled, whichever is latest.
     """
-    resumed = sorted(strike.healed_ns for strike in seen.strikes if strike.fault == "stall-producer")
+    stalls = [strike for strike in seen.strikes if strike.fault == "stall-producer"]
     counted: set[tuple[Place, str, int]] = set()
     for refusal in seen.refusals:
         key = (refusal.place, refusal.process, refusal.epoch)
@@ -149,8 +148,9 @@ def fencing_ms(seen: Observed) -> Iterator[float]:
         if key in counted or not newer or min(newer) > refusal.ended_ns:
             continue
         counted.add(key)
-        last = bisect_right(resumed, refusal.ended_ns)
-        since = max(min(newer), refusal.invoked_ns, *(resumed[last - 1 : last]))
+        client = refusal.process.partition(".")[0]
+        resumed = (s.healed_ns for s in stalls if client in s.nodes and s.healed_ns <= refusal.ended_ns)
+        since = max(min(newer), refusal.invoked_ns, *resumed)
         yield (refusal.ended_ns - since) / 1e6
 
 

@@ -58,7 +58,7 @@ class LocalArena:
         disks: Mapping[str, LoopDisk],
     ) -> None:
         self.topics: Sequence[str] = ()
-        self.clients: Sequence[int] = ()
+        self.clients: Mapping[str, int] = {}
         self.proxies = proxies
         self.hosts = hosts
         self.disks = disks

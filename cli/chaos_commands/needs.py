@@ -58,5 +58,5 @@ class _Planned(LocalArena):
         self.proxies = there if "toxiproxy" in setups else None
         self.hosts = there if "namespaces" in setups else None
         self.disks = {"n1": there} if "disks" in setups else {}
-        self.topics = self.clients = ()
+        self.topics, self.clients = (), {}
         self._by_name = {f"n{k + 1}": there for k in range(nodes)}

@@ -37,7 +37,7 @@ class Options(msgspec.Struct, frozen=True):
     round_s: float = 60.0
     """Seconds of faults in a round; reading back and judging come on top."""
     always: list[str] = []
-    """Faults that strike in every round, because a workload tests nothing without them."""
+    """Faults that strike in every round that is long enough, because a workload tests nothing without them."""
     apart_s: float = 0.0
     """Seconds between strikes, which then come one at a time; 0: strikes may overlap."""
 
@@ -80,7 +80,9 @@ class Outcome(msgspec.Struct, frozen=True):
 
     @property
     def never_struck(self) -> list[str]:
-        """Faults whose turn came and that had no target each time: the run says nothing about them."""
+        """Faults that had no target at any of their turns, and those of ``Options.always`` that had no turn: the run
+        says nothing about them.
+        """
         struck = {fault for over in self.rounds for fault in over.struck}
         reasons = {fault: why for over in self.rounds for fault, why in over.skipped.items() if fault not in struck}
         return [f"{fault} never struck: {why}" for fault, why in sorted(reasons.items())]
@@ -135,4 +137,7 @@ async def _round(
     history.note("nemesis", "round", value=str(seed))
     current = Round(seed, workloads, arena, history, faults)
     status.broken = current.broken
-    return await current.run(plan, options.faults_s, lambda doing: setattr(status, "doing", doing))
+    over, logs = await current.run(plan, options.faults_s, lambda doing: setattr(status, "doing", doing))
+    no_time = f"the rounds, of {options.faults_s:g} s, have no time for it"
+    unplanned = dict.fromkeys(set(options.always).difference(planned.fault for planned in plan), no_time)
+    return msgspec.structs.replace(over, skipped={**unplanned, **over.skipped}), logs

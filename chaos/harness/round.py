@@ -61,7 +61,7 @@ class RoundOver(msgspec.Struct, frozen=True):
     struck: Sequence[str] = ()
     """Faults that struck."""
     skipped: Mapping[str, str] = {}
-    """Faults that had no target at some time, each with the last reason."""
+    """Faults that had no target at some time, or that the round had no time for, each with the last reason."""
 
 
 class Round:

@@ -33,15 +33,19 @@ def schedule(
     """Strikes in order of their start, at most OVERLAP_MAX at a time; with ``apart_s`` one at a time, that far apart.
 
     Each of one to three lanes draws faults from ``faults``, one after the other. The faults of ``always`` strike first,
-    each once, as far as ``seconds`` suffice; of the draws at most one is a fault of ``once``.
+    each once, in as many lanes as that takes; with more of them than OVERLAP_MAX, or apart, as far as ``seconds``
+    suffice. Of the draws at most one is a fault of ``once``.
     """
     chance = random.Random(f"{seed}/schedule")  # a seed replays it  # noqa: S311  # nosec B311
     due = [*always]
     chance.shuffle(due)
     left, spent = [*faults], [fault for fault in faults if fault not in once]
-    lanes = chance.randint(1, 1 if apart_s else OVERLAP_MAX) if faults or due else 0
+    lanes_max = 1 if apart_s else OVERLAP_MAX
+    lanes = chance.randint(1, lanes_max) if faults or due else 0
     planned: list[Planned] = []
-    for lane in range(lanes):
+    for lane in range(lanes_max):
+        if lane >= lanes and not due:
+            break
         at_s = apart_s + chance.uniform(*QUIET_S)
         while at_s + STRIKE_S[0] < seconds:
             until_s = min(at_s + chance.uniform(*STRIKE_S), seconds)

@@ -31,6 +31,15 @@ def test_what_a_workload_brings_strikes_in_every_round(seed: int) -> None:
     assert "rolling-restart" in {planned.fault for planned in schedule(seed, FAULTS, 60, ["rolling-restart"])}
 
 
+@pytest.mark.parametrize("seconds", [5.0, 10.0, 20.0])
+@pytest.mark.parametrize("seed", range(20))
+def test_what_workloads_bring_strikes_in_short_rounds_too(seed: int, seconds: float) -> None:
+    always = {"divergent-tail", "rolling-restart", "transfer-leader"}
+    plan = schedule(seed, FAULTS, seconds, sorted(always))
+    assert always <= {planned.fault for planned in plan}
+    assert all(planned.at_s < planned.until_s <= seconds for planned in plan)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_strikes_that_are_kept_apart_have_that_time_to_themselves(seed: int) -> None:
     plan = schedule(seed, FAULTS, 120, apart_s=10)

@@ -88,7 +88,7 @@ class Broken(msgspec.Struct, frozen=True):
     """What is broken, in a few words for the report: ``n2 stopped``."""
     heal: Callable[[], Awaitable[None]]
     """Undo it. Does not wait for the cluster to recover, which the checkers judge. Safe if another fault has ended the
-    process, or healed the same thing, meanwhile.
+    process, or healed the same thing, meanwhile. What it raises is a failure of the run.
     """
     nodes: Sequence[str] = ()
     """Nodes, or the client, that this strike stops or impairs; the history has them in its event."""

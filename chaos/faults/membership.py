@@ -63,7 +63,7 @@ class MoveReplica:
         await _order(arena.client.reassign(name, state.partition, moved))
 
         async def heal() -> None:
-            with suppress(StockadeError):
+            with suppress(StockadeError):  # it stays where it is: a place as good as the other
                 await arena.client.reassign(name, state.partition, state.replicas)
 
         return Broken(f"{name}/{state.partition} moves from {source} to {target}", heal)
@@ -87,9 +87,10 @@ class RemoveAndAdd:
         await _order(arena.client.remove_node(node))
 
         async def heal() -> None:
-            with suppress(StockadeError):
+            try:
                 await arena.client.add_node(node, known.url, known.raft_address, known.zone)
-            arena.start(node)
+            finally:
+                arena.start(node)
 
         return Broken(f"{node} removed", heal)
 

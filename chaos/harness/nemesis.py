@@ -5,6 +5,7 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 
+from ...partition.errors import StockadeError
 from ..faults.fault import Arena, Broken, Fault, NothingToBreak
 from ..history.history import History
 from ..system.disks import DiskFailed
@@ -86,7 +87,7 @@ class Nemesis:
             return
         try:
             await broken.heal()
-        except (DiskFailed, NotInTime, OSError, ProxyError) as error:
+        except (DiskFailed, NotInTime, OSError, ProxyError, StockadeError) as error:
             self._fail(f"healing of {fault}", error)
         self._note("heal", number, fault, broken)
 

@@ -3,12 +3,15 @@
 import asyncio
 import io
 import random
+from types import SimpleNamespace
 from typing import Any
 
 from stockade.chaos.faults.fault import Arena, Broken, NothingToBreak
+from stockade.chaos.faults.membership import RemoveAndAdd
 from stockade.chaos.harness.nemesis import Nemesis
 from stockade.chaos.harness.schedule import Planned
 from stockade.chaos.history.history import History
+from stockade.partition.errors import LeaderNotAvailable
 
 
 class Scripted:
@@ -52,3 +55,27 @@ def test_a_fault_without_a_target_is_told_with_its_reason_and_one_that_failed_is
     assert nemesis.struck == {"once"}
     assert nemesis.skipped == {"never": "no leader", "once": "no node"}
     assert nemesis.failures == ["bad: OSError: no"]
+
+
+class Client:
+    """A client of a cluster of one node, which removes it and does not take it back."""
+
+    async def cluster(self) -> Any:
+        node = SimpleNamespace(node_id="n1", url="http://n1", raft_address="n1:1", zone=None)
+        return SimpleNamespace(nodes=[node])
+
+    async def remove_node(self, _: str) -> None:
+        """It is removed."""
+
+    async def add_node(self, *_: object) -> None:
+        raise LeaderNotAvailable("no leader is known")
+
+
+def test_a_removed_node_that_is_not_added_again_is_a_failure_of_the_run() -> None:
+    """Otherwise it would count as a node that the cluster lost."""
+    started: list[str] = []
+    there: Any = SimpleNamespace(nodes=["n1"], client=Client(), pid=lambda _: 1, start=started.append)
+    nemesis = Nemesis(there, {"remove-node": RemoveAndAdd()}, History(io.BytesIO()))
+    asyncio.run(nemesis.run([Planned(0.0, 0.0, "remove-node", "")], 0.0))
+    assert nemesis.failures == ["healing of remove-node: LeaderNotAvailable: LEADER_NOT_AVAILABLE: no leader is known"]
+    assert started == ["n1"]

@@ -41,11 +41,9 @@ class Nemesis:
                 group.create_task(self._strike(planned, start_s))
 
     async def mend(self) -> bool:
-        """Heal all that is still broken, start every node, and wait until each is ready or has failed to become so,
-        which the history notes as ``lost``. Returns whether any node is ready.
+        """Start every node, once ``run`` has healed all strikes, and wait until each is ready or has failed to become
+        so, which the history notes as ``lost``. Returns whether any node is ready.
         """
-        for number in list(self.broken):
-            await self._heal(number)
         self._history.note("nemesis", "healed")
         return any(await asyncio.gather(*(self._bring_back(node) for node in self._arena.nodes)))
 
@@ -81,10 +79,8 @@ class Nemesis:
         finally:
             await self._heal(number, planned.fault)
 
-    async def _heal(self, number: int, fault: str = "") -> None:
-        broken = self.broken.pop(number, None)
-        if broken is None:
-            return
+    async def _heal(self, number: int, fault: str) -> None:
+        broken = self.broken.pop(number)
         try:
             await broken.heal()
         except (DiskFailed, NotInTime, OSError, ProxyError, StockadeError) as error:

@@ -154,7 +154,7 @@ class Round:
         await until(is_there, START_TIMEOUT_S, f"{topic} was not created")
 
     async def _mend(self) -> float | None:
-        """Heal everything and start every node; return the seconds from then until every partition had taken a write.
+        """Start every node; return the seconds from then until every partition had taken a write.
         None if one took none in time, or no node came back.
         """
         if not await self._nemesis.mend():

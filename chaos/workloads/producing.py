@@ -13,7 +13,6 @@ from .protocol import ActorContext
 
 WINDOW_BATCHES = 5
 """Batches in flight; as many as the producer itself allows."""
-DELIVERY_TIMEOUT_MS = 60_000
 
 
 class RecordingProducer:

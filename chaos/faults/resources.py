@@ -67,11 +67,13 @@ class FewFiles:
         return None  # a process may limit its own children
 
     async def strike(self, arena: Arena, chance: random.Random) -> Broken:
-        """Set the limit just above the highest descriptor that is open now."""
+        """Set the limit to the lowest free number: the kernel gives a new file that one, and refuses it at the limit.
+        Files that are open stay so, also those with higher numbers.
+        """
         node = one(running(arena), chance)
         pid = pid_of(arena, node)
         try:
-            most = _files_open(pid)
+            most = _lowest_free(pid)
         except FileNotFoundError:
             raise NothingToBreak(f"{node} has just ended") from None
         return _limited(arena, node, resource.RLIMIT_NOFILE, most, f"{node} can open no more files")
@@ -91,9 +93,10 @@ class FileTooLarge:
         return _limited(arena, node, resource.RLIMIT_FSIZE, FILE_BYTES, f"{node} cannot append to files")
 
 
-def _files_open(pid: int) -> int:
-    """The lowest RLIMIT_NOFILE that covers all open files of the process: the highest descriptor, and one more."""
-    return max(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()) + 1
+def _lowest_free(pid: int) -> int:
+    """The lowest descriptor that the process does not use. Raises FileNotFoundError if it has ended."""
+    used = {int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()}
+    return next(number for number in range(len(used) + 1) if number not in used)
 
 
 def _limited(arena: Arena, node: str, kind: int, most: int, what: str) -> Broken:

@@ -100,16 +100,19 @@ def _lowest_free(pid: int) -> int:
 
 
 def _limited(arena: Arena, node: str, kind: int, most: int, what: str) -> Broken:
+    """Lower the soft limit. Healing raises it to the hard one, as nodes do when they start: the strike may have found
+    the limit of another one, which is healed by then.
+    """
     pid = pid_of(arena, node)
     try:
-        before = resource.prlimit(pid, kind)
-        resource.prlimit(pid, kind, (most, before[1]))
+        _, hard = resource.prlimit(pid, kind)
+        resource.prlimit(pid, kind, (most, hard))
     except ProcessLookupError:
         raise NothingToBreak(f"{node} has just ended") from None
 
     async def heal() -> None:
         with suppress(ProcessLookupError):
-            resource.prlimit(pid, kind, before)
+            resource.prlimit(pid, kind, (hard, hard))
         arena.start(node)
 
     return Broken(what, heal, [node])

@@ -134,6 +134,8 @@ def _loaded(running: Running, cell: Cell, options: Options) -> Sample:
     if cell.workload in READING:
         filled = _load(running, cell._replace(workload="producer"), options.seconds).count
         warm_up, amount = WARM_UP_READ, min(options.read_count, filled - 2 * WARM_UP_READ)
+        if amount < 1:  # consumers of none, or fewer, would read all, or have a figure of 0
+            raise Failed(f"the producer stored {filled:,} records; to read, more than {2 * WARM_UP_READ:,} are needed")
     _load(running, cell, warm_up)
     return sample_of(_load(running, cell, amount))
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,7 +44,17 @@ class Told:
         return [sys.executable, "-S", "-c", program]
 
 
-def system(name: str, told: Told, *, reason: str = "", failure: BaseException | None = None) -> System:
+WRITES = {"requests": [1], "producer": [1, 16]}
+
+
+def system(
+    name: str,
+    told: Told,
+    *,
+    reason: str = "",
+    failure: BaseException | None = None,
+    workloads: Mapping[str, Sequence[int]] = WRITES,
+) -> System:
     @contextmanager
     def start(folder: Path) -> Iterator[Told]:
         if failure is not None:
@@ -58,7 +68,7 @@ def system(name: str, told: Told, *, reason: str = "", failure: BaseException | 
             raise CannotHave(reason)
         return f"{name} 1.0"
 
-    return System(name, name.title(), "synced", "", {"requests": [1], "producer": [1, 16]}, had, start)
+    return System(name, name.title(), "synced", "", workloads, had, start)
 
 
 def ran(systems: Sequence[System], rounds: int = 1) -> tuple[dict[Cell, list[float | None]], dict[str, str]]:
@@ -101,6 +111,20 @@ def test_a_load_that_fails_costs_its_own_figure_and_the_others_go_on() -> None:
     assert rates[Cell("requests", "a", 1)] == [None]
     assert rates[Cell("producer", "a", 1)] == rates[Cell("requests", "b", 1)] == [50.0]
     assert reasons == {"a, requests, 1": "no room"}
+
+
+@pytest.mark.parametrize("stored", [100, 2_000])
+def test_a_consumer_has_no_figure_where_the_producer_stored_too_few_records(
+    stored: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for none, or fewer, those of Stockade read all, and that of Kafka had a figure of 0."""
+    monkeypatch.setitem(LOAD, "count", stored)
+    told = Told()
+    rates, reasons = ran([system("a", told, workloads={"consumer": [1]})])
+    assert told.asked == ["start", "create 1", "producer 1", "delete 1", "stop"]
+    assert rates == {Cell("consumer", "a", 1): [None]}
+    problem = f"the producer stored {stored:,} records; to read, more than 2,000 are needed"
+    assert reasons == {"a, consumer, 1": problem}
 
 
 def test_a_system_that_cannot_be_had_or_does_not_start_is_named_and_the_others_go_on() -> None:

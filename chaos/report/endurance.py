@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import isnan
 
 import msgspec
@@ -17,7 +17,9 @@ from .parts import counted, document, html_table, round_up
 Points = Sequence[tuple[float, float]]
 """Seconds since the start, and values; a value of NaN breaks the line."""
 POINTS_MAX = 700
-"""Most points of a line; with more samples, each point is the mean of several."""
+"""Most points of a line, and one more for each restart; with more samples, each point is the mean of several of one
+process.
+"""
 MIB = 1024 * 1024
 COLOURS = ("#2f6fab", "#d1495b", "#2c8a57", "#b87800", "#7b5ea7", "#2a9d8f", "#5b8c5a", "#b5739d", "#e07a3f")
 BROKEN = float("nan")
@@ -180,17 +182,17 @@ def _disk_mib(each: Sample) -> float | None:
 
 def _line(start_ns: int, values: Sequence[tuple[Sample, float | None]]) -> Points:
     """The line of one node's values, broken where its process ended, or the value is not known."""
-    step = -(-len(values) // POINTS_MAX) if values else 1
+    step = max(1, -(-len(values) // POINTS_MAX))
     points: list[tuple[float, float]] = []
-    pid = values[0][0].pid if values else 0
-    for first in range(0, len(values), step):
-        group = values[first : first + step]
-        known = [value for _, value in group if value is not None]
-        at_s = (group[0][0].at_ns - start_ns) / 1e9
-        if group[0][0].pid != pid:
-            points.append((at_s, BROKEN))
-            pid = group[0][0].pid
-        points.append((at_s, sum(known) / len(known) if known else BROKEN))
+    for _, life in groupby(values, lambda pair: pair[0].pid):
+        own = list(life)
+        if points:
+            points.append(((own[0][0].at_ns - start_ns) / 1e9, BROKEN))
+        for first in range(0, len(own), step):
+            group = own[first : first + step]
+            known = [value for _, value in group if value is not None]
+            at_s = (group[0][0].at_ns - start_ns) / 1e9
+            points.append((at_s, sum(known) / len(known) if known else BROKEN))
     return points
 
 

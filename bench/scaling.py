@@ -1,4 +1,4 @@
-"""What grows with what: the controller's own machine, without network and disks, at the size of a large cluster.
+"""The processor time and memory of the controller's machine in a large cluster, without network and disks.
 
 ``python bench/scaling.py placement|zone|balance|sessions|producers|grants [...]`` prints a table for each; without a
 name, all of them. ``--zones 100 --nodes-per-zone 16 --partitions 100000 --topics 100 --sessions 100000 --names
@@ -189,9 +189,9 @@ def grants(sizes: Sizes) -> list[Row]:
     whole_s = timed(lambda: controller.do(acquire(names[count], None)))
     return [
         Row("grant of one partition", acquire_s / count * 1e6, "µs"),
-        Row(f"all work that {count} installs are", work_s * 1e3, "ms"),
+        Row(f"list {count} fences that are to be installed", work_s * 1e3, "ms"),
         Row("note that one is installed", install_s / count * 1e6, "µs"),
-        Row("close a session that holds one, others being due", close_s / count * 1e6, "µs"),
+        Row("close a session with a grant, while others are due", close_s / count * 1e6, "µs"),
         Row(f"grant of {count} partitions: the loop waits", whole_s * 1e3, "ms"),
         *captured,
     ]

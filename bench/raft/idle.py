@@ -1,4 +1,4 @@
-"""What groups cost in which nothing happens: processor and memory of a node, by their number."""
+"""The processor time and memory that a node needs for groups in which nothing happens, by the number of groups."""
 
 import time
 
@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 def idle(options: Options) -> list[Row]:
-    """Open groups, led by all nodes alike, wait until they rest, and watch. One run: it is long enough by itself."""
+    """The cost of groups in which nothing happens; each node leads a third of them. One run, since it is long."""
     seconds = max(options.seconds, 5.0) * 4
     table = Table(f"Idle for {seconds:.0f} s; CPU in percent of one core, means of three nodes", COLUMNS)
     empty_mb = 0.0

@@ -51,8 +51,8 @@ def without_fsync(options: Options) -> list[Row]:
 
 
 def groups(options: Options) -> list[Row]:
-    """The same load over ever more groups, all led by one node: as many in flight altogether, then as many in each."""
-    table = Table("By number of groups that are proposed to, led by one node; in flight: in all of them", COLUMNS)
+    """One load over ever more groups, all led by one node: with 256 in flight over all groups, and with 64 in each."""
+    table = Table("By number of groups, all led by one node; in flight: over all groups together", COLUMNS)
     for count in (1, 64) if options.short else GROUPS:
         with fleet() as nodes:
             nodes.open(1, count)

@@ -74,8 +74,8 @@ def claimed(invoked: Event) -> list[tuple[EpochScope, int]]:
 
 
 def zombie(evidence: Evidence) -> Iterator[str]:
-    """Epochs never decrease along the log, each belongs to one writer, and no append with an old epoch succeeds:
-    neither of a slot, nor of an owned resource, nor of a producer's name.
+    """No former holder of a slot, owner of a resource, or instance of a producer writes: along the log epochs never
+    decrease, each belongs to one writer, and no append succeeds after a higher epoch was granted.
     """
     claims = _Claims.of(evidence)
     for log in evidence.distinct_logs():
@@ -101,7 +101,7 @@ def epoch_uniqueness(evidence: Evidence) -> Iterator[str]:
 
 
 def outcome_certificate(evidence: Evidence) -> Iterator[str]:
-    """The outcome certificate of a fencing refusal, committed at these offsets or absent, agrees with the log."""
+    """What a fencing refusal certifies about its records is true: the log has the committed ones, and no absent one."""
     certified = [op for op in evidence.operations if op.end is not None and op.end.outcome is not None]
     for log in evidence.distinct_logs():
         stored = {stamp: offset for stamp, offset in zip(log.stamps, log.offsets, strict=True) if stamp is not None}

@@ -13,7 +13,7 @@ from .fencing import Grants
 
 
 def position(evidence: Evidence) -> Iterator[str]:
-    """A group's position never goes back, and a member has set it; a replaced member neither commits nor reads."""
+    """A group's position never goes back, and is one that a member set; a replaced member neither commits nor reads."""
     yield from _going_back(evidence)
     yield from _never_set(evidence)
     grants = Grants.of(evidence)

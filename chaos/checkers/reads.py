@@ -12,7 +12,7 @@ from ..history.history import Operation
 
 
 def aborted_read(evidence: Evidence) -> Iterator[str]:
-    """A record whose every append was refused for certain is in no log and in no read."""
+    """A record of which every append was refused, for certain without an effect, is in no log and in no read."""
     failed = {name for op in evidence.ended("append", "fail") for name in names_of(op.invoke)}
     failed -= {name for op in evidence.ended("append", "ok", "info") for name in names_of(op.invoke)}
     for log in evidence.distinct_logs():
@@ -55,7 +55,7 @@ def skipped_poll(evidence: Evidence) -> Iterator[str]:
 
 
 def unseen(evidence: Evidence) -> Iterator[str]:
-    """Every acknowledged record of a partition with readers was read 30 s after the writers ended."""
+    """Every acknowledged record of a partition with readers was read at most 30 s after the writers ended."""
     drained = [note for note in evidence.notes if note.f == "drained"]
     read: dict[int | None, set[str]] = {}
     for op in evidence.operations:

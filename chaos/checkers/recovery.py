@@ -12,9 +12,9 @@ recovers at all, on any machine; the report has the time that it took.
 
 
 def recovery(evidence: Evidence) -> Iterator[str]:
-    """Every node is ready again after every fault was healed, every replica can be read to its end, and every partition
-    that was written before acknowledges an append within 60 s of the first one after the healing; of the healing, if
-    clients go on for 60 s and none comes to append.
+    """After all faults are healed every node gets ready, every replica can be read to its end, and every partition that
+    was written before acknowledges an append: within 60 s of the first attempt, or, if there is none in 60 s in which
+    clients go on, of the healing.
     """
     lost = [note for note in evidence.notes if note.f == "lost"]
     yield from (f"{note.node}: {next(iter((note.error or '').splitlines()), '')}" for note in lost)

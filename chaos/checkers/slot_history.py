@@ -39,8 +39,8 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 def slot_history(evidence: Evidence) -> Iterator[str]:
-    """Acquires, appends with tokens and looks at the topic epoch of a partition have a linear order that explains every
-    answer.
+    """The acquires, appends with tokens and reads of the topic epoch of a partition can have happened one after the
+    other so that each has its answer (linearizability).
     """
     calls = sorted(_calls(evidence), key=lambda entry: entry[0])
     for partition, entries in groupby(calls, lambda entry: entry[0]):

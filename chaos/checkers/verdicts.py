@@ -131,7 +131,7 @@ def byte_exact(evidence: Evidence) -> Iterator[str]:
 
 
 def order(evidence: Evidence) -> Iterator[str]:
-    """Records are in the order in which they were sent, and make up the whole expected log."""
+    """The records of each writer are in the order in which it sent them; if their number is known, none is missing."""
     for log in evidence.distinct_logs():
         indices = [_split_or_none(name) for name in log.names]
         last: dict[str, int] = {}
@@ -156,7 +156,7 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[str]:
 
 
 def gap(evidence: Evidence) -> Iterator[str]:
-    """Offsets are dense from log_start to log_end."""
+    """Every offset from the start of a log to its end has a record."""
     for log in evidence.distinct_logs():
         if list(log.offsets) != list(range(log.log_start, log.log_end)):
             yield f"{_place(log)}: {len(log.offsets)} records in {log.log_start}..{log.log_end}, or a hole"

@@ -85,7 +85,9 @@ class Corruption:
 
     def __init__(self, place: str) -> None:
         self.name: str = f"corrupt-{place}"
-        self.about: str = f"a flipped bit in, or a cut, {place} of one node; it refuses to start and is rebuilt"
+        self.about: str = (
+            f"a bit of a node's {place} is flipped, or the file is cut; the node does without it, or is rebuilt"
+        )
         self._find = PLACES[place]
         self._damages = [flip] if place == "vote" else [flip, cut]
 

@@ -153,5 +153,5 @@ DISK_FAULTS = (
     BadDisk("disk-full", "a node's disk has no room", "full", LoopDisk.fill),
     BadDisk("disk-read-only", "a node's file system becomes read-only", "read-only", LoopDisk.refuse_writes),
     SlowDisk("disk-slow", "a node's disk takes 64 to 1024 KB/s (cgroup)", SLOW),
-    SlowDisk("disk-hangs", "a node's disk ends no write, without an error (cgroup)", {1: "hangs"}),
+    SlowDisk("disk-hangs", "writes to a node's disk neither end nor fail (cgroup)", {1: "hangs"}),
 )

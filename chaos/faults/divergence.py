@@ -19,7 +19,7 @@ class DivergentTail:
     """
 
     name = "divergent-tail"
-    about = "a leader writes alone, dies, and comes back when the others have gone on"
+    about = "a leader appends while the others are stopped, is killed, and comes back when they have gone on"
 
     def why_not(self, _: Arena) -> str | None:
         return None

@@ -102,7 +102,7 @@ class Flapping:
     """A cut that comes and goes, at times faster than an election."""
 
     name = "partition-flapping"
-    about = "a full or one-way cut that comes and goes"
+    about = "a cut, both ways or one way, that comes and goes"
 
     def why_not(self, arena: Arena) -> str | None:
         return _why_not(arena)
@@ -189,8 +189,8 @@ def _mend(hosts: Hosts, rules: Sequence[Rule]) -> None:
 PARTITION_FAULTS = (
     Partition("partition", "a minority is cut off, both ways", full),
     Partition("partition-one-way", "one node receives nothing, or nothing that it sends arrives", one_way),
-    Partition("partition-ring", "every node sees a majority, no two see the same", ring),
-    Partition("partition-bridge", "two halves see each other through one node only", bridge),
+    Partition("partition-ring", "every node reaches a majority, no two nodes the same one", ring),
+    Partition("partition-bridge", "two halves reach one node in common, and not each other", bridge),
     Flapping(),
     Loss(),
     LinkDown(),

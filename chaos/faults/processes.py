@@ -90,7 +90,7 @@ class StallProducer:
     """SIGSTOP of a client process; if it was replaced meanwhile, it wakes up as a zombie."""
 
     name = "stall-producer"
-    about = "SIGSTOP of a client process that holds slots"
+    about = "SIGSTOP of a client process, which may hold slots"
 
     def why_not(self, _: Arena) -> str | None:
         return None
@@ -106,7 +106,7 @@ class RollingRestart:
     """SIGTERM and start of each node in turn, once the previous one is ready."""
 
     name = "rolling-restart"
-    about = "SIGTERM and start of one node after the other; healed when all are back"
+    about = "every node in turn is ended by SIGTERM and started again"
 
     def why_not(self, _: Arena) -> str | None:
         return None
@@ -159,14 +159,14 @@ def stopped(pids: Sequence[int], what: str, nodes: Sequence[str]) -> Broken:
 
 PROCESS_FAULTS = (
     Stall("stall-leader", "SIGSTOP of a node that leads partitions", a_leader),
-    Stall("stall-follower", "SIGSTOP of a node that leads nothing, or little", a_follower),
+    Stall("stall-follower", "SIGSTOP of a node that leads no partition, if there is one", a_follower),
     Stall("stall-controller", "SIGSTOP of the node that leads the controller", the_controller),
     StallProducer(),
     Kill("kill-leader", "kill -9 of a node that leads partitions", a_leader),
     Kill("kill-controller", "kill -9 of the node that leads the controller", the_controller),
     Kill("kill-one", "kill -9 of any node", any_one),
-    Kill("kill-follower", "kill -9 of a node that leads nothing, or little", a_follower),
-    Kill("kill-majority", "kill -9 of just more than half of the nodes", a_majority),
+    Kill("kill-follower", "kill -9 of a node that leads no partition, if there is one", a_follower),
+    Kill("kill-majority", "kill -9 of the smallest majority of the nodes", a_majority),
     Kill("kill-all", "kill -9 of every node", every_node),
     RollingRestart(),
 )

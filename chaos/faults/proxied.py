@@ -65,7 +65,7 @@ class ProxyDown:
     """Connections break, and new ones are refused."""
 
     name = "proxy-down"
-    about = "connections break and new ones are refused"
+    about = "connections break, and new ones are refused"
 
     def why_not(self, arena: Arena) -> str | None:
         return None if arena.proxies is not None else _WITHOUT
@@ -87,22 +87,26 @@ class ProxyDown:
 PROXY_FAULTS = (
     Toxic(
         "latency",
-        "data arrive late, by a time that varies",
+        "data arrive 20 ms to 1.5 s late",
         lambda chance: {"latency": chance.choice([20, 100, 400, 1500]), "jitter": chance.choice([0, 10, 300])},
     ),
-    Toxic("bandwidth", "at most some KB/s", lambda chance: {"rate": chance.choice([8, 64, 512])}),
-    Toxic("slow_close", "connections end late", lambda chance: {"delay": chance.choice([500, 3000])}),
+    Toxic("bandwidth", "connections carry 8 to 512 KB/s", lambda chance: {"rate": chance.choice([8, 64, 512])}),
+    Toxic("slow_close", "connections close 0.5 or 3 s late", lambda chance: {"delay": chance.choice([500, 3000])}),
     Toxic(
         "timeout",
-        "data get lost; the connection ends after a while, or with the fault",
+        "no data get through; the connection is closed after 0.5 or 4 s, or stays open",
         lambda chance: {"timeout": chance.choice([0, 500, 4000])},
     ),
-    Toxic("reset_peer", "connections are reset", lambda chance: {"timeout": chance.choice([0, 200, 2000])}),
+    Toxic(
+        "reset_peer",
+        "connections are reset, at once or after up to 2 s",
+        lambda chance: {"timeout": chance.choice([0, 200, 2000])},
+    ),
     Toxic(
         "slicer",
         "data arrive in small pieces",
         lambda chance: {"average_size": chance.choice([16, 256]), "size_variation": 8, "delay": 200},
     ),
-    Toxic("limit_data", "connections end after some bytes", lambda chance: {"bytes": chance.choice([64, 5000])}),
+    Toxic("limit_data", "connections end after 64 or 5,000 bytes", lambda chance: {"bytes": chance.choice([64, 5000])}),
     ProxyDown(),
 )

@@ -22,7 +22,7 @@ class OutOfMemory:
     """The kernel's OOM killer kills a node at its next page."""
 
     name = "memory-oom"
-    about = "the kernel kills a node that asks for memory (cgroup)"
+    about = "the kernel kills a node when it next needs memory (cgroup)"
 
     def why_not(self, _: Arena) -> str | None:
         return cgroups.why_not("memory")
@@ -83,7 +83,7 @@ class FileTooLarge:
     """Every write beyond the first 4 KiB of a file fails with EFBIG, as on a file system that takes no longer files."""
 
     name = "file-limit"
-    about = "a node's writes fail, as behind the longest file allowed (ulimit -f)"
+    about = "a node's writes beyond the first 4 KiB of a file fail (ulimit -f)"
 
     def why_not(self, _: Arena) -> str | None:
         return None

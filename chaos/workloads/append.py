@@ -49,7 +49,7 @@ class Rush:
     """Each of many appends is stored once, at the offset of its answer."""
 
     name = "rush"
-    about = "appends of one record without a pause; only if it is named"
+    about = "32 clients append one record at a time, without a pause; it runs only if it is named"
     partitions = 4
     brings: Sequence[str] = ()
     actors: Sequence[Actor] = tuple(Actor(f"rush-{number}", rush) for number in range(1, 33))

@@ -1,4 +1,4 @@
-"""Contention through the own API: claims with all kinds of generations, 0 included, on a topic with a writer group."""
+"""Clients claim the same resources with all kinds of generations, 0 included; only owners may write to the topic."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -75,7 +75,7 @@ class Owning:
     """An owner whose resource was claimed by another writes no more, also after a claim of generation 0."""
 
     name = "own"
-    about = "contention through the own API, generation 0 included, with stalled owners"
+    about = "clients claim the same resources, also with generation 0, and write as owners; some are stalled"
     partitions = 2
     brings: Sequence[str] = ()
     actors: Sequence[Actor] = (

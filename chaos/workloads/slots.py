@@ -117,7 +117,7 @@ class Slots:
     """One writer at a time: a former holder is refused from the moment that another client holds the slot."""
 
     name = "slots"
-    about = "contention for slots in all four modes, on one partition and on several, with stalled holders"
+    about = "clients compete for the slots of one partition and of several, in all four modes; holders are stalled"
     partitions = 4
     brings: Sequence[str] = ()
     actors: Sequence[Actor] = (

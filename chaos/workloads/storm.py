@@ -81,7 +81,7 @@ class Storm:
     """However often a batch is sent, it is stored once, and every answer has the same offset."""
 
     name = "storm"
-    about = "every request twice or more, to random nodes, with dropped answers"
+    about = "each batch is sent twice or more, to random nodes, and some answers are dropped"
     partitions = 2
     brings: Sequence[str] = ()
     actors: Sequence[Actor] = (Actor("storm-1", repeat), Actor("storm-2", repeat))

@@ -43,7 +43,9 @@ class CatchUp(_Upkeep):
     """A replica with a tail that no other has, and that missed checkpoints, ends with the log of the others."""
 
     name = "catch-up"
-    about = "long records, and a leader that comes back with a tail of its own after the others truncated their logs"
+    about = (
+        "long records; a leader comes back with entries that no other node has, after the others truncated their logs"
+    )
     brings: Sequence[str] = ("divergent-tail",)
     actors: Sequence[Actor] = (Actor("catch-up-1", write_large), Actor("catch-up-2", write_large))
 

@@ -240,7 +240,7 @@ class Access:
         last token and principal are gone from it: that might open the cluster to every caller.
         """
         if not (tokens or principals) and (self._digests or self.configured):
-            raise ValueError("the last token and principal are gone: restart the node if the cluster shall be open to all")
+            raise ValueError("the last token and principal are gone: restart the node if it shall be open to all")
         for principal in (*self.configured.values(), *self._replicated.values()):
             self._dismiss(principal)
         self._replicated.clear()

@@ -130,6 +130,12 @@ def is_administration(command: Command) -> bool:
     return type(command) in ADMINISTRATION or (isinstance(command, Rebalance) and command.is_ordered)
 
 
+def check_name_is_free(catalog: Catalog, ledger: Ledger, level: int) -> None:
+    """Check that no other topic has the name of the ledger's. Raises FeatureUpdateFailed; ``level``: the cluster's."""
+    if catalog.topic(LEDGER_TOPIC) is not None and not ledger.is_recording:
+        raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)
+
+
 class Recorder:
     """Records in the ledger what commands do to the parts of the machine's state. It only reads these, but for the
     commands about the ledger itself, which it decides (``handlers``).
@@ -201,9 +207,7 @@ class Recorder:
 
     def _raise_to_ledger(self, index: int, command: RaiseFeatureLevel, handler: Callable[[int, Any], Result]) -> Result:
         """Raise the level and begin the ledger, where this command is recorded, too. Raises FeatureUpdateFailed."""
-        if self._catalog.topic(LEDGER_TOPIC) is not None:
-            level = self._assignment.feature_level
-            raise FeatureUpdateFailed(f"{NAME_TAKEN}: delete it first", nodes=[], feature_level=level)
+        check_name_is_free(self._catalog, self._ledger, self._assignment.feature_level)
         before = self._state(command)
         result = handler(index, command)
         self._begin(index, BeginLedger(now_ms=0))

@@ -14,6 +14,7 @@ from ...partition.api.cluster import (
 from ...partition.errors import FeatureUpdateFailed, InvalidRequest
 from ...partition.version import VERSION
 from ...raft.host import Software
+from ..controller.acts import check_name_is_free
 from ..controller.backups import AHEAD_MS_MAX, NoteBackup
 from ..controller.balance import ChooseControllers
 from ..controller.commands import (
@@ -100,8 +101,9 @@ class MemberService:
         return Reassignment(topic, partition, wanted)
 
     async def raise_feature_level(self, level: int, by: By = NO_PRINCIPAL) -> None:
-        """Raise the feature level, if all registered nodes are connected and support it. Raises InvalidRequest,
-        FeatureUpdateFailed.
+        """Raise the feature level, if all registered nodes are connected and support it. Where the level would stay,
+        the service proposes nothing: older software, to which nodes may still go back, stops at the command. Raises
+        InvalidRequest, FeatureUpdateFailed.
         """
         if level > NEWEST_LEVEL:
             raise InvalidRequest(f"level: the newest that this node's software ({VERSION}) supports is {NEWEST_LEVEL}")
@@ -115,10 +117,14 @@ class MemberService:
         if level < assignment.feature_level:
             detail = f"the cluster has feature level {assignment.feature_level}, and a level never goes down"
             raise FeatureUpdateFailed(detail, nodes=[], feature_level=assignment.feature_level)
+        if level == assignment.feature_level:
+            await self._until_seen()
+            return
         registered = sorted(assignment.nodes.registered())
         lacking = {node_id: why for node_id in registered if (why := self._lacks(node_id, level)) is not None}
         if lacking:
             raise _not_yet(level, assignment.feature_level, lacking)
+        check_name_is_free(self._control.machine.catalog, self._control.machine.ledger, assignment.feature_level)
         await self._arrange(lambda now: RaiseFeatureLevel(now_ms=now, by=by, level=level, supporting=registered))
 
     def _lacks(self, node_id: str, level: int) -> str | None:

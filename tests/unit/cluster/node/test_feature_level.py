@@ -11,7 +11,14 @@ from typing import Any, cast
 import pytest
 
 from stockade.cluster.config import NodeConfig
-from stockade.cluster.controller.commands import ChangeTopic, RegisterNode, encode_command
+from stockade.cluster.controller.commands import (
+    ChangeTopic,
+    CreateTopic,
+    DeleteTopic,
+    RaiseFeatureLevel,
+    RegisterNode,
+    encode_command,
+)
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
 from stockade.cluster.controller.topology.nodes import NodeEntry
 from stockade.cluster.discovery import first_level
@@ -27,6 +34,7 @@ from stockade.cluster.rpc import Catalog, Standing
 from stockade.partition.api.cluster import FeatureLevels
 from stockade.partition.api.topics import OF_LEVEL_2, TopicConfig
 from stockade.partition.errors import FeatureLevelTooLow, FeatureUpdateFailed, InvalidRequest, NotLeaderOrFollower
+from stockade.partition.internal_names import LEDGER_TOPIC
 from stockade.partition.version import VERSION
 from stockade.raft.messages import Software
 
@@ -60,6 +68,59 @@ def test_the_level_is_raised_when_every_member_supports_it_and_the_node_acts_by_
         await members.raise_feature_level(2)
         with pytest.raises(FeatureUpdateFailed, match="a level never goes down"):
             await members.raise_feature_level(1)
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_level_that_is_not_raised_leaves_no_command_at_which_older_software_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All nodes were upgraded, and may go back: the operator asked for the level that they have, or while a topic has
+    the name that the new level takes.
+    """
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        controller = service.at_controller()
+        proposed: list[Any] = []
+        propose = controller.control.decide
+
+        async def noted(command: Any, kind: Any) -> Any:
+            proposed.append(command(0))
+            return await propose(command, kind)
+
+        monkeypatch.setattr(controller.control, "decide", noted)
+        await controller.members.raise_feature_level(1)
+        await host.groups[CONTROLLER_GROUP].propose(encode_command(_created(LEDGER_TOPIC)), 1.0)
+        with pytest.raises(FeatureUpdateFailed, match=f"a topic has the name {LEDGER_TOPIC}"):
+            await controller.members.raise_feature_level(2)
+        assert proposed == []
+        deleted = DeleteTopic(now_ms=0, name=LEDGER_TOPIC)
+        await host.groups[CONTROLLER_GROUP].propose(encode_command(deleted), 1.0)
+        await controller.members.raise_feature_level(2)
+        assert [type(command) for command in proposed] == [RaiseFeatureLevel]
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def _created(name: str) -> CreateTopic:
+    return CreateTopic(
+        now_ms=0, name=name, partitions=1, replication_factor=1, config=TopicConfig(), nodes=[("n1", None)]
+    )
+
+
+def test_the_level_that_the_cluster_has_is_raised_again_while_a_node_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that lost the answer asks again, and a node is being restarted meanwhile."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        await register(host, "n2")
+        host.softwares["n2"] = NEW
+        members = service.at_controller().members
+        await members.raise_feature_level(2)
+        del host.softwares["n2"]
+        await members.raise_feature_level(2)
+        assert service.cluster().feature_level == 2
 
     run(tmp_path, monkeypatch, scenario)
 

@@ -95,7 +95,7 @@ def _topics() -> list[Route]:
             ("topic_id", "if_grants"),
             answers_json=False,
             deadline_s=_PLACING_S,
-            needs=_ADMIN_TOPIC,
+            needs=(Need("admin", "topic"),),
         ),
     ]
 

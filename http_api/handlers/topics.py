@@ -3,7 +3,9 @@
 from aiohttp import web
 from msgspec import UNSET
 
+from ...cluster.features import LEDGER
 from ...partition.api.topics import TopicConfig, TopicList
+from ...partition.internal_names import LEDGER_TOPIC
 from ..codec import schemas
 from ..codec.json_codec import or_none
 from ..codec.parameters import PARTITION_MAX
@@ -88,9 +90,16 @@ async def change_topic(call: Call) -> web.StreamResponse:
 
 
 async def delete_topic(call: Call) -> web.StreamResponse:
-    """Delete a topic."""
+    """Delete a topic. No right allows it for the ledger's; one that had that name before there was a ledger keeps the
+    feature level from being raised, so administrators of the cluster can delete it.
+    """
     parameters = call.parameters
+    name = parameters.topic()
+    if name == LEDGER_TOPIC and call.service.cluster().feature_level < LEDGER:
+        call.caller.require("admin", "cluster", "")
+    else:
+        call.caller.require("admin", "topic", name)
     await call.service.at_controller().topics.delete_topic(
-        parameters.topic(), parameters.topic_id(), parameters.query_text("if_grants") or None, by=call.by
+        name, parameters.topic_id(), parameters.query_text("if_grants") or None, by=call.by
     )
     return web.Response(status=204)

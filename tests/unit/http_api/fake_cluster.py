@@ -327,7 +327,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
 
     def cluster(self) -> Cluster:
         nodes = [Node(node_id, url, "127.0.0.1:1", None, True) for node_id, url in self.shared.urls.items()]
-        return Cluster("c-1", self.node_id, "0.1.0", self.controller().info, nodes)
+        return Cluster("c-1", self.node_id, "0.1.0", self.controller().info, nodes, feature_level=self.ledger.level)
 
     def counts(self) -> PartitionCounts:
         topics = self.shared.topics.values()

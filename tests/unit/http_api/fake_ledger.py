@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from stockade.cluster.features import LEDGER
 from stockade.cluster.model import By
 from stockade.partition.errors import StockadeError
 
@@ -13,6 +14,7 @@ class FakeLedger:
 
     def __init__(self, acts: list[tuple[Any, ...]]) -> None:
         self._acts = acts
+        self.level = LEDGER
 
     @asynccontextmanager
     async def act(

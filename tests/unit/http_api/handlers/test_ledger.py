@@ -227,6 +227,28 @@ def test_no_request_changes_the_ledgers_topic_whatever_its_rights(method: str, p
     run(test)
 
 
+def test_a_topic_that_had_the_ledgers_name_before_is_deleted_by_administrators_of_the_cluster() -> None:
+    """It keeps the feature level from being raised, and the refusal says to delete it: upgraded nodes refused that."""
+    names = {"root": ["all"], "operators": ["admin cluster", "admin topic:x"], "owner": [f"admin topic:{LEDGER_TOPIC}"]}
+    tokens = {name: new_token() for name in names}
+    principals = [Principal(name, rights, [PrincipalToken(tokens[name].hash)]) for name, rights in names.items()]
+
+    async def main() -> None:
+        async with nodes(1, Access((), principals)) as (node,):
+            bearer = {name: {"Authorization": f"Bearer {made.token}"} for name, made in tokens.items()}
+            for name in ("root", "operators"):
+                await kept(node)
+                node.service.ledger.level = 1
+                refused = await node.call("DELETE", TOPIC, None, bearer["owner"])
+                assert (refused.status, "the right: admin cluster" in refused.json["detail"]) == (403, True)
+                assert (await node.call("DELETE", TOPIC, None, bearer[name])).status == 204
+                node.service.ledger.level = 2
+                refused = await node.call("DELETE", TOPIC, None, bearer[name])
+                assert (refused.status, "keeps the ledger" in refused.json["detail"]) == (403, True)
+
+    asyncio.run(main())
+
+
 def test_every_route_that_could_change_it_is_tried() -> None:
     written = {
         (route.method, route.path.format(topic=LEDGER_TOPIC, partition=0, stage="s", group="g"))

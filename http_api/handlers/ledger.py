@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 from msgspec import DecodeError, json, structs
 
+from ...cluster.features import LEDGER
 from ...cluster.front.front import unless_ended
 from ...partition.api.ledger import HashedEntry, LedgerEntry, LedgerPage, entry_hash
-from ...partition.errors import InternalError
+from ...partition.errors import FeatureLevelTooLow, InternalError
 from ...partition.internal_names import LEDGER_TOPIC
 from ...partition.log.segments import Slice
 from ...partition.records.batch import decode_batch
@@ -29,6 +30,9 @@ WAIT_MS_MAX = 60_000
 
 async def list_entries(call: Call) -> web.StreamResponse:
     """A page of the ledger's entries, ascending, from number ``from`` on."""
+    level = call.service.cluster().feature_level
+    if level < LEDGER:
+        raise FeatureLevelTooLow(feature_level=level, needed=LEDGER)
     parameters = call.parameters
     first = parameters.query_integer("from", 1, INT64_MAX, 1)
     most = parameters.query_integer("n", 1, LISTED_MAX, LISTED_DEFAULT)

@@ -123,7 +123,7 @@ class _Course:
             if node == "n1":
                 await self._refuses_to_finish("n2", ["n1"])
                 found = await asyncio.to_thread(call, "GET", f"{self._nodes['n2'].url}/v1/ledger")
-                assert found.status == 404, "nothing is recorded while an older node is a member"
+                assert found.json["code"] == "FEATURE_LEVEL_TOO_LOW", "nothing is recorded while an old node is there"
             await self._restart(node, self._new)
         await until(self._finishes, SYNC_S, "the level cannot be raised")
         for each in self._nodes.values():

@@ -53,6 +53,7 @@ UNREACHED: dict[tuple[str, int | str], str] = {
         for name in ("get_balance", "balance", "change_balance", "choose_controllers")
     },
     ("list_ledger", 404): "needs a cluster without a ledger: handlers/test_ledger.py",
+    ("list_ledger", 409): "needs a cluster of older software: handlers/test_ledger.py",
     ("create_topic", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/node",
     ("change_topic", "FEATURE_LEVEL_TOO_LOW"): "needs a cluster of older software: tests/unit/cluster/node",
     ("fetch", "TIERED_STORE_UNAVAILABLE"): NEEDS_STORE,

@@ -249,6 +249,20 @@ def test_a_topic_that_had_the_ledgers_name_before_is_deleted_by_administrators_o
     asyncio.run(main())
 
 
+def test_before_its_feature_level_the_ledger_is_said_to_need_that_and_no_topic_passes_for_it() -> None:
+    """A topic of that name was read as the ledger: 500, entry 1 cannot be read; or there is no such topic, for 404."""
+
+    async def test(node: Conversation) -> None:
+        node.service.ledger.level = 1
+        for _ in range(2):
+            answer = await node.call("GET", PATH)
+            assert (answer.status, answer.json["code"]) == (409, "FEATURE_LEVEL_TOO_LOW")
+            assert (answer.json["feature_level"], answer.json["needed"]) == (1, 2)
+            await node.service.create_topic(LEDGER_TOPIC, 1, None, TopicConfig())
+
+    run(test)
+
+
 def test_every_route_that_could_change_it_is_tried() -> None:
     written = {
         (route.method, route.path.format(topic=LEDGER_TOPIC, partition=0, stage="s", group="g"))

@@ -301,8 +301,7 @@ async def upgrade(client: Client, *, finalize: bool, wait: bool, output: str) ->
             await _until(partial(_is_whole, client))
     found = await client.cluster()
     if finalize:
-        newest = max(node.feature_levels.newest for node in found.nodes if node.feature_levels is not None)
-        found = await client.raise_feature_level(newest)
+        found = await client.raise_feature_level(_newest_level(found))
     _show_levels(found, output)
 
 
@@ -311,6 +310,15 @@ async def _is_whole(client: Client) -> bool:
     found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
     counts = [node.partitions for node in found.nodes]
     return not found.missing and not any(each.under_replicated or each.leaderless for each in counts)
+
+
+def _newest_level(found: Cluster) -> int:
+    """The newest level that a node supports. Raises ClickException where the answering node tells no levels."""
+    newest = [node.feature_levels.newest for node in found.nodes if node.feature_levels is not None]
+    if not newest:
+        who = f"{found.node_id}, which answers, runs software that is older than feature levels"
+        raise click.ClickException(f"{who}: upgrade it, and every other node, before the level is raised")
+    return max(newest)
 
 
 def _show_levels(found: Cluster, output: str) -> None:

@@ -106,6 +106,22 @@ def test_the_progress_of_a_drain_counts_the_groups_that_moved_and_never_falls() 
     assert (leaving.moved, leaving.is_done) == (3, True)
 
 
+def test_a_node_that_is_older_than_feature_levels_is_named_when_an_upgrade_is_finished_too_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It tells no levels of any node, and the command ended with a traceback."""
+
+    async def told(*_: Any, **__: Any) -> Cluster:
+        nodes = [Node(name, f"http://{name}:1", f"{name}:2", None, True) for name in ("n1", "n2")]
+        return Cluster("c", "n1", "0.1.0", LeaderInfo(None, "n2", 1), nodes)
+
+    monkeypatch.setattr(Client, "connect", told)
+    monkeypatch.setattr(Client, "cluster", told)
+    refused = CliRunner().invoke(main, ["cluster", "upgrade", "--finalize"])
+    assert refused.exit_code == 1
+    assert "Error: n1, which answers, runs software that is older than feature levels: upgrade it" in refused.stderr
+
+
 def test_a_machine_that_cannot_be_one_is_not_added() -> None:
     words = ["cluster", "add", "d", "http://d", "d:65535", "--processes", "2"]
     refused = CliRunner().invoke(main, words)

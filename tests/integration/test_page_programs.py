@@ -1,0 +1,85 @@
+"""Programs of the how-to pages, run against a stand-in for the cluster that chooses when things happen."""
+
+import runpy
+import sys
+from asyncio import Future, get_running_loop
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from .pages import ROOT, blocks
+
+HOW_TO = ROOT / "docs" / "how-to"
+
+
+class Log:
+    """A Producer, and the partition that it writes to. ``meanwhile`` runs while a batch is on its way."""
+
+    def __init__(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        self.records: list[tuple[bytes, bytes]] = []
+        self.client = self
+        self._meanwhile = meanwhile
+
+    def __call__(self, *_: object, **__: object) -> "Log":
+        return self
+
+    async def __aenter__(self) -> "Log":
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def create_topic(self, *_: object, **__: object) -> None: ...
+
+    @asynccontextmanager
+    async def exclusive(self, *_: object, **__: object) -> AsyncIterator[None]:
+        yield
+
+    async def tail(self, *_: object) -> SimpleNamespace:
+        return SimpleNamespace(records=[SimpleNamespace(key=key, value=value) for key, value in self.records[-1:]])
+
+    async def send_batch(
+        self, _topic: str, _partition: int, values: Sequence[bytes], keys: Sequence[bytes]
+    ) -> Future[None]:
+        self.records += zip(keys, values, strict=True)
+        self._meanwhile()
+        return _done()
+
+
+def _done() -> Future[None]:
+    done: Future[None] = get_running_loop().create_future()
+    done.set_result(None)
+    return done
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run a page's program with arguments, in an empty folder."""
+
+    def begin(log: Log, page: str, *arguments: str) -> None:
+        name = f"{page}.py"
+        text = (HOW_TO / f"{page}.md").read_text(encoding="utf-8")
+        program = next(block.text for block in blocks(text) if block.text.startswith(f"# {name}\n"))
+        Path(name).write_text(program, encoding="utf-8")
+        monkeypatch.setattr("stockade.Producer", log)
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        runpy.run_path(name)
+
+    monkeypatch.chdir(tmp_path)
+    return begin
+
+
+def test_ingest_copies_a_line_whole_that_is_completed_while_the_file_is_copied(run: Callable[..., None]) -> None:
+    file = Path("app.log")
+    file.write_bytes(b"one\ntwo\nthr")
+
+    def complete() -> None:
+        if file.read_bytes().endswith(b"thr"):
+            with file.open("ab") as more:
+                more.write(b"ee\n")
+
+    log = Log(complete)
+    run(log, "ingest", "app.log", "lines")
+    assert log.records == [(b"4", b"one"), (b"8", b"two"), (b"14", b"three")]

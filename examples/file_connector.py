@@ -6,7 +6,8 @@
 Both run all the time. The first one owns the partition and copies; the second one stands by. Kill the first, or stop
 it with SIGSTOP for longer than its session lives: the second takes over where the first got to, and when the first
 wakes up the log refuses it. The place in the file travels with the records: the key of each is the position behind its
-line. So there is nothing to commit elsewhere, and no line is copied twice or left out, even if copiers crash.
+line. So there is nothing to commit elsewhere, and no line is copied twice or left out, even if copiers crash. The topic
+keeps its records for good: with the last one its place in the file would go.
 """
 
 import argparse
@@ -27,7 +28,7 @@ async def connect(path: Path, topic: str, name: str) -> None:
     """Stand by until no other copier holds the partition, take it over, and copy."""
     config = ClientConfig(bootstrap=tuple(URL.split(",")), session_ttl_ms=SESSION_TTL_MS)
     async with Producer(config, name=f"{topic}-{name}") as producer:
-        await producer.client.create_topic(topic, config={"require_fence": True})
+        await producer.client.create_topic(topic, config={"require_fence": True, "retention_ms": -1})
         async with producer.exclusive(topic, [0], mode="WaitForExclusive") as fence:
             # Own first, then look: no other process can add records between the look and our write.
             position = await copied_so_far(producer, topic)

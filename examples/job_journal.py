@@ -35,7 +35,8 @@ async def work() -> None:
     """Do the jobs that are not finished, and wait for more. Only one worker at a time may write to the journal."""
     async with Producer(URL.split(",")) as producer, Consumer(URL.split(",")) as consumer:
         await producer.client.create_topic(JOBS)
-        await producer.client.create_topic(JOURNAL, config={"require_fence": True})
+        # A journal that forgets what was finished would have it done again: it is kept for good.
+        await producer.client.create_topic(JOURNAL, config={"require_fence": True, "retention_ms": -1})
         async with producer.exclusive(JOURNAL, mode="WaitForExclusive"):
             done = {record.key async for record in consumer.read(JOURNAL) if record.value == b"finished"}
             async for job in consumer.read(JOBS, follow=True):

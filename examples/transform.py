@@ -27,6 +27,8 @@ from stockade import Client, ClientConfig, ConsumedRecord, Consumer, Producer, S
 URL = os.environ.get("STOCKADE_URL", "http://127.0.0.1:7101")
 GROUP = "transform"
 PARTITIONS = 4
+TARGET = {"require_fence": True, "retention_ms": -1}
+"""The last record of each partition says which inputs it has, so no age may drop it."""
 COMMIT_EVERY = 100
 """Inputs after which the position is committed."""
 
@@ -37,7 +39,7 @@ async def transform(source: str, target: str, name: str) -> None:
     async with Producer(config, name=f"{target}-{name}") as producer, Consumer(config) as consumer:
         client = producer.client
         await client.create_topic(source)
-        await client.create_topic(target, partitions=PARTITIONS, config={"require_fence": True})
+        await client.create_topic(target, partitions=PARTITIONS, config=TARGET)
         async with producer.exclusive(target, mode="WaitForExclusive") as fence:
             stored = {number: await stored_until(client, target, number) for number in range(PARTITIONS)}
             begin = (await client.position(GROUP, source, 0)).offset or 0

@@ -3,7 +3,7 @@
 import runpy
 import sys
 from asyncio import Future, get_running_loop
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,3 +83,20 @@ def test_ingest_copies_a_line_whole_that_is_completed_while_the_file_is_copied(r
     log = Log(complete)
     run(log, "ingest", "app.log", "lines")
     assert log.records == [(b"4", b"one"), (b"8", b"two"), (b"14", b"three")]
+
+
+def programs() -> Iterator[tuple[str, str]]:
+    """Each program of a how-to page, and each example, with its name."""
+    for page in sorted(HOW_TO.glob("*.md")):
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language == "python":
+                yield page.name, block.text
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        yield path.name, path.read_text(encoding="utf-8")
+
+
+def test_a_program_that_finds_its_place_in_a_log_keeps_the_end_of_that_log_for_good() -> None:
+    """By default a log is empty after a week without an append: the program would begin anew, and store all twice."""
+    finding = {name: text for name, text in programs() if ".tail(" in text or "JOURNAL" in text}
+    assert len(finding) >= 6
+    assert [name for name, text in finding.items() if '"retention_ms": -1' not in text] == []

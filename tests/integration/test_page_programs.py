@@ -1,10 +1,11 @@
 """Programs of the how-to pages, run against a stand-in for the cluster that chooses when things happen."""
 
 import runpy
+import sqlite3
 import sys
 from asyncio import Future, get_running_loop
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -65,7 +66,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         Path(name).write_text(program, encoding="utf-8")
         monkeypatch.setattr("stockade.Producer", log)
         monkeypatch.setattr(sys, "argv", [name, *arguments])
-        runpy.run_path(name)
+        if database := runpy.run_path(name).get("database"):
+            database.close()
 
     monkeypatch.chdir(tmp_path)
     return begin
@@ -83,6 +85,19 @@ def test_ingest_copies_a_line_whole_that_is_completed_while_the_file_is_copied(r
     log = Log(complete)
     run(log, "ingest", "app.log", "lines")
     assert log.records == [(b"4", b"one"), (b"8", b"two"), (b"14", b"three")]
+
+
+@pytest.mark.parametrize("sent", [2, 3])
+def test_a_relay_deletes_the_rows_that_one_which_died_had_sent_and_sends_none_of_them_again(
+    run: Callable[..., None], sent: int
+) -> None:
+    log = Log()
+    run(log, "outbox", "order", "3")
+    log.records = [(b"%d" % number, b"order %d placed" % number) for number in range(1, sent + 1)]
+    run(log, "outbox", "drain", "last")
+    assert [key for key, _ in log.records] == [b"1", b"2", b"3"]
+    with closing(sqlite3.connect("shop.db")) as database:
+        assert database.execute("SELECT count(*) FROM outbox").fetchone() == (0,)
 
 
 def programs() -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Consume, process, produce, each input exactly once: words of the lines of one topic, by word, into another topic.
 
-    python examples/transform.py lines words one &
-    python examples/transform.py lines words two &
+    python examples/transform.py lines line-words one &
+    python examples/transform.py lines line-words two &
 
 Kill either one at any moment: the other goes on, and no word is lost or stored twice. It needs no transaction, because
 one writer at a time is a fact:
@@ -21,8 +21,10 @@ import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 
 from stockade import Client, ClientConfig, ConsumedRecord, Consumer, Producer, StockadeError
+from stockade.errors import TopicAlreadyExists
 
 URL = os.environ.get("STOCKADE_URL", "http://127.0.0.1:7101")
 GROUP = "transform"
@@ -38,7 +40,8 @@ async def transform(source: str, target: str, name: str) -> None:
     config = ClientConfig(bootstrap=URL, session_ttl_ms=3_000)
     async with Producer(config, name=f"{target}-{name}") as producer, Consumer(config) as consumer:
         client = producer.client
-        await client.create_topic(source)
+        with suppress(TopicAlreadyExists):  # then it is there with settings of its own
+            await client.create_topic(source)
         await client.create_topic(target, partitions=PARTITIONS, config=TARGET)
         async with producer.exclusive(target, mode="WaitForExclusive") as fence:
             stored = {number: await stored_until(client, target, number) for number in range(PARTITIONS)}

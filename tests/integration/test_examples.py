@@ -173,6 +173,18 @@ def test_a_transformation_that_is_killed_and_stalled_at_any_moment_stores_each_w
     assert [target.values(number) for number in range(4)] == wanted
 
 
+def test_a_transformation_reads_a_topic_that_another_program_made_with_settings_of_its_own(
+    start: Start, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    file, target = tmp_path / "app.log", Topic(cluster.nodes[0].url, "connected-words")
+    file.write_text("one line of five words\n", encoding="utf-8")
+    assert "copies from position 0" in start("file_connector.py", str(file), "connected", "copier").line()
+    assert (
+        start("transform.py", "connected", target.name, "one").line() == "one transforms from input 0 on with epoch 1"
+    )
+    eventually(lambda: words_stored(target) == 5)
+
+
 def words_stored(target: Topic) -> int:
     urls = [f"{target.url}/partitions/{number}/offsets?at=latest" for number in range(4)]
     return sum(expect(200, call("GET", url))["log_end"] for url in urls)

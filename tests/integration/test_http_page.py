@@ -18,6 +18,7 @@ def lines(request: pytest.FixtureRequest, cluster: LocalCluster, tmp_path_factor
     """What the page prints."""
     if request.param == "pasted once":
         Topic(cluster.nodes[0].url, "orders").create(partitions=3)
+        Topic(cluster.nodes[0].url, "payments").create(config={"require_fence": True})  # as start.md does
     page = (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
     return [line for line in paste(page, cluster, tmp_path_factory.mktemp("http")).splitlines() if line]
 

@@ -76,6 +76,18 @@ def test_pages_that_are_pasted_elsewhere_are_pasted_there() -> None:
         assert Path(page).name in source, f"{test} does not name {page}"
 
 
+def test_pages_can_be_pasted_after_each_other_on_one_cluster() -> None:
+    """A reader goes from one page to the next: no two create one topic, as the second is refused if it is another."""
+    creating = re.compile(r"topics create (?P<command>[\w.-]+)|/v1/topics -H \S+ -d '\{.name.:.(?P<request>[\w.-]+)")
+    created: dict[str, list[str]] = {}
+    for page in [*(page for page in DOCS.glob("*.md") if page.name != "cli.md"), *DOCS.glob("how-to/*.md")]:
+        pasted = [block for block in blocks(page.read_text(encoding="utf-8")) if block.excuse is None]
+        for found in creating.finditer("\n".join(block.text for block in pasted if block.language == "sh")):
+            created.setdefault(found["command"] or found["request"], []).append(page.name)
+    assert {"payments", "tour", "invoices"} <= created.keys()
+    assert {name: pages for name, pages in created.items() if len(pages) > 1} == {}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_waits_for_nothing_that_its_last_run_left(page: str) -> None:
     """The shell goes on before a background job has truncated its output: a ``grep`` may still read the old file."""

@@ -73,4 +73,4 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print(f"{given.name} leaves")
     except StockadeError as error:
-        sys.exit(f"{given.name} was replaced: {error}")
+        sys.exit(f"{given.name} stops: {error}")

@@ -64,4 +64,4 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print("stopped")
     except StockadeError as error:
-        sys.exit(f"replaced: {error}")
+        sys.exit(f"{given.command} stops: {error}")

@@ -42,4 +42,4 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print(f"{name} leaves")
     except StockadeError as error:
-        sys.exit(f"{name} does not lead any more: {error}")
+        sys.exit(f"{name} stops: {error}")

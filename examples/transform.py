@@ -82,4 +82,4 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         print(f"{chosen.name} leaves")
     except StockadeError as error:
-        sys.exit(f"{chosen.name} was replaced: {error}")
+        sys.exit(f"{chosen.name} stops: {error}")

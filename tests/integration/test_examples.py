@@ -118,7 +118,7 @@ def test_a_standby_goes_on_where_a_stalled_connector_got_to_and_the_zombie_is_re
     assert two.line() == f"two copies from position {position} with epoch 2"
     eventually(lambda: topic.values(query="offset=0&max_bytes=67108864") == lines)
     one.send(signal.SIGCONT)
-    one.ends_with("one was replaced")
+    one.ends_with("one stops: ")
     assert one.end() == 1
     assert topic.values(query="offset=0&max_bytes=67108864") == lines
 
@@ -164,7 +164,7 @@ def test_a_transformation_that_is_killed_and_stalled_at_any_moment_stores_each_w
     assert " transforms from input " in at_work.line()
     for zombie in zombies:
         zombie.send(signal.SIGCONT)
-        zombie.ends_with("was replaced")
+        zombie.ends_with(" stops: ")
         assert zombie.end() == 1
     expect(200, source.append("\n".join(lines[1500:])))
     words = [word for line in lines for word in line.split()]
@@ -183,6 +183,18 @@ def test_a_transformation_reads_a_topic_that_another_program_made_with_settings_
         start("transform.py", "connected", target.name, "one").line() == "one transforms from input 0 on with epoch 1"
     )
     eventually(lambda: words_stored(target) == 5)
+
+
+@pytest.mark.parametrize(
+    ("example", "source", "target"),
+    [("file_connector.py", __file__, "no name of a topic"), ("transform.py", "no name of a topic", "words")],
+)
+def test_an_example_that_was_refused_says_why_and_not_that_it_was_replaced(
+    start: Start, example: str, source: str, target: str
+) -> None:
+    refused = start(example, source, target, "one")
+    assert refused.line().startswith("one stops: INVALID_REQUEST: name: ")
+    assert refused.end() == 1
 
 
 def words_stored(target: Topic) -> int:

@@ -55,12 +55,16 @@ async def run_demo(
 ) -> Run:
     """Carry out the demo on the cluster of ``listing`` (its ``cluster.json``) with the streams that ``plan`` made.
 
-    Raises ScenarioFailed or NotInTime when the run cannot go on. Violations are in the answer.
+    Raises ScenarioFailed, NotInTime or ClusterUnreachable when the run cannot go on. Violations are in the answer.
     """
     transport = Transport(ClientConfig())
     processes = ClusterProcesses(listing, transport)
-    urls = tuple(node.http for node in processes.nodes().values())
+    try:
+        urls = tuple(node.http for node in processes.nodes().values())
+    except msgspec.DecodeError as error:
+        raise ScenarioFailed(f"{listing} is not the cluster.json of a cluster: {error}") from error
     async with transport, Client(ClientConfig(bootstrap=urls, session_ttl_ms=SESSION_TTL_MS)) as client:
+        await client.connect()  # a cluster that does not run is known at once
         context = DemoContext(
             client,
             processes,

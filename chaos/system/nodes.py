@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -26,7 +27,7 @@ class NodeEntry(msgspec.Struct, frozen=True):
 
 
 class _Listing(msgspec.Struct, frozen=True):
-    nodes: list[NodeEntry]
+    nodes: Annotated[list[NodeEntry], msgspec.Meta(min_length=1)]
 
 
 class ClusterProcesses:

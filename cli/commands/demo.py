@@ -68,6 +68,8 @@ def demo(data: Path, records: int, nodes: int, cluster: Path | None, report: Pat
     Then read every replica back and compare it with the files, byte by byte. The demo writes REPORT.md, REPORT.html and
     REPORT.history.jsonl.
     """
+    if report.is_dir():
+        raise click.UsageError(f"--report: {report} is a folder; name a file in it, without suffix")
     _ = click.get_current_context().with_resource(without_warnings_of_the_client())
     console = stdout_console()
     options = Options(data, records, seed)
@@ -75,17 +77,18 @@ def demo(data: Path, records: int, nodes: int, cluster: Path | None, report: Pat
         streams = plan(options)
         report.parent.mkdir(parents=True, exist_ok=True)
         with (
+            History.create(_file(report, ".history.jsonl")) as history,
             _listing(cluster, nodes, console) as listing,
             _ProgressDisplay(console, records) as listener,
-            History.create(report.with_suffix(".history.jsonl")) as history,
         ):
             run = uvloop.run(run_demo(listing, options, streams, history, listener))
-    except (ClusterFailed, DataError, ScenarioFailed, NotInTime, StockadeError) as error:
-        console.print(f"[bold red]the demo could not be carried out:[/] {error}")
+        _write(report, run)
+    except (ClusterFailed, DataError, ScenarioFailed, NotInTime, StockadeError, OSError) as error:
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+        console.print(f"[bold red]the demo could not be carried out:[/] {why}", soft_wrap=True)
         sys.exit(2)
-    _write(report, run)
     click.echo(markdown(run))
-    console.print(f"report: {report.with_suffix('.md')}, {report.with_suffix('.html')}")
+    console.print(f"report: {_file(report, '.md')}, {_file(report, '.html')}")
     sys.exit(1 if run.violations else 0)
 
 
@@ -102,8 +105,13 @@ def _listing(cluster: Path | None, nodes: int, console: Console) -> Iterator[Pat
 
 
 def _write(report: Path, run: Run) -> None:
-    report.with_suffix(".md").write_text(markdown(run), encoding="utf-8")
-    report.with_suffix(".html").write_text(html(run), encoding="utf-8")
+    _file(report, ".md").write_text(markdown(run), encoding="utf-8")
+    _file(report, ".html").write_text(html(run), encoding="utf-8")
+
+
+def _file(report: Path, suffix: str) -> Path:
+    """The report's file with this suffix. A name such as ``run-1.5`` keeps its point, and ``run.md`` means ``run``."""
+    return report.with_name(report.name.removesuffix(".md").removesuffix(".html") + suffix)
 
 
 class _ProgressDisplay:

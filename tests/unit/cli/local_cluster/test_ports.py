@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.local_cluster.ports import LOOPBACK, LOWEST, free_ports
+from stockade.cli.local_cluster.ports import LOOPBACK, LOWEST, PORTS, free_ports
 
 
 def test_no_connection_is_given_the_port_of_a_server_that_is_down() -> None:
@@ -27,3 +27,12 @@ def test_a_machine_without_free_ports_is_told_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("random.randrange", lambda *_: taken)
     with socket.create_server((LOOPBACK, taken)), pytest.raises(OSError, match="1 free ports were not found"):
         free_ports(1)
+
+
+@pytest.mark.parametrize("range_of_connections", ["1024\t65535\n", "10000\t65535\n", "10001\t65535\n"])
+def test_a_machine_that_gives_all_ports_to_connections_has_free_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, range_of_connections: str
+) -> None:
+    (tmp_path / "range").write_text(range_of_connections, encoding="utf-8")
+    monkeypatch.setattr("stockade.cli.local_cluster.ports._OF_CONNECTIONS", tmp_path / "range")
+    assert all(LOWEST <= port < PORTS for port in free_ports(20))

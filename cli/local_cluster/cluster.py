@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -60,6 +61,16 @@ def end_of_log(node: LocalNode, lines: int = 15) -> str:
 def _opened(path: Path) -> BinaryIO:
     """The file opened for appending; it is created if it is not there, for the user and the group alone."""
     return os.fdopen(open_file(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Make an OSError, as of a full disk, a ClusterFailed that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        why = f"{error.filename or folder}: {error.strerror}"
+        raise ClusterFailed(f"{why}: choose another folder with --data (make: DATA=...)") from error
 
 
 @dataclass
@@ -128,20 +139,18 @@ class LocalCluster:
 
     def start_all(self) -> None:
         """Write every node's configuration and start all of them; none may run."""
-        for node in self.nodes:
-            write_durably(node.data / "node.toml", self._configuration(node, self.nodes).encode())
-            self.start_node(node)
+        with _writing(self.data):
+            for node in self.nodes:
+                write_durably(node.data / "node.toml", self._configuration(node, self.nodes).encode())
+                self.start_node(node)
 
     def _claim(self) -> None:
         """Lock the data folder. Raises ClusterFailed if another cluster runs in this folder or on these ports: its
         nodes would answer requests that are meant for ours.
         """
-        try:
+        with _writing(self.data):
             make_directory(self.data)
             self._claimed = _opened(self.data / "cluster.lock")
-        except OSError as error:
-            why = f"{error.filename}: {error.strerror}"
-            raise ClusterFailed(f"{why}: choose another folder with --data (make: DATA=...)") from error
         try:
             fcntl.flock(self._claimed, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

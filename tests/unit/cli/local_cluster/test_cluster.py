@@ -1,3 +1,5 @@
+import errno
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -79,3 +81,17 @@ def test_a_folder_that_cannot_be_made_is_a_failure_that_names_it(tmp_path: Path)
     (tmp_path / "file").touch()
     with pytest.raises(ClusterFailed, match="file/data: Not a directory: choose another folder with --data"):
         LocalCluster(tmp_path / "file" / "data", 1, port_base=0).start()
+
+
+def test_a_disk_that_is_full_is_a_failure_that_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("stockade.cli.local_cluster.cluster.write_durably", full)
+    local = LocalCluster(tmp_path / "data", 1, port_base=0)
+    with pytest.raises(ClusterFailed, match="data: No space left on device: choose another folder"):
+        local.start()
+    monkeypatch.undo()
+    local.stop()

@@ -356,6 +356,8 @@ def _why_not(error: OSError) -> str:
         return "no TLS connection: its address may begin with http://, or it asks for a certificate"
     if isinstance(error, NoNode):
         return str(error)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):  # its number is none of the system's errors
+        return f"the host's address is not known: {error.os_error.strerror}"
     return os.strerror(error.errno) if error.errno else "no connection in time"
 
 

@@ -129,6 +129,17 @@ def test_short_parts_of_a_body_are_joined_and_long_ones_are_not_copied(sizes: li
     assert all(any(piece is part for piece in pieces) for part in long)
 
 
+def test_a_host_that_is_not_known_is_called_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not "Unknown error -2"."""
+
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(ClusterUnreachable, match=r"\(the host's address is not known: Name or service not known\)"):
+        ask(Request(method="GET", path="/v1/cluster"), "http://stokade.example:7101")
+
+
 def test_when_no_node_can_be_reached_nothing_was_sent() -> None:
     with pytest.raises(ClusterUnreachable) as unreachable:
         ask(READ, free_port(), free_port())

@@ -43,7 +43,7 @@ class SessionRoute:
 
 def session_header(session: str) -> dict[str, str]:
     """The header that names the session of a request. Raises InvalidRequest for a ``session`` that cannot be an id."""
-    if not isinstance(session, str) or not session.isprintable():
+    if not isinstance(session, str) or not session or not session.isprintable():
         raise InvalidRequest("session: not the id of a session")  # not shown: it may hold an id, which is a secret
     return {"Stockade-Session": session}
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
 
 from ...partition.api.ownership import Grant, OwnResult, Ticket
 from ...partition.errors import NotOwner, StockadeError
@@ -20,7 +21,7 @@ from ..api.client import Client
 from ..api.grants import GrantRequest, OwnRequest
 from ..errors import ClientClosed
 from ..retry import is_momentary
-from ..transport.calls import Calls, quoted
+from ..transport.calls import Calls
 
 _log = logging.getLogger(__name__)
 
@@ -252,7 +253,7 @@ def chunked(names: Iterable[str], size: int) -> Iterator[list[str]]:
     part: list[str] = []
     part_bytes = 0
     for name in names:
-        name_bytes = len(quoted(name)) + len("resource=&")
+        name_bytes = len(quote(name, safe="")) + len("resource=&")
         if part and part_bytes + name_bytes > size:
             yield part
             part, part_bytes = [], 0

@@ -181,7 +181,9 @@ def present(**values: Any) -> dict[str, Any]:
 
 
 def quoted(segment: str) -> str:
-    """The text, escaped as one segment of a path. Raises InvalidRequest for a ``segment`` that is no text."""
+    """The text, escaped as one segment of a path. Raises InvalidRequest for a ``segment`` that cannot be one."""
     if not isinstance(segment, str):
         raise InvalidRequest(f"a name must be text, and one is {segment!r:.100}")
+    if segment in ("", ".", ".."):  # the path would be that of another route
+        raise InvalidRequest(f"a name has at least one character, and is neither '.' nor '..'; one is {segment!r}")
     return quote(segment, safe="")

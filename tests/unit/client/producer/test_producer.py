@@ -180,6 +180,11 @@ def test_arguments_of_a_wrong_kind_are_refused_with_what_is_needed(cluster: Fake
             _ = await producer.send("t", b"v", partition="0")  # type: ignore[arg-type]
         with pytest.raises(InvalidRequest, match="a name must be text, and one is 0"):
             _ = await producer.send(wrong, b"v")
+        for name in ("", ".", ".."):
+            with pytest.raises(InvalidRequest, match=f"a name has at least one character.* one is '{name}'"):
+                _ = await producer.send(name, b"v")
+        with pytest.raises(InvalidRequest, match="session: not the id of a session"):
+            await producer.client.close_session("")
         with pytest.raises(InvalidRequest, match=r"partitions: a list of numbers is needed, such as \[0\], not 0"):
             async with producer.exclusive("t", wrong):
                 raise AssertionError

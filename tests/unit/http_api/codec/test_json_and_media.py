@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stockade.http_api.codec import json_codec, media
 from stockade.http_api.codec.parameters import integer
-from stockade.http_api.codec.schemas import CONFIG_FAULTS_MAX, NewTopic, read_config
+from stockade.http_api.codec.schemas import CONFIG_FAULTS_MAX, NewTopic, SessionFence, read_config
 from stockade.partition.errors import InvalidRequest, NotAcceptable, UnsupportedMediaType
 
 VALUES = st.recursive(
@@ -162,3 +162,10 @@ def test_a_name_that_no_topic_has_is_refused_in_words(name: str) -> None:
     words = "name: not 1 to 249 of letters, digits, '.', '_', '-' other than '.' and '..'"
     assert refused.value.detail == words
     assert json_codec.read(b'{"name":"..."}', NewTopic).name == "..."
+
+
+@pytest.mark.parametrize("handle", ["billing", "", "5D41402ABC4B2A76"])
+def test_a_handle_that_is_none_is_refused_in_words(handle: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        json_codec.read(json.dumps({"handle": handle}).encode(), SessionFence)
+    assert refused.value.detail == "handle: not 16 of the digits 0 to 9 and a to f"

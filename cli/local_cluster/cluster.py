@@ -280,7 +280,7 @@ class LocalCluster:
         lines = [
             f'node_id = "{node.name}"',
             f'cluster_id = "{self.cluster_id}"',
-            f'data_dir = "{node.data}"',
+            f"data_dir = {json.dumps(str(node.data), ensure_ascii=False)}",
             f'http = "{node.http}"',
             f'raft_listen = "{node.raft}"',
             f"join = {json.dumps([*join])}",

@@ -2,6 +2,7 @@ import errno
 import os
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -95,3 +96,12 @@ def test_a_disk_that_is_full_is_a_failure_that_names_the_folder(
         local.start()
     monkeypatch.undo()
     local.stop()
+
+
+@pytest.mark.parametrize("name", ['say "data"', "back\\slash", "dätä", "new\nline"])
+def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
+    local = LocalCluster(tmp_path / name, 1, port_base=0, restart=False, program=(sys.executable, "-c", "pass"))
+    local.start()
+    local.stop()
+    with (tmp_path / name / "n1" / "node.toml").open("rb") as file:
+        assert tomllib.load(file)["data_dir"] == str(tmp_path / name / "n1")

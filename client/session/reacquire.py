@@ -68,7 +68,7 @@ class Reacquirer:
         """Acquire the lease anew, by a call of ``again``, when it is lost."""
         lease.expect_successor()
         if self._is_closed:  # while the request for the lease was under way
-            lease.succeeded(None, ClientClosed("the session was closed"))
+            lease.succeeded(None, _closed())
             return
         self._watched[lease] = again
         lease.on_lost(lambda _: self._begin(lease))
@@ -82,15 +82,16 @@ class Reacquirer:
             task.cancel()
 
     async def close(self) -> None:
-        """Acquire nothing any more, also nothing that is watched from now on."""
+        """Acquire nothing any more, also nothing that is watched from now on. A callback may call this: it goes on."""
         self._is_closed = True
         for lease in self._watched:
-            lease.succeeded(None, ClientClosed("the session was closed"))
+            lease.succeeded(None, _closed())
         self._watched.clear()
-        tasks = list(self._tasks.values())
+        tasks = [task for task in self._tasks.values() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks)
 
     def _begin(self, lease: HeldLease) -> None:
         again = self._watched.pop(lease, None)
@@ -116,6 +117,8 @@ class Reacquirer:
         successor = await self._until_held(again)
         if successor.error is None:
             await self._tell(successor)
+        if self._is_closed:
+            raise _closed()
         return successor
 
     async def _until_held(self, again: Callable[[], Awaitable[HeldLease]]) -> HeldLease:
@@ -140,3 +143,7 @@ class Reacquirer:
             if ends_this_task(error):
                 raise
             _log.exception("the reacquire callback failed for %r, which is held all the same", successor)
+
+
+def _closed() -> ClientClosed:
+    return ClientClosed("the session was closed")

@@ -236,3 +236,27 @@ def test_without_the_wish_what_is_lost_stays_lost(cluster: FakeCluster) -> None:
             assert isinstance(session.error, SessionExpired)
 
     use(cluster, work)
+
+
+def test_a_callback_may_close_its_session_which_ends_all_that_it_held(cluster: FakeCluster) -> None:
+    """It waited for itself: the close never ended, and the cluster kept the session. Two leases: two callbacks."""
+    cluster.create("t", 2)
+
+    async def work(client: Client) -> None:
+        closed = asyncio.Event()
+
+        async def told(_: Fence | Ownership) -> None:
+            await session.close()
+            closed.set()
+
+        session = await Session(client, "me", ttl_ms=3000, reacquire=told).open()
+        fences = [await session.acquire("t", [partition]) for partition in range(2)]
+        cluster.close_session(session.id)
+        for fence in fences:
+            with pytest.raises(StockadeError):
+                await fence.again()
+        await closed.wait()
+        assert isinstance(session.error, ClientClosed)
+        assert (cluster.sessions, cluster.grants) == ({}, {})
+
+    use(cluster, work)

@@ -76,6 +76,10 @@ class HeldLease:
         except (Exception, asyncio.CancelledError):  # a future that the watcher reads was cancelled, not this task
             _log.exception("a watcher of %r failed; it is lost all the same", self)
 
+    async def release(self) -> None:
+        """Give the lease up; another session can have it then."""
+        raise NotImplementedError
+
     def guard(self) -> "HeldGuard[Self]":
         """``async with fence.guard():`` cancels the block when the lease is lost, and raises the reason."""
         return HeldGuard(self)

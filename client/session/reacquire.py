@@ -62,6 +62,8 @@ class Reacquirer:
         self._told = told
         self._watched: dict[HeldLease, Callable[[], Awaitable[HeldLease]]] = {}
         self._tasks: dict[HeldLease, asyncio.Task[HeldLease]] = {}
+        self._released: set[HeldLease] = set()
+        """Lost leases that the application has released since: what replaces them is given up."""
         self._is_closed = False
 
     def watch(self, lease: HeldLease, again: Callable[[], Awaitable[HeldLease]]) -> None:
@@ -74,12 +76,23 @@ class Reacquirer:
         lease.on_lost(lambda _: self._begin(lease))
 
     def forget(self, lease: HeldLease) -> None:
-        """Stop watching the lease, or acquiring it again: the application has released it."""
+        """Stop watching the lease, or acquiring it again: the application has released it. What is acquired already is
+        given up, in the background; a callback that releases its own lost lease goes on before that.
+        """
         if self._watched.pop(lease, None) is not None:
-            lease.succeeded(None, ClientClosed("it was released"))
+            lease.succeeded(None, _released())
         task = self._tasks.get(lease)
         if task is not None:
-            task.cancel()
+            self._released.add(lease)
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    async def released(self, lease: HeldLease) -> None:
+        """`forget` the lease; returns when nothing is left of what replaces it. A callback does not wait for that."""
+        self.forget(lease)
+        task = self._tasks.get(lease)
+        if task is not None and task is not asyncio.current_task():
+            await asyncio.wait([task])
 
     async def close(self) -> None:
         """Acquire nothing any more, also nothing that is watched from now on. A callback may call this: it goes on."""
@@ -96,11 +109,12 @@ class Reacquirer:
     def _begin(self, lease: HeldLease) -> None:
         again = self._watched.pop(lease, None)
         if again is not None:
-            task = self._tasks[lease] = asyncio.get_running_loop().create_task(self._acquire_again(again))
+            task = self._tasks[lease] = asyncio.get_running_loop().create_task(self._acquire_again(lease, again))
             task.add_done_callback(partial(self._over, lease))
 
     def _over(self, lease: HeldLease, task: "asyncio.Task[HeldLease]") -> None:
         del self._tasks[lease]
+        self._released.discard(lease)
         if task.cancelled():
             lease.succeeded(None, lease.error)
             return
@@ -113,12 +127,18 @@ class Reacquirer:
                 None, end if isinstance(end, StockadeError) else ClientFault(f"a bug in the client: {end!r}")
             )
 
-    async def _acquire_again(self, again: Callable[[], Awaitable[HeldLease]]) -> HeldLease:
+    async def _acquire_again(self, lease: HeldLease, again: Callable[[], Awaitable[HeldLease]]) -> HeldLease:
         successor = await self._until_held(again)
-        if successor.error is None:
-            await self._tell(successor)
+        try:
+            if successor.error is None:
+                await self._tell(successor)
+        finally:
+            if lease in self._released and not self._is_closed:
+                await successor.release()
         if self._is_closed:
             raise _closed()
+        if lease in self._released:
+            raise _released()
         return successor
 
     async def _until_held(self, again: Callable[[], Awaitable[HeldLease]]) -> HeldLease:
@@ -143,6 +163,10 @@ class Reacquirer:
             if ends_this_task(error):
                 raise
             _log.exception("the reacquire callback failed for %r, which is held all the same", successor)
+
+
+def _released() -> ClientClosed:
+    return ClientClosed("it was released")
 
 
 def _closed() -> ClientClosed:

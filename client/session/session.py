@@ -320,7 +320,7 @@ class Session:
             with suppress(NotOwner):
                 await self._client.disown(ownership.group, self.id, ownership.resource)
         if self._reacquirer is not None:
-            self._reacquirer.forget(ownership)
+            await self._reacquirer.released(ownership)
         if ownership in self._owned:
             self._owned.remove(ownership)
         ownership.lose(ClientClosed("the resource was given up"))
@@ -346,7 +346,7 @@ class Session:
     async def release(self, fence: Fence) -> None:
         """End one grant; returns when its slots are free."""
         if self._reacquirer is not None:
-            self._reacquirer.forget(fence)
+            await self._reacquirer.released(fence)
         await self._client.release(fence.grant.grant, fence.session_id)
         if fence in self._fences:
             self._fences.remove(fence)

@@ -260,3 +260,43 @@ def test_a_callback_may_close_its_session_which_ends_all_that_it_held(cluster: F
         assert (cluster.sessions, cluster.grants) == ({}, {})
 
     use(cluster, work)
+
+
+@pytest.mark.parametrize("by_the_callback", [True, False])
+def test_a_lost_lease_that_is_released_while_the_callback_runs_leaves_nothing_held(
+    cluster: FakeCluster, *, by_the_callback: bool
+) -> None:
+    """Its callback was cancelled, and what it was told of stayed held: no other writer got it, and `again` raised."""
+    cluster.create("t")
+
+    async def work(client: Client) -> None:
+        told_of: dict[type, Fence | Ownership] = {}
+        both, may_end = asyncio.Event(), asyncio.Event()
+
+        async def told(lease: Fence | Ownership) -> None:
+            told_of[type(lease)] = lease
+            if len(told_of) == 2:
+                both.set()
+            await both.wait()
+            if by_the_callback:
+                await (fence if isinstance(lease, Fence) else owned).release()
+                assert lease.error is None, "the callback goes on before what it was told of is given up"
+            else:
+                await may_end.wait()
+
+        async with Session(client, "me", ttl_ms=3000, reacquire=told) as session:
+            fence, owned = await session.acquire("t"), await session.own("g", "r")
+            cluster.close_session(session.id)
+            await both.wait()
+            if not by_the_callback:
+                await fence.release()
+                await owned.release()
+            for lease in (fence, owned):
+                with pytest.raises(StockadeError):
+                    await lease.again()
+            assert {type(lease.error) for lease in told_of.values()} == {ClientClosed}
+            assert cluster.grants == {}
+            assert cluster.owned["g", "r"].owner is None
+            assert session.error is None
+
+    use(cluster, work)

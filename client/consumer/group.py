@@ -283,7 +283,8 @@ class GroupReading:
         try:
             described = await self._client.topic(self._topic)
             wanted = [f"{self._topic}/{state.partition}" for state in described.partitions]
-            step = plan(self._member, [*self._claims], wanted, await self._client.resources(self._group))
+            resources = await self._client.resources(self._group)
+            step = plan(self._member, [*self._claims], wanted, resources)  # a claim may have been dropped meanwhile
             for resource in step.give_up:
                 self._give_up(self._claims[resource])
             await self._let_go()

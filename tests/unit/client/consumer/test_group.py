@@ -362,3 +362,30 @@ def test_a_member_that_works_without_waiting_lets_the_event_loop_renew_its_sessi
             assert turns[0] >= 800
 
     asyncio.run(run())
+
+
+def test_a_partition_that_is_lost_while_the_member_looks_at_its_group_ends_no_iteration() -> None:
+    """The look meant to give up a partition that a refused read had dropped: the application got a KeyError."""
+
+    class Shared(Committing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.given_up: list[str] = []
+
+        async def topic(self, name: str) -> Any:
+            return SimpleNamespace(partitions=[SimpleNamespace(partition=number) for number in range(2)])
+
+        async def resources(self, group: str) -> list[Resource]:
+            reading._drop(reading._claims["t/1"])  # as a read does that another owner has fenced
+            owners = {"members/0": "a", "members/1": "b", "t/0": "a", "t/1": "b"}
+            return [Resource(name, True, owner, 1, 1) for name, owner in owners.items()]
+
+        async def disown(self, group: str, session: str, resource: str) -> None:
+            self.given_up.append(resource)
+
+    cluster = Shared()
+    reading, _ = reading_of(cluster)
+    reading._member = "members/0"
+    reading._claims["t/1"] = _Claim("t/1", 1, 1)
+    asyncio.run(reading._share())
+    assert (reading.partitions, cluster.given_up) == ([0], [])

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from ...partition.errors import NotOwner, StockadeError
 from ..errors import ClientClosed
 from ..session.held import HeldLease, Ownership
-from ..session.reacquire import ends_this_task
+from ..session.reacquire import CannotGoOn, ends_this_task
 from ..session.session import Fence
 from .delivery import wait_settled
 from .sender import Route, Sender
@@ -113,11 +113,14 @@ class FenceChain(HeldLease):
         self._following = asyncio.get_running_loop().create_task(self._follow(fence))
 
     async def renewed(self, fence: Fence | Ownership) -> None:
-        """Bind a fence that was acquired again, under a new producer epoch, tell the application, and take records."""
+        """Bind a fence that was acquired again, under a new producer epoch, tell the application, and take records.
+        Raises CannotGoOn, and loses the chain, if one of these is impossible.
+        """
         assert isinstance(fence, Fence)
         async with self._turn:
             try:
-                await self._bind(fence)
+                if self.error is None:
+                    await self._bind(fence)
             except StockadeError as error:
                 self.lose(error)
             except (Exception, asyncio.CancelledError) as error:
@@ -125,6 +128,8 @@ class FenceChain(HeldLease):
                     raise
                 _log.exception("the reacquire callback failed")
                 self.lose(ClientClosed(f"the reacquire callback failed: {error!r}"))
+            if self.error is not None:
+                raise CannotGoOn(self.error)
 
     async def _bind(self, fence: Fence) -> None:
         async def acquired() -> Fence:

@@ -39,8 +39,16 @@ def ends_this_task(error: BaseException) -> bool:
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
+class CannotGoOn(Exception):
+    """``told`` cannot use what was acquired again: `again` of the lost lease raises ``reason``."""
+
+    def __init__(self, reason: StockadeError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
 Told = Callable[[Any], Awaitable[None] | None]
-"""Takes a lease that was acquired again."""
+"""Takes a lease that was acquired again. Exceptions other than CannotGoOn are logged."""
 
 _log = logging.getLogger(__name__)
 
@@ -119,6 +127,8 @@ class Reacquirer:
             lease.succeeded(None, lease.error)
             return
         end = task.exception()
+        if isinstance(end, CannotGoOn):
+            end = end.reason
         if end is None:
             lease.succeeded(task.result(), None)
         else:
@@ -159,6 +169,8 @@ class Reacquirer:
             answer = self._told(successor)
             if inspect.isawaitable(answer):
                 await answer
+        except CannotGoOn:
+            raise
         except (Exception, asyncio.CancelledError) as error:
             if ends_this_task(error):
                 raise

@@ -212,3 +212,43 @@ def test_recover_goes_on_when_the_block_has_opened_the_partition_meanwhile(
 
     produce(cluster, work)
     assert cluster.values("t") == [b"again"]
+
+
+def test_again_raises_why_the_partitions_take_no_records_when_the_callback_has_failed(cluster: FakeCluster) -> None:
+    """It answered the new fence, with which each `send` was refused."""
+    cluster.create("t")
+
+    def told(_: Fence) -> None:
+        raise ValueError("the tail is not what it was")
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", reacquire=told, cancel_on_loss=False) as fence:
+            cluster.close_session(fence.session_id)
+            with pytest.raises(ClientClosed, match="the tail is not what it was"):
+                await fence.again()
+
+    produce(cluster, work)
+
+
+def test_a_callback_that_has_failed_is_not_called_with_a_later_fence(cluster: FakeCluster) -> None:
+    """Its block has ended for good, be it without a cancellation."""
+    cluster.create("t")
+    told_of: list[Fence] = []
+
+    async def told(fence: Fence) -> None:
+        told_of.append(fence)
+        cluster.close_session(fence.session_id)
+        await fence.lost.wait()
+        await cluster.seen("POST", 3, "/grants")
+        raise ValueError("the tail is not what it was")
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", reacquire=told, cancel_on_loss=False) as fence:
+            cluster.close_session(fence.session_id)
+            with pytest.raises(ClientClosed):
+                await fence.again()
+            with pytest.raises(ClientClosed):
+                await told_of[0].again()
+        assert len(told_of) == 1
+
+    produce(cluster, work)

@@ -238,8 +238,9 @@ class Producer(Blocking[producer.Producer]):
         )
         with self._entered(block) as fence:
             yield Fence(fence)
-            if cancel_on_loss and reacquire is None and fence.error is not None:
-                raise fence.error
+            end = fence.end
+            if cancel_on_loss and end is not None:
+                raise end
 
     @contextmanager
     def owning(self, *owned: "Ownership", cancel_on_loss: bool = True) -> Iterator[None]:

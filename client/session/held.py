@@ -36,6 +36,14 @@ class HeldLease:
             raise self._end
         return self._successor
 
+    @property
+    def end(self) -> StockadeError | None:
+        """Why neither this lease nor one that has replaced it is in force; None while one is, or may be acquired."""
+        lease = self
+        while lease._successor is not None:
+            lease = lease._successor
+        return lease.error if lease._decided is None else lease._end
+
     def expect_successor(self) -> None:
         """Note that the lease will be acquired again when it is lost: ``again`` waits for that."""
         self._decided = asyncio.Event()

@@ -5,9 +5,10 @@ from typing import NoReturn
 import pytest
 
 from stockade.client.config import ClientConfig
+from stockade.client.errors import ClientClosed
 from stockade.client.producer.queue.batch import Receipt
 from stockade.partition.errors import MessageTooLarge, ProducerBusy, ProducerFenced, SessionExpired
-from stockade.sync import Client, Consumer, Producer, Session
+from stockade.sync import Client, Consumer, Fence, Producer, Session
 
 from ..fake_cluster import FakeCluster, Fault
 
@@ -194,3 +195,36 @@ def test_a_callback_that_waits_for_its_own_thread_is_told_so_and_holds_up_no_one
         delivery.result(10)
         producer.send("t", b"w").result(10)
     assert "a callback on the background thread cannot wait for it" in caplog.text
+
+
+def test_an_exclusive_block_with_reacquire_raises_at_its_end_a_loss_after_which_it_cannot_go_on(
+    cluster: FakeCluster, config: ClientConfig
+) -> None:
+    """It ended as if all were well; the asynchronous block raises."""
+    cluster.create("t")
+
+    def told(fence: Fence) -> None:
+        if fence.epoch == 3:
+            raise ValueError("the tail is not what it was")
+
+    with (
+        Producer(config) as producer,
+        pytest.raises(ClientClosed, match="the tail is not what it was"),
+        producer.exclusive("t", reacquire=told) as fence,
+    ):
+        cluster.close_session(fence.session_id)
+        again = fence.again()
+        cluster.close_session(again.session_id)
+        with pytest.raises(ClientClosed):
+            again.again()
+
+
+def test_an_exclusive_block_with_reacquire_ends_well_after_a_loss_that_was_made_good(
+    cluster: FakeCluster, config: ClientConfig
+) -> None:
+    cluster.create("t")
+    with Producer(config) as producer, producer.exclusive("t", reacquire=lambda _: None) as fence:
+        cluster.close_session(fence.session_id)
+        fence.again()
+        producer.send("t", b"again").result(10)
+    assert cluster.values("t") == [b"again"]

@@ -43,14 +43,15 @@ class Question:
             _ = self._begin()
 
     async def anew(self, pause_s: float = 0.0) -> None:
-        """Ask now; returns when a question that began after this call is answered. Raises the refusal. Returns at once
-        if the last question began less than ``pause_s`` seconds ago and has ended.
+        """Ask now; returns when a question that began after this call is answered. Raises the refusal. A question that
+        began less than ``pause_s`` seconds ago and has ended stands for a new one.
         """
-        if self._task is not None and not self._task.done():
-            await asyncio.wait([self._task])
-        elif time.monotonic() < self._asked_s + pause_s:
-            return
-        task = self._begin()
+        task = self._task
+        if task is not None and not task.done():
+            await asyncio.wait([task])
+            task = self._begin()
+        elif task is None or time.monotonic() >= self._asked_s + pause_s:
+            task = self._begin()
         await asyncio.wait([task])
         if task.cancelled():
             raise ClientClosed("the client was closed")

@@ -230,7 +230,7 @@ def test_a_cluster_that_cannot_say_anew_leaves_the_description_and_one_that_know
     asyncio.run(run())
 
 
-def test_a_call_that_needs_more_than_a_topic_had_is_told_when_that_was_created_again() -> None:
+def test_each_call_that_needs_more_than_a_topic_had_is_told_when_that_was_created_again() -> None:
     """It has the partition by now, under another id: the call must not say that there is none."""
 
     async def run() -> None:
@@ -238,8 +238,9 @@ def test_a_call_that_needs_more_than_a_topic_had_is_told_when_that_was_created_a
         metadata = Metadata(cluster)
         before = await metadata.topic("t")
         cluster.topics["t"] = structs.replace(cluster.grow("t"), topic_id=2)
-        with pytest.raises(InconsistentTopicId):
-            await metadata.anew("t")
+        for _ in range(2):  # the second one, right after the first, was told that the topic had no such partition
+            with pytest.raises(InconsistentTopicId):
+                await metadata.anew("t")
         assert metadata.known("t") == before
 
     asyncio.run(run())

@@ -20,8 +20,11 @@ class UnknownRefusal(
     http_status=0,
     title="The server refused for a reason that this client does not know",
 ):
-    """The answer has a code that this client does not know, or it is a 3xx or 4xx without a problem document. With a
-    problem document it is retriable if the document says so, but never with 403 and 409; without one, only with 429.
+    """The answer has a code that this client does not know, or it is a 3xx or 4xx without a problem document. ``code``
+    is the document's, or ``HTTP_`` and the status.
+
+    With a problem document, ``no_side_effects`` and ``retriable`` are what the document says, but it is never retriable
+    with 403 and 409. Without one, nothing was changed, and it is retriable only with 429.
     """
 
 

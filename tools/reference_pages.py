@@ -42,7 +42,8 @@ UNSAID = {
     "INVALID_REQUEST": "Mend the request; `detail` names what is wrong.",
     "INVALID_RECORD": "Mend the record at `index`; the others of the batch were not stored either.",
     "METHOD_NOT_ALLOWED": "Use a method of the header `Allow`.",
-    "UNKNOWN_REFUSAL": "The node is newer than this client: read `detail`, and upgrade.",
+    "UNKNOWN_REFUSAL": "The node is newer than this client, or the address is no node's: `detail` tells. Then upgrade, "
+    "or mend the address.",
     "OTHER_EVENT_LOOP": "Make one object for each event loop, or use stockade.sync from any thread.",
     "USED_AFTER_FORK": "Connect after the fork: make new objects in each process.",
 }
@@ -188,6 +189,8 @@ def _meanings(schemas: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _section(cls: type[StockadeError], meaning: str) -> str:
     effect = "no effect" if cls.no_side_effects else "the outcome is unknown"
     facts = [str(cls.http_status)] * bool(cls.http_status) + [effect, "retriable" if cls.retriable else "not retriable"]
+    if cls is errors.UnknownRefusal:
+        facts = ["effect, and whether it is retriable, as each answer says"]
     return f"### {cls.code}\n\n*{', '.join(facts)}.* {meaning}\n\n{advice(cls.code)}\n"
 
 

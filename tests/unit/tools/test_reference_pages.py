@@ -14,6 +14,7 @@ from reference_pages import (
 )
 
 import stockade
+from stockade.client.errors import UnknownRefusal, refusal_in
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import BY_CODE
 
@@ -37,6 +38,13 @@ def test_every_code_has_advice_and_a_place_on_the_page() -> None:
 def test_each_reason_of_a_refusal_has_advice_of_its_own() -> None:
     assert "`identity`: a newer instance" in advice("PRODUCER_FENCED")
     assert "`gap`: sequence numbers are missing: `expected_seq` comes next" in advice("OUT_OF_ORDER_SEQUENCE_NUMBER")
+
+
+def test_the_page_says_of_an_unknown_code_that_each_answer_decides_about_its_effect() -> None:
+    """It said "no effect, not retriable", which a program would take for every such answer."""
+    section = errors_page().split("### UNKNOWN_REFUSAL\n\n")[1]
+    assert section.startswith("*effect, and whether it is retriable, as each answer says.*")
+    assert (refusal_in({"code": "NEW"}, 500).no_side_effects, UnknownRefusal.no_side_effects) == (False, True)
 
 
 def test_every_setting_of_a_topic_is_on_the_page() -> None:

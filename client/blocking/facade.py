@@ -5,7 +5,6 @@ One background thread runs the event loop of all objects, so renewals, batching 
 works. Objects are thread-safe. In a forked child their methods raise UsedAfterFork: make new ones there.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from types import TracebackType
@@ -226,7 +225,7 @@ class Producer(Blocking[producer.Producer]):
 
         async def told(fence: session.Fence) -> None:
             assert reacquire is not None
-            await asyncio.to_thread(reacquire, Fence(fence))
+            await self._thread.apart(reacquire, Fence(fence))
 
         block = self.twin.exclusive(
             topic,
@@ -349,7 +348,7 @@ class Ownership(HeldLease[held.Ownership]):
 class Session(Losable[session.Session]):
     """See ``stockade.Session``. Use it in ``with``, or ``open`` and ``close`` it.
 
-    ``reacquire`` is called on a thread of its own, and may block.
+    ``reacquire`` is called on a thread of its own, and may block; a process runs 64 such callbacks at a time.
     """
 
     def __init__(
@@ -363,7 +362,7 @@ class Session(Losable[session.Session]):
         async def told(lease: session.Fence | held.Ownership) -> None:
             assert reacquire is not None
             again = Fence(lease) if isinstance(lease, session.Fence) else Ownership(lease)
-            await asyncio.to_thread(reacquire, again)
+            await self._thread.apart(reacquire, again)
 
         wished = None if reacquire is None else told
         super().__init__(session.Session(client.twin, client_id, ttl_ms=ttl_ms, reacquire=wished))

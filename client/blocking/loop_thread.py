@@ -7,10 +7,15 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from ..home import Home
+
+CALLBACKS_MAX = 64
+"""Callbacks that may block, on threads of their own, at a time; further ones wait until one has returned."""
 
 _log = logging.getLogger(__name__)
 
@@ -89,6 +94,7 @@ class LoopThread:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._callbacks = asyncio.Semaphore(CALLBACKS_MAX)
 
     def run(
         self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, put_back: Callable[[T], None] | None = None
@@ -109,6 +115,41 @@ class LoopThread:
             raise
         return call.result(timeout_s)
 
+    async def apart(self, function: Callable[..., object], *args: object) -> None:
+        """Call a function of the application, which may block, on a daemon thread of its own; raises what it raises.
+
+        Not on the loop's own pool, which has few threads: the look-up of a node's name needs one of them, and a call
+        that blocks in each of them would wait for that look-up.
+        """
+        loop, callbacks = asyncio.get_running_loop(), self._callbacks
+        await callbacks.acquire()
+        returned: asyncio.Future[None] = loop.create_future()
+
+        def end(error: Exception | None) -> None:
+            callbacks.release()
+            if returned.done():
+                return  # the wait for it was cancelled
+            if error is None:
+                returned.set_result(None)
+            else:
+                returned.set_exception(error)
+
+        def work() -> None:
+            error: Exception | None = None
+            try:
+                function(*args)
+            except BaseException as raised:
+                error = _of_a_callback(raised)
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(end, error)
+
+        try:
+            threading.Thread(target=copy_context().run, args=(work,), name="stockade callback", daemon=True).start()
+        except BaseException:
+            callbacks.release()
+            raise
+        await returned
+
     def stop(self) -> None:
         """End the thread; the next ``run`` starts another one. Tasks that still run there never end."""
         with self._starting:
@@ -122,6 +163,7 @@ class LoopThread:
         with self._starting:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._callbacks = asyncio.Semaphore(CALLBACKS_MAX)
                 self._thread = threading.Thread(target=_serve, args=(self._loop,), name="stockade.sync", daemon=True)
                 self._thread.start()
             return self._loop
@@ -154,6 +196,15 @@ class Callback:
             self.function(*args)
         except (SystemExit, KeyboardInterrupt) as error:
             raise RuntimeError("a callback cannot end the background thread") from error
+
+
+def _of_a_callback(error: BaseException) -> Exception:
+    """An error that a future can take, and that ends no thread and no task."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    taken = RuntimeError(f"a callback raised {error!r}")
+    taken.__cause__ = error
+    return taken
 
 
 _shared = LoopThread()

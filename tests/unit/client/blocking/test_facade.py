@@ -1,5 +1,7 @@
 import sys
 import threading
+from asyncio import CancelledError
+from dataclasses import replace
 from typing import NoReturn
 
 import pytest
@@ -11,6 +13,10 @@ from stockade.partition.errors import MessageTooLarge, ProducerBusy, ProducerFen
 from stockade.sync import Client, Consumer, Fence, Producer, Session
 
 from ..fake_cluster import FakeCluster, Fault
+
+LEASES = 40
+"""More than a pool of asyncio has threads."""
+PATIENCE_S = 10
 
 
 @pytest.fixture
@@ -228,3 +234,45 @@ def test_an_exclusive_block_with_reacquire_ends_well_after_a_loss_that_was_made_
         fence.again()
         producer.send("t", b"again").result(10)
     assert cluster.values("t") == [b"again"]
+
+
+def test_callbacks_that_block_are_all_called_and_leave_the_pool_to_the_look_up_of_names(
+    cluster: FakeCluster, config: ClientConfig
+) -> None:
+    """They filled the loop's pool: others were not called, and no node with a name was found by any call."""
+    cluster.create("t", LEASES)
+    named = replace(config, bootstrap=tuple(url.replace("127.0.0.1", "localhost") for url in cluster.nodes))
+    all_called, called = threading.Barrier(LEASES), list[int]()
+
+    def told(fence: object) -> None:
+        assert isinstance(fence, Fence)
+        all_called.wait(PATIENCE_S)
+        with Client(named) as other:
+            called.append(other.tail("t", 0, 1).log_end)
+
+    with Client(config) as client, Session(client, "me", ttl_ms=3000, reacquire=told) as session:
+        fences = [session.acquire("t", [partition]) for partition in range(LEASES)]
+        client.close_session(session.id)
+        for fence in fences:
+            fence.again()
+    assert len(called) == LEASES
+
+
+@pytest.mark.parametrize("kind", [StopIteration, SystemExit, CancelledError])
+def test_whatever_a_reacquire_callback_raises_its_lease_is_held_and_again_answers_it(
+    cluster: FakeCluster, config: ClientConfig, kind: type[BaseException]
+) -> None:
+    """After StopIteration `again` never returned; after SystemExit it told of a bug in the client."""
+    cluster.create("t")
+
+    def told(_: object) -> None:
+        raise kind
+
+    with Client(config) as client, Session(client, "me", ttl_ms=3000, reacquire=told) as session:
+        fence = session.acquire("t")
+        client.close_session(session.id)
+        again = list[Fence]()
+        waiting = threading.Thread(target=lambda: again.append(fence.again()), daemon=True)
+        waiting.start()
+        waiting.join(PATIENCE_S)
+        assert [each.error for each in again] == [None]

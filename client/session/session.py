@@ -48,6 +48,8 @@ _LOOK_S_MIN = 3.0
 """Least time for a session to check what it holds, in seconds: a node asks others for up to one before it answers."""
 _LOOKS_MAX = 8
 """Checks under way at a time: renewals need connections, too."""
+_CLAIMS_MAX = 8
+"""Lost resources that are claimed again at a time: with thousands of claims before it, a renewal comes too late."""
 _MARGIN_OF_TTL = 0.2
 """Part of the ttl before its end at which an unrenewed session is given up."""
 
@@ -156,6 +158,7 @@ class Session:
         self._to_end: str | None = None
         """Id of the session that is closed here, but not yet at the cluster."""
         self._opening = asyncio.Lock()
+        self._claiming = asyncio.Semaphore(_CLAIMS_MAX)
         self._reacquirer = Reacquirer(self._revive, self._ended, reacquire) if reacquire is not None else None
 
     async def __aenter__(self) -> Self:
@@ -288,11 +291,15 @@ class Session:
         owned = await self._claim(OwnRequest(group, self.id, wanted, generation, atomic, sever), wait=wait)
         if self._reacquirer is not None:
             for each in owned:
-                self._reacquirer.watch(each, partial(self.own, group, each.resource))
+                self._reacquirer.watch(each, partial(self._own_again, group, each.resource))
         if self.error is not None:
             for each in owned:
                 each.lose(self.error)
         return owned[0] if isinstance(resource, str) else owned
+
+    async def _own_again(self, group: str, resource: str) -> Ownership:
+        async with self._claiming:
+            return await self.own(group, resource)
 
     async def _claim(self, request: OwnRequest, *, wait: bool) -> list[Ownership]:
         while self.error is None:

@@ -20,7 +20,7 @@ from stockade.partition.errors import (
     StockadeError,
 )
 
-from ..fake_cluster import FakeCluster
+from ..fake_cluster import FakeCluster, Fault
 
 PATIENCE_S = 20
 
@@ -298,5 +298,25 @@ def test_a_lost_lease_that_is_released_while_the_callback_runs_leaves_nothing_he
             assert cluster.grants == {}
             assert cluster.owned["g", "r"].owner is None
             assert session.error is None
+
+    use(cluster, work)
+
+
+def test_many_lost_resources_are_claimed_a_few_at_a_time_so_that_the_session_is_renewed_meanwhile(
+    cluster: FakeCluster,
+) -> None:
+    """Ten thousand claims at once held the renewal up until the new session was lost as well, again and again."""
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1500, reacquire=lambda _: None) as session:
+            owned = await session.own("g", [f"r{number}" for number in range(30)])
+            cluster.own_faults = [Fault.HOLD] * 30
+            renewals = len(cluster.paths("PUT"))
+            cluster.close_session(session.id)
+            await cluster.seen("PUT", renewals + 4)  # the one that is refused, and three of the new session
+            assert sum(path.endswith("/own") for path in cluster.paths("POST")) == 1 + 8
+            cluster.release_held()
+            for each in owned:
+                assert (await each.again()).error is None
 
     use(cluster, work)

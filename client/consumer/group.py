@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from ...partition.api.ownership import Resource
-from ...partition.errors import NotOwner, StockadeError
+from ...partition.errors import InconsistentTopicId, NotOwner, StockadeError, UnknownTopicOrPartition
 from ..api.client import Client
 from ..errors import with_fields
 from ..retry import is_momentary
@@ -37,6 +37,9 @@ PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
+
+_GONE = (InconsistentTopicId, UnknownTopicOrPartition)
+"""Why a member ends, and commits nothing more: the topic was created again, or deleted."""
 
 _log = logging.getLogger(__name__)
 
@@ -124,6 +127,8 @@ class GroupReading:
         self._taking = asyncio.Lock()  # several tasks may iterate
         self._tasks: list[asyncio.Task[None]] = []
         self._turn_ends_s = 0.0
+        self._is_doubted = False
+        """Whether a read has failed as if the topic had been deleted, or created again."""
         self._end: Exception | None = None
         """The reason with which every iteration ends from now on; None while the member reads."""
 
@@ -227,8 +232,13 @@ class GroupReading:
         """Commit that every record that the application got is processed, the present one included.
 
         Where another member has taken a partition over meanwhile, its position stays, and this member drops the
-        partition.
+        partition. Raises InconsistentTopicId once the member knows that the topic was created again: the positions of
+        the new one say nothing of these records; and UnknownTopicOrPartition when it was deleted.
         """
+        if isinstance(self._end, _GONE):
+            raise with_fields(self._end)
+        if self._is_doubted:
+            await self._all_partitions()
         for claim in (*self._claims.values(), *self._leaving):
             await self._commit(claim)
         await self._let_go()
@@ -281,8 +291,7 @@ class GroupReading:
 
     async def _share(self) -> None:
         try:
-            described = await self._client.topic(self._topic)
-            wanted = [f"{self._topic}/{state.partition}" for state in described.partitions]
+            wanted = [f"{self._topic}/{partition}" for partition in await self._all_partitions()]
             resources = await self._client.resources(self._group)
             step = plan(self._member, [*self._claims], wanted, resources)  # a claim may have been dropped meanwhile
             for resource in step.give_up:
@@ -294,6 +303,18 @@ class GroupReading:
             if not is_momentary(error):
                 raise
             _log.info("group %s is not shared out now: %s", self._group, error)
+
+    async def _all_partitions(self) -> list[int]:
+        """The topic's partitions. Raises when it was deleted, or created again, and then the member is at its end."""
+        try:
+            described = await self._client.topic(self._topic)
+            if described.topic_id != self._topic_id:
+                raise InconsistentTopicId(topic_id=described.topic_id)
+        except _GONE as error:
+            self._stop(error)
+            raise
+        self._is_doubted = False
+        return [state.partition for state in described.partitions]
 
     async def _take(self, resources: Sequence[str]) -> None:
         for verdict in await self._client.own(self._group, self._session.id, resources, atomic=False):
@@ -359,6 +380,7 @@ class GroupReading:
         except NotOwner:
             self._drop(claim)  # another member reads it now
         except Exception as error:
+            self._is_doubted = self._is_doubted or isinstance(error, _GONE)
             await self._ready.put((claim, error))
 
 

@@ -20,7 +20,7 @@ from stockade.client.consumer.records import Piece
 from stockade.client.home import Home
 from stockade.client.session.session import Session
 from stockade.partition.api.ownership import Resource
-from stockade.partition.errors import OffsetOutOfRange, SessionExpired
+from stockade.partition.errors import InconsistentTopicId, OffsetOutOfRange, SessionExpired, UnknownTopicOrPartition
 from stockade.partition.records.batch import decode_batch, message_from_columns
 
 from .turns import turns_of_the_loop
@@ -373,7 +373,7 @@ def test_a_partition_that_is_lost_while_the_member_looks_at_its_group_ends_no_it
             self.given_up: list[str] = []
 
         async def topic(self, name: str) -> Any:
-            return SimpleNamespace(partitions=[SimpleNamespace(partition=number) for number in range(2)])
+            return SimpleNamespace(topic_id=1, partitions=[SimpleNamespace(partition=number) for number in range(2)])
 
         async def resources(self, group: str) -> list[Resource]:
             reading._drop(reading._claims["t/1"])  # as a read does that another owner has fenced
@@ -389,3 +389,62 @@ def test_a_partition_that_is_lost_while_the_member_looks_at_its_group_ends_no_it
     reading._claims["t/1"] = _Claim("t/1", 1, 1)
     asyncio.run(reading._share())
     assert (reading.partitions, cluster.given_up) == ([0], [])
+
+
+@pytest.mark.parametrize("noticed_by", ["read", "look"])
+def test_a_position_in_a_deleted_topic_is_not_committed_to_the_topic_that_has_its_name_now(
+    monkeypatch: pytest.MonkeyPatch, noticed_by: str
+) -> None:
+    """It was: the group's next reader began behind records of the new topic that no member had read."""
+
+    class Anew(Committing):
+        async def topic(self, name: str) -> Any:
+            return SimpleNamespace(topic_id=2, partitions=[SimpleNamespace(partition=0)])
+
+    async def fetch(*_: Any, **__: Any) -> Fetched:
+        raise UnknownTopicOrPartition(topic="t", partition=None)  # before it was created again
+
+    async def run() -> None:
+        cluster = Anew()
+        monkeypatch.setattr(group_module, "fetch_again", fetch)
+        reading, claim = reading_of(cluster)
+        await reading._ready.put((claim, Piece("t", 0, 0, batch_of(10))))
+        assert (await anext(reading)).offset == 0
+        if noticed_by == "read":
+            await reading._read(claim)
+        else:
+            with pytest.raises(InconsistentTopicId):
+                await reading._share()
+        for _ in range(2):
+            with pytest.raises(InconsistentTopicId):
+                await reading.commit()
+        assert cluster.committed == {}
+        with pytest.raises(InconsistentTopicId):
+            await anext(reading)
+
+    asyncio.run(run())
+
+
+def test_a_member_that_cannot_read_a_partition_yet_commits_what_it_got_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node may not have heard of a partition that the topic has just got."""
+
+    class Grown(Committing):
+        async def topic(self, name: str) -> Any:
+            return SimpleNamespace(topic_id=1, partitions=[SimpleNamespace(partition=number) for number in range(2)])
+
+    async def fetch(*_: Any, **__: Any) -> Fetched:
+        raise UnknownTopicOrPartition(topic="t", partition=1)
+
+    async def run() -> None:
+        cluster = Grown()
+        monkeypatch.setattr(group_module, "fetch_again", fetch)
+        reading, claim = reading_of(cluster)
+        await reading._ready.put((claim, Piece("t", 0, 0, batch_of(10))))
+        assert (await anext(reading)).offset == 0
+        await reading._read(_Claim("t/1", 1, 1))
+        await reading.commit()
+        assert cluster.committed == {0: 1}
+
+    asyncio.run(run())

@@ -442,7 +442,7 @@ class Session(Losable[session.Session]):
         """Own a resource of ``group``, any text, or several at once; ``wait``: wait until all of them are free."""
         wanted = [resource] if isinstance(resource, str) else resource
         work = self.twin.own(group, wanted, generation=generation, atomic=atomic, sever=sever, wait=wait)
-        owned = [Ownership(each) for each in self._run(work)]
+        owned = [Ownership(each) for each in self._run(work, put_back=self.twin.put_back_owned)]
         return owned[0] if isinstance(resource, str) else owned
 
     def release(self, fence: Fence) -> None:

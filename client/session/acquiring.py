@@ -8,7 +8,7 @@ is how an undo finds out what a request of unknown outcome has done.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -92,6 +92,10 @@ class Acquiring:
     def put_back(self, grant: Grant, session: str) -> None:
         """Give up, in the background, a grant that did not reach the caller, which was interrupted."""
         _ = self._begin(partial(self._leave, grant, session))
+
+    def put_back_owned(self, group: str, session: str, epochs: Mapping[str, int]) -> None:
+        """The same for resources of ``group``, each with its fence_epoch."""
+        _ = self._begin(partial(self._leave_owned, group, session, epochs))
 
     @contextmanager
     def _one_of(self, kind: type, name: str) -> Iterator[None]:
@@ -189,18 +193,22 @@ class Acquiring:
             wanted = set(request.resources)
             there = await self._client.resources(request.group, patience_ms=self._ttl_ms)
             epochs = {each.resource: each.fence_epoch for each in there if each.owned and each.resource in wanted}
-        await self._until_known(OwnRequest, request.group)
-        left = [name for name, epoch in epochs.items() if not self._is_owned(request.group, name, epoch)]
+        await self._leave_owned(request.group, request.session, epochs)
+
+    async def _leave_owned(self, group: str, session: str, epochs: Mapping[str, int]) -> None:
+        """Give up the resources of these fence_epochs, unless the session has them by another claim, too."""
+        await self._until_known(OwnRequest, group)
+        left = [name for name, epoch in epochs.items() if not self._is_owned(group, name, epoch)]
         for names in chunked(left, DISOWNED_BYTES):
             try:
-                await self._give_up(request, names)
+                await self._give_up(group, session, names)
             except NotOwner:  # another session owns one of them, and none was given up
                 for name in names:
                     with suppress(NotOwner):
-                        await self._give_up(request, [name])
+                        await self._give_up(group, session, [name])
 
-    async def _give_up(self, request: OwnRequest, names: list[str]) -> None:
-        await self._client.disown(request.group, request.session, names, patience_ms=self._ttl_ms)
+    async def _give_up(self, group: str, session: str, names: list[str]) -> None:
+        await self._client.disown(group, session, names, patience_ms=self._ttl_ms)
 
     async def _found_out(self, request: GrantRequest) -> Grant | Ticket:
         """The grant or ticket of a request of unknown outcome, by repeating it, in a mode that does not evict: if the

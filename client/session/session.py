@@ -350,6 +350,18 @@ class Session:
         if self.error is None:
             self._acquiring.put_back(fence.grant, fence.session_id)
 
+    def put_back_owned(self, owned: Sequence[Ownership]) -> None:
+        """Give up, as `put_back` does a fence, the ownerships of one claim."""
+        for each in owned:
+            if self._reacquirer is not None:
+                self._reacquirer.forget(each)
+            if each in self._owned:
+                self._owned.remove(each)
+            each.lose(ClientClosed("the caller was interrupted"))
+        if self.error is None and owned:
+            epochs = {each.resource: each.fence_epoch for each in owned}
+            self._acquiring.put_back_owned(owned[0].group, self.id, epochs)
+
     async def release(self, fence: Fence) -> None:
         """End one grant; returns when its slots are free."""
         if self._reacquirer is not None:

@@ -216,3 +216,26 @@ def test_a_failure_that_ctrl_c_kept_from_the_application_is_unseen_and_comes_aga
     with pytest.raises(ProducerErrors) as closed:
         producer.close()
     assert [failure.partition for failure in closed.value.failures] == [1]
+
+
+def test_resources_that_ctrl_c_kept_from_the_application_are_given_up(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session owned them, unknown to the application, as long as it was renewed."""
+    own = SessionTwin.own
+
+    async def with_ctrl_c(*args: Any, **kwargs: Any) -> Any:
+        owned = await own(*args, **kwargs)
+        ctrl_c()
+        return owned
+
+    with Client(ClientConfig(bootstrap=cluster.nodes)) as client, Session(client, "s") as session:
+        kept = session.own("g", "kept")
+        with monkeypatch.context() as patched:
+            patched.setattr(SessionTwin, "own", with_ctrl_c)
+            with pytest.raises(KeyboardInterrupt):
+                session.own("g", ["a", "b"])
+        session.own("g", "next")  # waits until nothing is left of it
+        with Session(client, "other") as other:
+            assert [each.resource for each in other.own("g", ["a", "b"])] == ["a", "b"]
+        assert kept.error is None

@@ -21,7 +21,7 @@ TWINS: list[tuple[type, type]] = [
     (stockade.Ownership, sync.Ownership),
 ]
 OF_THE_LIBRARY = {
-    *("home", "calls", "outage", "metadata", "begin", "end", "stop", "compare", "lose", "put_back"),
+    *("home", "calls", "outage", "metadata", "begin", "end", "stop", "compare", "lose", "put_back", "put_back_owned"),
     *("expect_successor", "succeeded", "append_parts"),
 }
 """Public only for other modules of the library."""

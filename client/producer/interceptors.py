@@ -1,5 +1,6 @@
 """Functions of the application that see, and may replace, each record once before it is queued."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -28,7 +29,7 @@ def intercepted(interceptors: Sequence[Interceptor], topic: str, record: Record)
             if not isinstance(replaced, Record):
                 raise TypeError(f"it returned {type(replaced).__name__}, not a Record")
             record = replaced
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # a future that it reads was cancelled, not this task
             _log.exception("an interceptor failed; the record goes on as it was")
     return record
 

@@ -1,5 +1,6 @@
 """How keys and values of the application become bytes (Kafka's serializers, Sarama's Encoder)."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -50,7 +51,7 @@ def _serialized(serializer: Serializer | None, item: Any, what: str) -> Any:
         return item
     try:
         made = serializer(item)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:  # a future that it reads was cancelled, not this task
         raise InvalidRecord(f"the {what}_serializer failed: {error!r:.200}") from error
     if not isinstance(made, bytes):
         raise InvalidRecord(f"the {what}_serializer must return bytes, not {type(made).__name__}")

@@ -116,3 +116,25 @@ def test_producers_share_a_client_that_none_of_them_closes(cluster: FakeCluster)
 
     asyncio.run(run())
     assert cluster.values("t") == [b"one", b"still one"]
+
+
+def test_a_cancelled_future_that_the_application_s_function_reads_cancels_no_task_that_sends(
+    cluster: FakeCluster,
+) -> None:
+    """The task that called `send` ended as cancelled, with nothing in the log."""
+    cluster.create("t")
+
+    def reads(*_: Any) -> Any:
+        cancelled = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        return cancelled.result()
+
+    async def refused(producer: Producer) -> None:
+        with pytest.raises(InvalidRecord, match="the key_serializer failed: CancelledError"):
+            _ = await producer.send("t", b"v", key=b"k")
+
+    async def passed_over(producer: Producer) -> None:
+        assert (await (await producer.send("t", b"v"))).offset == 0
+
+    produce(cluster, refused, key_serializer=reads)
+    produce(cluster, passed_over, interceptors=[reads])

@@ -45,6 +45,7 @@ class CatalogSync:
         self._replicas = replicas
         self._principals = principals
         self._turns = itertools.count()
+        self._in_vain = 0  # questions in a row
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -81,7 +82,7 @@ class CatalogSync:
         return found is not None
 
     async def _ask(self) -> Catalog | None:
-        others = [node_id for node_id in self._view.controllers if node_id != self._node_id]
+        others = self._to_ask()
         if not others:
             await asyncio.sleep(PAUSE_S)
             return None
@@ -92,6 +93,17 @@ class CatalogSync:
         except (ConnectionError, TimeoutError):
             answer = None
         if not isinstance(answer, Catalog):  # it is away, or no controller
+            self._in_vain += 1
             await asyncio.sleep(PAUSE_S)
             return None
+        self._in_vain = 0
         return answer
+
+    def _to_ask(self) -> list[str]:
+        """The controllers. When each was asked in vain, all members: while this node was away, others may have become
+        the controllers.
+        """
+        controllers = [node_id for node_id in self._view.controllers if node_id != self._node_id]
+        if self._in_vain < len(controllers):
+            return controllers
+        return [entry.node_id for entry in self._view.members() if entry.node_id != self._node_id]

@@ -55,6 +55,8 @@ FENCED_WAITERS = 2
 """An operator's fence cancels the tickets that would resume an older epoch, also where no grant ends."""
 PRESENT_TARGETS = 2
 """RemoveNode.away and RemoveZone.away."""
+LISTED_TARGETS = 2
+"""CreateTopic and ChangeTopic place nothing on a node that was removed since they were made."""
 
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """The software of this node, as it tells the other nodes."""

@@ -266,7 +266,7 @@ class Recorder:
         """Create the ledger's topic, or change its configuration. Raises TopicAlreadyExists for a topic of that name
         that was there before the ledger.
         """
-        topic, nodes = self._catalog.topic(LEDGER_TOPIC), self._assignment.nodes
+        topic, where = self._catalog.topic(LEDGER_TOPIC), (self._assignment.nodes, self._assignment.feature_level)
         of_ledger: dict[str, Any] = {
             "now_ms": command.now_ms,
             "name": LEDGER_TOPIC,
@@ -277,12 +277,12 @@ class Recorder:
             if topic is not None:
                 raise TopicAlreadyExists(NAME_TAKEN, topic_id=topic.topic_id)
             one = CreateTopic(partitions=1, replication_factor=None, config=command.config, **of_ledger)
-            created = self._catalog.create(index, one, nodes)
+            created = self._catalog.create(index, one, *where)
             self._ledger.topic_id = created.topic_id
             return created
         config = msgspec.structs.asdict(command.config)
         change = ChangeTopic(topic_id=self._ledger.topic_id, partitions=None, seal=False, config=config, **of_ledger)
-        self._catalog.change(index, change, nodes)
+        self._catalog.change(index, change, *where)
         changed = self._catalog.find(LEDGER_TOPIC, self._ledger.topic_id)
         return TopicChanged(changed.topic_id, changed.config_order)
 

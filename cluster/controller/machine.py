@@ -334,7 +334,7 @@ class ControllerMachine(Machine):
 
     def _create_topic(self, index: int, command: CreateTopic) -> TopicCreated:
         self._check_is_open(command.name)
-        created = self.catalog.create(index, command, self.assignment.nodes)
+        created = self.catalog.create(index, command, self.assignment.nodes, self.assignment.feature_level)
         if created.created:
             topic = self.catalog.find(command.name, None)
             self._free_writers(topic, None, command.by)
@@ -345,7 +345,7 @@ class ControllerMachine(Machine):
         self._check_is_open(command.name)
         topic = self.catalog.find(command.name, command.topic_id)
         writers = topic.config.writer_group
-        more = self.catalog.change(index, command, self.assignment.nodes)
+        more = self.catalog.change(index, command, self.assignment.nodes, self.assignment.feature_level)
         self._free_writers(topic, writers, command.by)
         self.slots.grow(topic, more)
         self._introduce(topic, more)

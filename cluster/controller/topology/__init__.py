@@ -2,5 +2,5 @@
 
 In: decoded commands, reports of leaders.
 Out: placements, the next step of a move.
-May import: cluster.access, cluster.controller, partition, partition.api, raft.log.
+May import: cluster, cluster.access, cluster.controller, partition, partition.api, raft.log.
 """

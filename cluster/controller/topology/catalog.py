@@ -157,13 +157,13 @@ class Catalog:
             return None
         return topic, partition
 
-    def create(self, index: int, command: CreateTopic, nodes: Nodes) -> TopicCreated:
+    def create(self, index: int, command: CreateTopic, nodes: Nodes, level: int) -> TopicCreated:
         """Create a topic, unless one of this name and definition exists. ``nodes`` has the incarnations of the nodes'
-        disks, and tells which nodes drain and so get no replica.
+        disks, and tells which nodes drain or were removed, and so get no replica; ``level`` is the feature level.
 
         Raises InvalidRequest, TopicAlreadyExists, NotEnoughReplicas, ThrottlingQuotaExceeded.
         """
-        command = structs.replace(command, nodes=[node for node in command.nodes if not nodes.is_draining(node[0])])
+        command = structs.replace(command, nodes=nodes.left_of(command.nodes, level))
         existing = self._by_name.get(command.name)
         factor = _replication_factor(command, existing)
         _check_shape(command, factor)
@@ -199,8 +199,8 @@ class Catalog:
         )
         return TopicCreated(index, created=True)
 
-    def change(self, index: int, command: ChangeTopic, nodes: Nodes) -> list[int]:
-        """Change a topic. Returns the numbers of the added partitions."""
+    def change(self, index: int, command: ChangeTopic, nodes: Nodes, level: int) -> list[int]:
+        """Change a topic. Returns the numbers of the added partitions. ``nodes`` and ``level`` as in ``create``."""
         topic = self.find(command.name, command.topic_id)
         wanted = topic.partitions if command.partitions is None else command.partitions
         if not topic.partitions <= wanted <= PARTITIONS_PER_TOPIC_MAX:
@@ -208,7 +208,7 @@ class Catalog:
         config = _merged(topic.config, command.config)
         more = wanted - topic.partitions
         if more:
-            self._extend(topic, more, command, nodes)
+            self._extend(topic, more, structs.replace(command, nodes=nodes.left_of(command.nodes, level)), nodes)
         sealed = topic.sealed or command.seal
         if (config, sealed) != (topic.config, topic.sealed):
             topic.config, topic.sealed, topic.config_order = config, sealed, index
@@ -252,8 +252,7 @@ class Catalog:
         self._hold(topic, 0)
 
     def _extend(self, topic: Topic, more: int, command: ChangeTopic, nodes: Nodes) -> None:
-        where = [node for node in command.nodes if not nodes.is_draining(node[0])]
-        factor = topic.replication_factor
+        where, factor = command.nodes, topic.replication_factor
         self._check_room(more, factor, where)
         placements = placement.place(more, factor, where, self.holdings.loads(), scattered=command.scattered)
         topic.placements += placements

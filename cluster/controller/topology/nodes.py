@@ -4,9 +4,13 @@ A node joins by registering itself at its start, or is announced by an operator.
 and it has no replica any more; then its id is remembered, so that it does not come back by itself.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ....partition.errors import NotFound, ThrottlingQuotaExceeded
+from ...features import LISTED_TARGETS
+from .placement import Node
 
 NODES_MAX = 100
 """Nodes of one cluster."""
@@ -91,6 +95,13 @@ class Nodes:
         """Whether a node is being removed; False for a node that is not known."""
         entry = self.rows.get(node_id)
         return entry is not None and entry.draining
+
+    def left_of(self, chosen: Sequence[Node], level: int) -> list[Node]:
+        """Those of the nodes that a command has chosen which still take replicas: not those that drain or, from feature
+        level LISTED_TARGETS on, were removed since the command was made.
+        """
+        removed = frozenset(self.removed if level >= LISTED_TARGETS else ())
+        return [node for node in chosen if not self.is_draining(node[0]) and node[0] not in removed]
 
     def registered(self) -> set[str]:
         """The ids of the nodes that have registered, those that are being removed included."""

@@ -6,9 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.cluster.controller.commands import ChangeTopic, CreateTopic, TopicCreated, TopicDeleted
+from stockade.cluster.controller.commands import (
+    ChangeTopic,
+    CreateTopic,
+    RaiseFeatureLevel,
+    RegisterNode,
+    RemoveNode,
+    TopicCreated,
+    TopicDeleted,
+)
 from stockade.cluster.controller.topology import catalog
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id, topic_partition
+from stockade.cluster.features import LISTED_TARGETS, NEWEST_LEVEL
 from stockade.cluster.leader import topic_service
 from stockade.cluster.replica.replica_manager import ReplicaManager
 from stockade.cluster.rpc import GroupStatus
@@ -92,9 +101,27 @@ def test_a_topic_of_before_its_first_definition_was_kept_is_compared_with_the_pr
     restored = catalog.Catalog()
     restored.load([msgspec.convert(old, catalog.Topic)])
     nodes = driver.machine.assignment.nodes
-    assert restored.create(9, CREATE, nodes) == TopicCreated(topic_id=1, created=False)
+    assert restored.create(9, CREATE, nodes, NEWEST_LEVEL) == TopicCreated(topic_id=1, created=False)
     with pytest.raises(TopicAlreadyExists):
-        restored.create(9, create(partitions=3), nodes)
+        restored.create(9, create(partitions=3), nodes, NEWEST_LEVEL)
+
+
+def test_nothing_is_placed_on_a_node_that_was_removed_since_the_command_was_made() -> None:
+    """Two administrators at once: the node had nothing on it, so it went in the same moment."""
+    driver, four = Driver(replicas=2), [*NODES, ("n4", None)]
+    for node_id, _ in four:
+        raft, url = f"{node_id}:2", f"http://{node_id}:1"
+        driver.do(RegisterNode(now_ms=0, node_id=node_id, url=url, raft=raft, zone=None, incarnation=1, controllers=[]))
+    driver.do(RaiseFeatureLevel(now_ms=0, level=LISTED_TARGETS, supporting=[node_id for node_id, _ in four]))
+    driver.do(RemoveNode(now_ms=0, node_id="n4"))
+    assert "n4" not in driver.machine.assignment.nodes.rows
+    driver.do(create(partitions=4, nodes=four))
+    driver.do(ChangeTopic(now_ms=0, name="t", topic_id=None, partitions=8, seal=False, config={}, nodes=four))
+    topic = driver.machine.catalog.topic("t")
+    assert topic is not None
+    assert [sorted(replicas) for replicas in topic.placements] == [["n1", "n2", "n3"]] * 8
+    refused = driver.do(create(name="five", replication_factor=5, nodes=[*four, ("n5", None)]))
+    assert isinstance(refused, NotEnoughReplicas)
 
 
 @pytest.mark.parametrize("first", [0, 1])

@@ -78,7 +78,9 @@ async def _register(config: NodeConfig) -> Cluster:
         async with Client(_as_client(config)) as client:
             try:
                 cluster = await client.connect()
-                if cluster.cluster_id == config.cluster_id:
+                # To add a node again calls its removal off, which is for an operator to say.
+                is_leaving = any(node.node_id == me.node_id and node.draining for node in cluster.nodes)
+                if cluster.cluster_id == config.cluster_id and not is_leaving:
                     cluster = await client.add_node(me.node_id, me.url, me.raft, me.zone)
             except StockadeError as error:
                 _joining_log.warning("waiting to join through %s: %s", ", ".join(config.join), error.detail)

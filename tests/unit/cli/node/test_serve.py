@@ -7,13 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
+from stockade.cli.node import serve as serve_module
 from stockade.cli.node.machine import cannot_write, left_over
 from stockade.cluster.config import load
+from stockade.partition.api.cluster import Cluster, LeaderInfo, Node
 from stockade.raft.wal.files import lock_directory
 from stockade.raft.wal.wal import Wal
 
@@ -191,3 +194,38 @@ def test_pandas_is_imported_before_the_loop_runs_or_never() -> None:
         "serve.uvloop.run = lambda _: sys.exit('pandas' not in sys.modules); serve._run_node(None, False, None, None)"
     )
     assert subprocess.run([sys.executable, "-c", make], check=False).returncode == 0
+
+
+class Admitting:
+    """The client by which a node joins a cluster of which it is a member already."""
+
+    def __init__(self, is_leaving: bool) -> None:
+        members = [Node(name, f"http://{name}:1", f"{name}:2", None, alive=True) for name in ("n1", "n2")]
+        members[0] = msgspec.structs.replace(members[0], draining=is_leaving)
+        self.cluster = Cluster("house", "n2", "0", LeaderInfo(None, None, 0), members, [])
+        self.added: list[str] = []
+
+    async def __aenter__(self) -> "Admitting":
+        return self
+
+    async def __aexit__(self, *_: object) -> None: ...
+
+    async def connect(self) -> Cluster:
+        return self.cluster
+
+    async def add_node(self, node_id: str, *_: object) -> Cluster:
+        self.added.append(node_id)
+        return self.cluster
+
+
+@pytest.mark.parametrize(("is_leaving", "added"), [(True, []), (False, ["n1"])])
+def test_a_node_that_joins_with_an_empty_disk_does_not_call_its_own_removal_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_leaving: bool, added: list[str]
+) -> None:
+    """It added itself, as an operator does: it stayed a member, and `stockade cluster remove` waited for good."""
+    (tmp_path / "n1.toml").write_text('join = ["http://n2:1"]\n' + CONFIG)
+    cluster = Admitting(is_leaving)
+    monkeypatch.setattr(serve_module, "Client", lambda _: cluster)
+    found = asyncio.run(serve_module.joined(load(tmp_path / "n1.toml")))
+    assert [member.node_id for member in found.members] == ["n1", "n2"]
+    assert cluster.added == added

@@ -36,7 +36,7 @@ from ..ui.parameters import WholeNumber
 LOOK_S = 0.2
 """Seconds between two requests that check whether an order is carried out."""
 UNSEEN_MAX = 50
-"""So many requests in a row without a sign of the move mean that another order has replaced it; after fewer, the asked
+"""So many requests in a row without a sign of the order mean that another order has replaced it; after fewer, the asked
 node may only not have learned of it yet.
 """
 
@@ -360,11 +360,19 @@ class Leaving:
         self.total: int = len(self._groups)
         self.moved: int = 0
         self.is_done: bool = False
+        self._unseen = 0
 
     def look(self, cluster: Cluster) -> None:
-        """Update the progress. ``cluster`` may come from a node that lags behind, so ``moved`` never falls."""
+        """Update the progress. ``cluster`` may come from a node that lags behind, so ``moved`` never falls. Raises
+        ClickException when another order has called the removal off.
+        """
         self.moved = max(self.moved, self.total - len(self._groups & self._held(cluster)))
-        self.is_done = self._node_ids.isdisjoint(node.node_id for node in cluster.nodes)
+        listed = [node for node in cluster.nodes if node.node_id in self._node_ids]
+        self.is_done = not listed
+        staying = [node.node_id for node in listed if not node.draining]
+        self._unseen = self._unseen + 1 if staying else 0
+        if self._unseen >= UNSEEN_MAX:
+            raise click.ClickException(f"{', '.join(staying)}: another order has called the removal off")
 
     def _held(self, cluster: Cluster) -> frozenset[tuple[str, int]]:
         """The groups that still have to move, as (topic, partition); the controller group is ("", 0)."""

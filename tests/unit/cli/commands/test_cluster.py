@@ -122,6 +122,20 @@ def test_a_node_that_is_older_than_feature_levels_is_named_when_an_upgrade_is_fi
     assert "Error: n1, which answers, runs software that is older than feature levels: upgrade it" in refused.stderr
 
 
+def test_a_command_does_not_wait_for_a_removal_that_another_order_has_called_off() -> None:
+    """`stockade cluster add` of the same node: the command waited for good."""
+    there, leaving = node("b.1", "b"), node("a.1", "a", draining=True)
+    waiting = Leaving(cluster_of(leaving, there), ["a.1"])
+    for _ in range(2):
+        for _ in range(UNSEEN_MAX - 1):
+            waiting.look(cluster_of(node("a.1", "a"), there))  # by a node that is late
+        waiting.look(cluster_of(leaving, there))
+    with pytest.raises(click.ClickException, match=r"a\.1: another order has called the removal off"):
+        for _ in range(UNSEEN_MAX):
+            waiting.look(cluster_of(node("a.1", "a"), there))
+    assert not waiting.is_done
+
+
 def test_a_machine_that_cannot_be_one_is_not_added() -> None:
     words = ["cluster", "add", "d", "http://d", "d:65535", "--processes", "2"]
     refused = CliRunner().invoke(main, words)

@@ -18,7 +18,7 @@ from typing import BinaryIO
 from ...cluster.config import parse_address
 from ...partition.log.fsutil import make_directory, open_file, write_durably
 from ..node.authority import NODE_DAYS, CannotMake, Wanted, https_section, make_certificates, node_files, tls_section
-from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready, probing
+from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready, probing, with_parent
 from ..service.environment import without_settings
 from .ports import LOOPBACK, free_ports
 
@@ -194,7 +194,7 @@ class LocalCluster:
             # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
             return subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
                 command,
-                env=without_settings(os.environ),
+                env=with_parent(without_settings(os.environ)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

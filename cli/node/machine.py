@@ -10,7 +10,16 @@ from pathlib import Path
 from ...cluster.config import ConfigError, NodeConfig
 from ...cluster.machines import node_name
 from ..service.notify import ServiceManager
-from .supervisor import READY_TIMEOUT_S, NodeProcess, Stopping, Supervisor, cannot_listen, is_ready, probing
+from .supervisor import (
+    READY_TIMEOUT_S,
+    NodeProcess,
+    Stopping,
+    Supervisor,
+    cannot_listen,
+    is_ready,
+    probing,
+    with_parent,
+)
 
 WAL = "wal"
 """A folder that the data folder of each node has once the node has run."""
@@ -53,11 +62,11 @@ class Machine:
         self._stopping = Stopping()
         self._faults: list[str] = []
 
-    def run(self, *, with_parent: bool) -> list[str]:
+    def run(self, parent: int | None) -> list[str]:
         """Run the nodes until a signal, or until one of them cannot start. Returns why the machine failed; empty if it
         did not.
 
-        ``with_parent``: the machine stops when the process that started it is gone.
+        ``parent``: the process that started the machine, which stops when that is gone; None: it does not.
         """
         nodes = self._config.nodes()
         if faults := in_use(nodes):
@@ -80,7 +89,7 @@ class Machine:
         running = ", ".join(f"{process.name} (pid {process.pid})" for process in processes)
         _log.info("machine %s runs %s", self._config.node_id, running)
         supervisor.watch()
-        self._wait(processes, with_parent)
+        self._wait(processes, parent)
         _log.info("stopping the nodes of machine %s", self._config.node_id)
         self._manager.stopping()
         ended = supervisor.stop()
@@ -90,7 +99,9 @@ class Machine:
         words = [*self._command, process.name.rpartition(".")[2]]
         # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
         # A list of words, no shell.
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  # nosec B603
+        return subprocess.Popen(  # noqa: S603  # nosec B603
+            words, env=with_parent(os.environ), stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
     def _give_up(self, reason: str) -> None:
         self._faults.append(reason)
@@ -101,15 +112,15 @@ class Machine:
         _pass_on(signal.SIGHUP, processes)
         self._manager.ready(self._status)
 
-    def _wait(self, processes: Sequence[NodeProcess], with_parent: bool) -> None:
+    def _wait(self, processes: Sequence[NodeProcess], parent: int | None) -> None:
         """Wait for the order to stop, or for the end of the parent (``with_parent``). Meanwhile send the service
         manager its watchdog messages, and tell it once when all nodes answer.
         """
-        parent, starting = os.getppid(), list(processes)
+        starting = list(processes)
         every_s = min(PARENT_S, self._manager.alive_every_s or PARENT_S)
         while not self._stopping.wait(every_s):
             self._manager.alive()
-            if with_parent and os.getppid() != parent:
+            if parent is not None and os.getppid() != parent:
                 _log.warning("the process that started this machine is gone: stopping")
                 return
             if starting:

@@ -47,6 +47,7 @@ from .issuer_keys import follow
 from .leaving import end_stalled, leaving
 from .machine import Machine, cannot_write, check_data, in_use, listed
 from .reload import Principals, Reloadable, Reloader
+from .supervisor import parent_of
 
 ASK_AGAIN_S = 1.0
 """Seconds between two attempts to join, while no node has admitted this one."""
@@ -185,14 +186,15 @@ def serve(
         raise click.ClickException(f"{source} has no node {number} any more: it has {len(nodes)}")
     name = settings.node_id if number is None else nodes[number - 1].node_id
     manager, again = ServiceManager.taken(), partial(load, config, processes)
+    parent = parent_of(os.environ) if with_parent else None
     with logs.logging_to_stderr(log_level, log_format, name, is_one_of_many=number is not None):
         if number is not None:
-            _run_node(nodes[number - 1], with_parent, manager, again)
+            _run_node(nodes[number - 1], parent, manager, again)
         elif settings.processes is None:
-            _run_node(settings, with_parent, manager, again)
+            _run_node(settings, parent, manager, again)
         else:
             command = _command(config, processes, log_format, log_level)
-            if faults := Machine(settings, command, manager).run(with_parent=with_parent):
+            if faults := Machine(settings, command, manager).run(parent):
                 raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
 
 
@@ -230,14 +232,14 @@ def _command(config: Path | None, processes: int | None, log_format: str, log_le
 
 
 def _run_node(
-    settings: NodeConfig, with_parent: bool, manager: ServiceManager, again: Callable[[], NodeConfig]
+    settings: NodeConfig, parent: int | None, manager: ServiceManager, again: Callable[[], NodeConfig]
 ) -> None:
     raise_limit()
     keep_descriptors()
     make_first_array()
     with leaving():
         try:
-            sys.exit(uvloop.run(run(settings, with_parent, manager, again)))
+            sys.exit(uvloop.run(run(settings, parent, manager, again)))
         except (ConfigError, DiskRefused, TlsFault, WalLocked) as error:
             raise click.ClickException(str(error)) from error
         except CannotStart as error:
@@ -260,7 +262,9 @@ def make_first_array() -> None:
     pa.array([b""])
 
 
-async def run(settings: NodeConfig, with_parent: bool, manager: ServiceManager, again: Callable[[], NodeConfig]) -> int:
+async def run(
+    settings: NodeConfig, parent: int | None, manager: ServiceManager, again: Callable[[], NodeConfig]
+) -> int:
     """Run the node until a signal or a failure, and return the exit code. ``again`` reads its configuration again."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -268,8 +272,8 @@ async def run(settings: NodeConfig, with_parent: bool, manager: ServiceManager, 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     tasks = [asyncio.ensure_future(manager.stay_alive())]
-    if with_parent:
-        tasks.append(asyncio.ensure_future(_watch_parent(stopping)))
+    if parent is not None:
+        tasks.append(asyncio.ensure_future(_watch_parent(parent, stopping)))
     stopped = asyncio.ensure_future(stopping.wait())
     joining = asyncio.ensure_future(joined(settings))
     manager.status("waiting to join" if settings.join else "starting")
@@ -370,8 +374,7 @@ async def _listen(settings: NodeConfig, node: Node, again: Callable[[], NodeConf
     return http, Reloader(files, [partial(follow, issuers, each) for each in issuers.all if each.keys_url])
 
 
-async def _watch_parent(stopping: asyncio.Event) -> None:
-    parent = os.getppid()
+async def _watch_parent(parent: int, stopping: asyncio.Event) -> None:
     while os.getppid() == parent:  # noqa: ASYNC110 (no signal announces it)
         await asyncio.sleep(aligned_s(1.0))
     _log.warning("the process that started this node is gone: stopping")

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -33,6 +33,10 @@ LOOK_S = 0.1
 """Seconds between two looks at the processes."""
 LOOK_READY_MAX_S = 1.0
 """Longest pause between two questions whether a node is ready; less at first: a tenth of the time since its start."""
+PARENT = "_STOCKADE_PARENT"
+"""The environment variable with the process id of the process that started a node `--with-parent`: the node cannot find
+out by itself if that is gone already.
+"""
 STOP_TIMEOUT_S = 25.0
 """A node that has not ended this long after SIGTERM is killed."""
 
@@ -70,6 +74,16 @@ class NodeProcess:
 
 
 _Node = TypeVar("_Node", bound=NodeProcess)
+
+
+def with_parent(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a node that ends when this process is gone."""
+    return {**environ, PARENT: str(os.getpid())}
+
+
+def parent_of(environ: MutableMapping[str, str]) -> int:
+    """The process id of the process that started this one, also if that is gone. Removes it from ``environ``."""
+    return int(environ.pop(PARENT, os.getppid()))
 
 
 def ending(returncode: int) -> str:

@@ -3,9 +3,11 @@ comes back.
 """
 
 import os
+import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,24 @@ def test_nodes_whose_supervisor_was_killed_stop_by_themselves(tmp_path: Path) ->
         machine.supervisor.wait()
         eventually(lambda: is_closed(machine.urls[0]))
         assert "a.1 stockade: the process that started this node is gone: stopping" in machine.log
+
+
+def test_nodes_whose_supervisor_was_killed_as_soon_as_it_had_started_them_stop_by_themselves(tmp_path: Path) -> None:
+    """They looked for their parent later, took the one that had adopted them for it, and kept the ports for good."""
+    [machine] = Machines(tmp_path, "a", 1).each
+    machine.write([machine])
+    machine.start()
+    assert machine.supervisor is not None
+    eventually(lambda: bool(machine.pids()))
+    machine.supervisor.kill()
+    machine.supervisor.wait()
+    node = os.pidfd_open(machine.pids()["a.1"])
+    try:
+        assert select.select([node], [], [], 60)[0], "the node runs on"
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(node, signal.SIGKILL)
+        os.close(node)
 
 
 STRUCK = """

@@ -8,6 +8,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -515,7 +516,8 @@ def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) ->
         signal.signal(number, lambda *_: stopping.order())
 
     def tell(line: str) -> None:
-        console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
+        with suppress(SystemExit):  # which rich raises when the output is closed: the nodes need their supervisor
+            console.print(f"{time.strftime('%H:%M:%S')}  {line}", markup=False, soft_wrap=True)
 
     local = LocalCluster(data, nodes, port_base, restart=not no_restart, tls=tls, https=tls, tell=tell)
     if names := local.not_started:

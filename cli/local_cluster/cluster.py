@@ -304,4 +304,7 @@ class LocalCluster:
             nodes = [
                 {"name": n.name, "pid": n.pid, "http": n.url, "raft": n.raft, "data": str(n.data)} for n in self.nodes
             ]
-            write_durably(self.data / "cluster.json", f"{json.dumps({'nodes': nodes}, indent=1)}\n".encode())
+            try:
+                write_durably(self.data / "cluster.json", f"{json.dumps({'nodes': nodes}, indent=1)}\n".encode())
+            except OSError as error:
+                self.tell(f"cluster.json cannot be written, and lists the processes of before: {error.strerror}")

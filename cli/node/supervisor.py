@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -212,7 +213,8 @@ class Supervisor(Generic[_Node]):
         node.process = self._spawn(node)
         node.died_at = None
         node.awaited_since = time.monotonic()
-        self._changed()
+        with suppress(OSError):
+            self._changed()
 
     def watch(self) -> None:
         """Watch the processes in a thread, until ``stop``."""
@@ -241,6 +243,10 @@ class Supervisor(Generic[_Node]):
         clean = (0, -signal.SIGTERM)
         return [f"{n.name} {ending(process.returncode)}" for n, process in running if process.returncode not in clean]
 
+    def _say(self, line: str) -> None:
+        with suppress(OSError):
+            self._tell(line)
+
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
             for node in self._nodes:
@@ -263,12 +269,12 @@ class Supervisor(Generic[_Node]):
         except OSError as error:  # the system has no memory or no process left
             node.died_at = time.monotonic()
             node.ends += 1
-            self._tell(
+            self._say(
                 f"{node.name} cannot be started: {error}; the next attempt is in {restart_delay_s(node.ends):g} s"
             )
         else:
             node.restarts += 1
-            self._tell(f"{node.name} starts again (restart {node.restarts}), pid {node.pid}")
+            self._say(f"{node.name} starts again (restart {node.restarts}), pid {node.pid}")
 
     def _ask_whether_ready(self, node: _Node) -> None:
         now = time.monotonic()
@@ -277,18 +283,21 @@ class Supervisor(Generic[_Node]):
         node.asked_at = now
         if is_ready(node, READY_TIMEOUT_S):
             if node.restarts:
-                self._tell(f"{node.name} is ready again, {time.monotonic() - node.awaited_since:.1f} s after its start")
+                self._say(f"{node.name} is ready again, {time.monotonic() - node.awaited_since:.1f} s after its start")
             node.awaited_since, node.ends, node.was_ready = None, 0, True
 
     def _bury(self, node: _Node, returncode: int) -> None:
         node.died_at = time.monotonic()
         node.ends += 1
-        self._changed()
-        end = self._last_words(node) if returncode > 0 else ""
+        end = ""
+        with suppress(OSError):
+            self._changed()
+        with suppress(OSError):
+            end = self._last_words(node) if returncode > 0 else ""
         end = f"; its log ends: {end}" if end else ""
         if returncode > 0 and not node.was_ready and self._give_up is not None:
             self._stopping.set()
             self._give_up(f"{node.name} {ending(returncode)} before it was ready{end}")
             return
         plan = f"it starts again in {restart_delay_s(node.ends):g} s" if self._restart else "it stays down"
-        self._tell(f"{node.name} {ending(returncode)}; {plan}{end}")
+        self._say(f"{node.name} {ending(returncode)}; {plan}{end}")

@@ -2,12 +2,14 @@
 comes back.
 """
 
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from click.testing import CliRunner
 from stockade.cli.main import main
 
 from .api import Topic, call, eventually, expect
-from .machines import Machine, Machines
+from .machines import Machine, Machines, consecutive_ports
 
 
 def machines_of(topic: Topic) -> list[set[str]]:
@@ -122,6 +124,21 @@ def test_nodes_whose_supervisor_was_killed_as_soon_as_it_had_started_them_stop_b
         os.close(node)
 
 
+def test_a_cluster_whose_output_is_closed_goes_on_and_starts_nodes_again(tmp_path: Path) -> None:
+    """`stockade cluster | head`: the first line that nobody took ended the supervisor, in silence."""
+    first = consecutive_ports(1, 1)[0]
+    words = [sys.executable, "-m", "stockade", "cluster", "--nodes", "1", "--port-base", str(first), "--data"]
+    with ended(subprocess.Popen([*words, str(tmp_path)], stdout=subprocess.PIPE)) as running:
+        assert running.stdout is not None
+        assert any(b"ready" in line for line in running.stdout)
+        running.stdout.close()
+        [node] = json.loads((tmp_path / "cluster.json").read_bytes())["nodes"]
+        os.kill(node["pid"], signal.SIGKILL)
+        eventually(partial(is_closed, node["http"]))
+        eventually(partial(is_open, node["http"]))
+        running.terminate()
+
+
 STRUCK = """
 import signal, sys, threading
 from stockade.cli.main import main
@@ -169,6 +186,10 @@ def test_a_signal_at_any_moment_stops_what_runs_nodes(tmp_path: Path, command: s
     words = [sys.executable, "-c", program, command, *options[command]]
     with ended(subprocess.Popen(words, cwd=machine.folder, stdout=subprocess.PIPE)) as running:
         assert running.wait(60) == 0
+
+
+def is_open(url: str) -> bool:
+    return call("GET", f"{url}/readyz").status == 200
 
 
 def is_closed(url: str) -> bool:

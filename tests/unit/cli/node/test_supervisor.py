@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from typing import NoReturn
 
 import pytest
 
@@ -80,6 +81,26 @@ def test_a_node_that_is_never_ready_is_started_again_later_and_later_up_to_a_bou
 )
 def test_an_ending_is_named_by_its_signal_or_exit_code(returncode: int, words: str) -> None:
     assert ending(returncode) == words
+
+
+def test_nodes_are_started_again_also_when_no_line_and_no_list_of_them_can_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a full disk, say: the supervisor ended in silence, and what was killed later stayed down."""
+    monkeypatch.setattr(supervisor, "RESTART_AFTER_S", 0.05)
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    node = NodeProcess("a.1", "127.0.0.1:1")
+    words = [sys.executable, "-c", "raise SystemExit(3)"]
+    watcher = Supervisor([node], lambda _: subprocess.Popen(words), full, last_words=full, changed=full)
+    try:
+        watcher.start(node)
+        watcher.watch()
+        until(lambda: node.restarts >= 2)
+    finally:
+        watcher.stop()
 
 
 def test_a_node_that_ends_with_an_exit_code_before_it_was_ready_cannot_start(supervised: Supervised) -> None:

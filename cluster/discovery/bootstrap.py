@@ -72,9 +72,9 @@ class Bootstrap:
         path: Path,
         ask: Callable[[str], Awaitable[Standing | None]],
         *,
-        is_member: bool,
+        is_member: Callable[[], bool],
     ) -> None:
-        """Read the file. ``incarnation``: of this node's disk; ``is_member``: the node was in a cluster before;
+        """Read the file. ``incarnation``: of this node's disk; ``is_member``: whether the node has a catalog on it;
         ``ask``: asks another node for its standing, None when that node is away. Raises DiskRefused.
         """
         self.incarnation: int = incarnation
@@ -84,20 +84,25 @@ class Bootstrap:
         self._node_id = node_id
         self._path = path
         self._ask = ask
-        self._is_writing = False
+        self._is_member = is_member
+        self._is_settling = self._is_writing = False
         self._founders: Founders | None = None
         if path.exists():
             try:
                 self._founders = msgspec.json.decode(path.read_bytes(), type=Founders)
             except msgspec.DecodeError as error:
                 raise DiskRefused(path, f"damaged ({error})") from error
-        elif is_member:
+        elif is_member():
             self._founders = {}
 
     def standing(self) -> Standing:
-        """This node's standing, which it answers to other nodes."""
+        """This node's standing, which it answers to other nodes. A member is not new, also if it never had to settle
+        and so knows no founders.
+        """
         if self._founders is not None:
             return Standing("founded", self.incarnation, self._founders)
+        if self._is_member() and not self._is_settling:
+            return Standing("founded", self.incarnation)
         return Standing("busy" if self._is_writing else "new", self.incarnation)
 
     def status(self) -> str | None:
@@ -113,6 +118,7 @@ class Bootstrap:
         ``controllers`` are the configured ones; ``node_ids`` are all nodes, of which any may know of the cluster.
         """
         reminded = -REMIND_S
+        self._is_settling = True
         while self._founders is None:
             standings = await self._ask_all([node_id for node_id in node_ids if node_id != self._node_id])
             match decide(self._node_id, self.incarnation, controllers, standings):
@@ -126,7 +132,7 @@ class Bootstrap:
                         self.waiting_for, reminded = missing, now
                         _log.info("%s", self.status())
                     await asyncio.sleep(ASK_AGAIN_S)
-        self.waiting_for = ()
+        self._is_settling, self.waiting_for = False, ()
         return self.founders()
 
     def founders(self) -> Founders:

@@ -115,7 +115,7 @@ class Node:
         self._group_statuses = GroupStatusReader(node_id, self._router, self._replicas, view.urls, principals)
         self._producer_statuses = ProducerStatusReader(node_id, self._router, self._replicas)
         self._bootstrap = Bootstrap(
-            node_id, host.incarnation, data / "founders.json", self._ask_standing, is_member=view.index > 0
+            node_id, host.incarnation, data / "founders.json", self._ask_standing, is_member=lambda: view.index > 0
         )
         self._reporter = Reporter(node_id, host, view, self._router, self._replicas, disk)
         readers = Readers(self._group_statuses, self._producer_statuses, self._reporter)

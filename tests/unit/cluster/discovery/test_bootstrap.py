@@ -99,7 +99,7 @@ def kept(path: Path, node_id: str, incarnation: int, answers: dict[str, Standing
     async def ask(other: str) -> Standing | None:
         return answers[other]
 
-    return Bootstrap(node_id, incarnation, path, ask, is_member=False)
+    return Bootstrap(node_id, incarnation, path, ask, is_member=lambda: False)
 
 
 def test_founders_are_kept_and_a_lost_disk_is_no_founder(tmp_path: Path) -> None:
@@ -139,11 +139,31 @@ def test_a_member_of_a_cluster_never_founds_one(tmp_path: Path) -> None:
         raise AssertionError(other)
 
     async def scenario() -> None:
-        founding = Bootstrap("n1", 5, tmp_path / "founders.json", ask, is_member=True)
+        founding = Bootstrap("n1", 5, tmp_path / "founders.json", ask, is_member=lambda: True)
         assert founding.standing() == Standing("founded", 5)
         assert await founding.settle(["n1"], ["n1"]) == {}
 
     asyncio.run(scenario())
+
+
+def test_no_cluster_is_founded_with_members_of_another_one(tmp_path: Path) -> None:
+    """Nodes that joined a cluster said that they were new until they were started again: when all its founders had been
+    replaced by such nodes, one that came with an empty disk founded a second cluster with them.
+    """
+    catalogs: set[str] = set()
+
+    async def nobody(node_id: str) -> Standing | None:
+        raise AssertionError(node_id)
+
+    def joining(name: str) -> Bootstrap:
+        return Bootstrap(name, int(name[1]), tmp_path / name, nobody, is_member=lambda: name in catalogs)
+
+    others = {name: joining(name) for name in ("n2", "n3")}
+    assert [other.standing().state for other in others.values()] == ["new", "new"]
+    catalogs.update(others)
+    answers: dict[str, Standing | None] = {name: other.standing() for name, other in others.items()}
+    wiped = kept(tmp_path / "founders.json", "n1", 9, answers)
+    assert asyncio.run(wiped.settle(THREE, THREE)) == {}, "it joins"
 
 
 def test_a_damaged_file_of_founders_is_named(tmp_path: Path) -> None:
@@ -159,7 +179,7 @@ def test_each_round_asks_all_nodes_again_also_those_that_have_answered(tmp_path:
         rounds.append(node_id)
         return Standing("new", int(node_id[1])) if node_id == "n2" or len(rounds) > 2 else None
 
-    bootstrap = Bootstrap("n1", 1, tmp_path / "founders.json", ask, is_member=False)
+    bootstrap = Bootstrap("n1", 1, tmp_path / "founders.json", ask, is_member=lambda: False)
     founders = asyncio.run(asyncio.wait_for(bootstrap.settle(THREE, THREE), 10))
     assert founders == {"n1": 1, "n2": 2, "n3": 3}
     assert rounds == ["n2", "n3", "n2", "n3"]

@@ -25,7 +25,7 @@ class Start:
         """What it waits for, once it has done what there was to do."""
         self.view = SimpleNamespace(is_controller=False, index=index, changed=SimpleNamespace(until=self._until))
         founders = data / "founders.json"
-        self.bootstrap = Bootstrap("n1", incarnation, founders, self._ask, is_member=index > 0)
+        self.bootstrap = Bootstrap("n1", incarnation, founders, self._ask, is_member=lambda: index > 0)
         rest: Any = None
         self.member = ControllerMember(
             self.view,  # type: ignore[arg-type]

@@ -254,7 +254,7 @@ def test_only_the_node_that_founds_a_cluster_asks_for_its_level(tmp_path: Path) 
     async def main() -> None:
         asked: list[str] = []
         for name, founded in (("n2", Standing("founded", 5, {"n1": 5})), ("n1", Standing("new", 5))):
-            bootstrap = Bootstrap(name, 7, tmp_path / name, partial(_answer, founded), is_member=False)
+            bootstrap = Bootstrap(name, 7, tmp_path / name, partial(_answer, founded), is_member=lambda: False)
             bootstrap.on_founded = partial(asked.append, name)
             await bootstrap.settle(["n1", "n2"], ["n1", "n2"])
         assert asked == ["n1"]

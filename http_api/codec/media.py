@@ -15,6 +15,7 @@ NO_SNIFFING = {"X-Content-Type-Options": "nosniff"}
 """The header of every answer by which a browser believes its Content-Type, and does not guess another."""
 
 _HEADERS_REMEMBERED_MAX = 1024
+_GZIP = ("gzip", "x-gzip")
 _QUALITY = re.compile(r"[01](\.[0-9]{0,3})?")
 
 
@@ -78,6 +79,15 @@ def body_type(content_type: str, content_encoding: str, accepted: tuple[str, ...
             if name.strip().lower() == "charset" and value.strip().strip('"').lower() not in ("utf-8", "utf8"):
                 raise UnsupportedMediaType(f"this route takes {media} in UTF-8 alone", accepted=list(accepted))
     return media
+
+
+def takes_gzip(accept_encoding: str) -> bool:
+    """Whether an Accept-Encoding header names gzip, and does not exclude it by ``q=0``. A ``*`` names nothing."""
+    for item in accept_encoding.split(","):
+        coding, *parameters = item.split(";")
+        if coding.strip().lower() in _GZIP:
+            return bool(_quality(parameters))
+    return False
 
 
 def _ranges(accept: str) -> list[_Range]:

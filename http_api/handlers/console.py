@@ -13,6 +13,7 @@ from typing import NamedTuple
 from aiohttp import web
 
 from ...partition.errors import NotFound
+from ..codec.media import takes_gzip
 from ..request.call import Call
 from .system import ASSETS, page_headers
 
@@ -91,7 +92,7 @@ def _sent(call: Call, file: File, headers: dict[str, str]) -> web.Response:
     answer = web.Response(
         body=file.body, headers=headers | {"Content-Type": file.media_type, "Vary": "Accept-Encoding"}
     )
-    if file.gzipped is not None and "gzip" in call.request.headers.get("Accept-Encoding", ""):
+    if file.gzipped is not None and takes_gzip(call.request.headers.get("Accept-Encoding", "")):
         answer.headers["Content-Encoding"] = "gzip"
         answer.body = file.gzipped
     return answer

@@ -58,6 +58,16 @@ def test_a_browser_that_takes_gzip_gets_it() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("coding", ["gzip;q=0", "br, GZIP; q=0.000", "identity", "*;q=0, gzip;q=bad", "gzipped"])
+def test_a_browser_that_excludes_gzip_does_not_get_it(coding: str) -> None:
+    async def test(node: Conversation) -> None:
+        path = f"/console/{console.build().name}/vendor/preact.js"
+        answer = await node.call("GET", path, None, {"Accept-Encoding": coding}, valid=False)
+        assert "Content-Encoding" not in answer.headers
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     "name",
     ["nothing.js", "..%2fopenapi.json", "..%2f..%2f__init__.py", "index.html", "vendor/.."],

@@ -147,12 +147,13 @@ class _Process:
             head = answers.read(HEAD.size)
             size = HEAD.unpack(head)[1] if len(head) == HEAD.size else 1
             answer = answers.read(size)
-            if len(answer) == size:
-                return _decode(answer)
         except OSError:
-            pass
+            answer, size = b"", 1
         finally:
             timer.cancel()
+            timer.join()
+        if len(answer) == size and not late.is_set():
+            return _decode(answer)
         self.end()
         why = f"was not read within {READ_S:.0f} s" if late.is_set() else "was being read by a process that ended"
         raise ThrottlingQuotaExceeded(f"the body {why}", retry_after_ms=RETRY_AFTER_MS)

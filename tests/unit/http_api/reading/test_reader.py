@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -225,6 +226,26 @@ def test_a_body_that_is_not_read_in_time_may_be_sent_again_its_process_ends(monk
         await reader.close()
 
     asyncio.run(main())
+
+
+def test_a_process_that_was_killed_just_after_its_answer_costs_the_next_body_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Late(threading.Timer):
+        """A timer whose time is over when it is cancelled."""
+
+        def cancel(self) -> None:
+            self.function(*self.args, **self.kwargs)
+            super().cancel()
+
+    async def scenario(reader: Counted) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading, "Timer", Late)
+            with pytest.raises(ThrottlingQuotaExceeded, match="was not read within"):
+                await reader.batch(JSON, LARGE, now_ms=1, batch_bytes_max=BYTES_MAX)
+        assert (await reader.batch(JSON, LARGE, now_ms=1, batch_bytes_max=BYTES_MAX)).count == 1000
+
+    run(scenario)
 
 
 def test_more_large_bodies_than_may_wait_are_refused() -> None:

@@ -18,9 +18,16 @@ from ...cluster.front.front import retry_at_leader, without_frames
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.model import Conditions, Leader
 from ...partition.api.topics import BATCH_BYTES_MAX
-from ...partition.errors import InconsistentTopicId, NotLeaderOrFollower, RequestTimedOut, StockadeError, revive
+from ...partition.errors import (
+    BY_CODE,
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    StockadeError,
+    revive,
+)
 from ...partition.records.batch import Batch, stream
-from ..codec import json_codec, media, problems
+from ..codec import media, problems
 from ..reading.decode import FORMS, body_bytes_max
 from ..reading.work import INLINE_BYTES_MAX, SplitBatches, SplitPart
 from ..request import peers
@@ -86,10 +93,7 @@ class Appender:
             b"".join(stream([batch.message])),
         )
         upstream = await self.call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
-        try:
-            document = json_codec.parse(await peers.whole_body(upstream, DEADLINE_S))
-        except json_codec.NotJson as error:
-            raise peers.lost(message.method, peers.name_of(upstream)) from error
+        document = await peers.whole_json(upstream, DEADLINE_S)
         headers = upstream.headers
         term = headers.get("Stockade-Leader-Term", "0")
         leader = Leader(None, headers.get("Stockade-Leader") or None, int(term) if term.isdecimal() else 0)
@@ -235,7 +239,9 @@ async def _known_layout(call: Call, topic: str, topic_id: int | None) -> Layout:
 async def _ask_layout(call: Call, topic: str, moved: NotLeaderOrFollower) -> Layout:
     message = peers.Message("GET", f"/v1/topics/{topic}", {"Accept": media.JSON} | call.credentials())
     upstream = await call.context.peers.reach(moved.fields["leader"], message, DEADLINE_S)
-    document = json_codec.parse(await peers.whole_body(upstream, DEADLINE_S))
-    if upstream.status != 200:
-        raise revive(document["code"], document["detail"], problems.own_fields(document))
-    return Layout(document["topic_id"], len(document["partitions"]), document["config"]["max_batch_bytes"])
+    document = await peers.whole_json(upstream, DEADLINE_S)
+    if upstream.status == 200:
+        return Layout(document["topic_id"], len(document["partitions"]), document["config"]["max_batch_bytes"])
+    if not isinstance(document, dict) or document.get("code") not in BY_CODE:
+        raise peers.lost(message.method, peers.name_of(upstream))
+    raise revive(document["code"], document["detail"], problems.own_fields(document))

@@ -10,7 +10,7 @@ answer has an unknown outcome, and is never reported as refused.
 import asyncio
 import io
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
@@ -158,6 +158,14 @@ async def whole_body(upstream: aiohttp.ClientResponse, timeout_s: float) -> byte
         async with asyncio.timeout(timeout_s):
             return await upstream.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise lost(upstream.method, name_of(upstream)) from error
+
+
+async def whole_json(upstream: aiohttp.ClientResponse, timeout_s: float) -> Any:
+    """The JSON value that an answer is. Raises as ``whole_body``, also for an answer that is no JSON."""
+    try:
+        return json_codec.parse(await whole_body(upstream, timeout_s))
+    except json_codec.NotJson as error:
         raise lost(upstream.method, name_of(upstream)) from error
 
 

@@ -4,12 +4,15 @@ import asyncio
 import json
 
 import pytest
+from aiohttp import web
 from msgspec import structs
 
 from stockade.partition.api.topics import Topic
+from stockade.partition.errors import NotLeaderOrFollower
 from stockade.partition.partitioner import partition_for_key
 
 from ..conversation import ARROW, NDJSON, TEXT, Conversation, nodes
+from ..endpoint.test_forwarding import Leader, with_leader
 from ..fake_cluster import FakePartition
 from .test_append import arrow_stream
 
@@ -172,6 +175,26 @@ def test_an_unknown_part_makes_the_whole_unknown_when_nothing_is_known_to_be_sto
             assert codes == ["PRODUCER_BUSY", "REQUEST_TIMED_OUT"]
             server.close()
             await server.wait_closed()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("answer", [web.Response(text="<p>no"), web.json_response({"code": "NEW"}, status=418)])
+def test_an_answer_of_the_controller_that_this_node_does_not_understand_is_no_internal_error(
+    answer: web.Response,
+) -> None:
+    async def main() -> None:
+        async with nodes(2) as (one, two):
+            await one.topic()
+            runner = await with_leader(Leader(answer), two)
+
+            async def elsewhere(name: str, topic_id: int | None = None) -> Topic:
+                raise NotLeaderOrFollower(leader=two.service.shared.urls["n1"], leader_term=1)
+
+            two.service.get_topic = elsewhere  # type: ignore[method-assign]
+            refused = await two.call("POST", KEYED, {"records": [{"value": "x"}]})
+            assert (refused.status, refused.json["code"]) == (503, "LEADER_NOT_AVAILABLE")
+            await runner.cleanup()
 
     asyncio.run(main())
 

@@ -31,6 +31,8 @@ STUCK_S = 5.0
 """When a client has taken an answer more slowly than SLOWEST_BYTES_PER_S for so long, its connection counts as idle:
 it may be closed to make room for a new one.
 """
+ADDED_HEADERS_MAX = 8
+"""Most header lines that a node adds to a request that it forwards."""
 REFUSED_RETRY_MS = 1000
 """Time after which a client whose connection was refused may try again."""
 
@@ -64,16 +66,16 @@ class HttpRunner(web.AppRunner):
         """
         if self.server is None:
             return None
-        connection = self.new_connection()
+        connection = self.new_connection(max_headers=HEADERS_MAX + ADDED_HEADERS_MAX)
         connection.peer_node = node_id
         return connection
 
-    def new_connection(self) -> "HttpConnection":
-        """The protocol of a client connection that is about to be made. The server must run."""
-        assert self.server is not None, "the server runs"
-        connection = self.server()
-        assert isinstance(connection, HttpConnection)
-        return connection
+    def new_connection(self, **options: object) -> "HttpConnection":
+        """The protocol of a client connection that is about to be made, with these options in place of the server's
+        own. The server must run.
+        """
+        assert isinstance(self.server, _HttpConnections), "the server runs"
+        return self.server.made(options)
 
     async def _make_server(self) -> web.Server:
         made = await super()._make_server()
@@ -92,7 +94,11 @@ class _HttpConnections(web.Server):
         self._options = options
 
     def __call__(self) -> web.RequestHandler:
-        return HttpConnection(self._open, self._routes, self, loop=self._loop, **self._options)
+        return self.made({})
+
+    def made(self, options: dict[str, object]) -> "HttpConnection":
+        """A connection with these options in place of the server's own."""
+        return HttpConnection(self._open, self._routes, self, loop=self._loop, **(self._options | options))
 
 
 class HttpConnection(FastConnection):
@@ -224,7 +230,9 @@ def _too_many() -> bytes:
 
 
 def _refusal(error: BaseException | None) -> StockadeError:
-    if isinstance(error, LineTooLong) or _TOO_MANY in str(error):
+    if _TOO_MANY in str(error):
+        return HeadersTooLarge(f"the headers have more than {HEADERS_MAX} lines", limit=HEADER_BYTES_MAX)
+    if isinstance(error, LineTooLong):
         return HeadersTooLarge(limit=HEADER_BYTES_MAX)
     if isinstance(error, HttpProcessingError):
         return InvalidRequest(f"not HTTP: {printable(error.message)}")

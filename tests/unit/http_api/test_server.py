@@ -98,6 +98,14 @@ def test_512_header_lines_pass_on_both_ways() -> None:
     run(test)
 
 
+def test_the_refusal_of_too_many_header_lines_speaks_of_lines_and_not_of_bytes() -> None:
+    async def test(node: Conversation) -> None:
+        answer = await exchange(node, APPEND + b"".join(b"X%d: y\r\n" % n for n in range(510)) + b"\r\nx")
+        assert (answer.status, answer.json["detail"]) == (431, "the headers have more than 512 lines")
+
+    run(test)
+
+
 def test_a_client_of_http_1_0_is_not_told_to_continue() -> None:
     async def test(node: Conversation) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", node.port)

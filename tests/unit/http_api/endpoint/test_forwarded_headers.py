@@ -1,8 +1,12 @@
 """Headers of a request that is passed on: every node answers it as its leader does."""
 
 import asyncio
+import socket
+
+import pytest
 
 from ..conversation import ARROW, NDJSON, RECORDS, nodes
+from ..fake_cluster import FakeService
 
 
 def test_the_leader_chooses_by_all_accept_headers_of_a_request_that_is_passed_on() -> None:
@@ -14,6 +18,34 @@ def test_the_leader_chooses_by_all_accept_headers_of_a_request_that_is_passed_on
             for node in (one, two):
                 answer = await node.call("GET", RECORDS, None, accepts)
                 assert answer.headers["Content-Type"] == ARROW["Content-Type"]
+
+    asyncio.run(main())
+
+
+def test_as_many_header_lines_pass_through_another_node_as_to_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader: FakeService | None = None
+
+    async def open_stream(self: FakeService, node_id: str, protocol: asyncio.Protocol) -> None:
+        """A connection between nodes, as real ones have them."""
+        ours, theirs = socket.socketpair()
+        assert leader is not None
+        accepted = leader.accept(self.node_id)
+        assert accepted is not None
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: accepted, theirs)
+        await asyncio.get_running_loop().create_connection(lambda: protocol, sock=ours)
+
+    monkeypatch.setattr(FakeService, "open_stream", open_stream)
+
+    async def main() -> None:
+        nonlocal leader
+        async with nodes(2) as found:
+            await found[0].topic()
+            leader = found[0].service
+            for node in found:
+                fewer = {f"Stockade-X-{number}": "y" for number in range(509)}  # with Host, Accept, User-Agent: 512
+                assert (await node.call("GET", RECORDS, None, fewer)).status == 200, node.url
+                answer = await node.call("GET", RECORDS, None, fewer | {"Stockade-X": "y"}, valid=False)
+                assert answer.status == 431, node.url
 
     asyncio.run(main())
 

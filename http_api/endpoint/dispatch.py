@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.typedefs import Middleware
@@ -27,7 +27,7 @@ from ...partition.errors import (
     UnknownTopicOrPartition,
 )
 from ..codec import media, problems
-from ..codec.parameters import Parameters
+from ..codec.parameters import Parameters, is_utf8
 from ..request.call import STALL_S, Call, RequestHandler, Route, leader_named_by
 from ..request.context import Context
 from ..request.metrics import NO_ROUTE, OBSERVATION, Observation
@@ -111,6 +111,8 @@ async def _handle(call: Call) -> web.StreamResponse:
     if route.needs is not None:
         route.check(call.caller, request.match_info)
         call.admit()
+    if "%" in request.raw_path and not is_utf8(unquote(request.raw_path.partition("?")[0], errors="surrogateescape")):
+        raise InvalidRequest("path: not UTF-8")  # aiohttp would keep such an escape as a part of the name
     query = _query(request.rel_url.raw_query_string) if "?" in request.raw_path else ()
     call.parameters = Parameters(request.match_info, query, request.headers.items(), route.query, route.repeated)
     if route.answers_json:

@@ -245,8 +245,9 @@ class InvalidProducerEpoch(
 
 
 class NotOwner(StockadeError, code="NOT_OWNER", http_status=403, title="Not the owner of the resource"):
-    """The request's fence_epoch is not that of the resource's owner. Fields: fence_epoch, resource, group; of an append
-    with a sequence number whose fence_epoch has been succeeded, outcome (as ProducerFenced).
+    """The request's fence_epoch is not that of the resource's owner; or another session owns what a disown names.
+    Fields: fence_epoch, resource, group; of an append with a sequence number whose fence_epoch has been succeeded,
+    outcome (as ProducerFenced).
     """
 
 

@@ -126,7 +126,8 @@ class Resources:
         for resource in command.resources:
             row = self.find(command.group, resource)
             if row.owner not in (None, command.session):
-                raise NotOwner(fence_epoch=row.fence_epoch, resource=resource, group=command.group)
+                detail = f"another session owns {resource} in group {command.group}"
+                raise NotOwner(detail, fence_epoch=row.fence_epoch, resource=resource, group=command.group)
         done = Owning()
         for resource in command.resources:
             row = self.find(command.group, resource)

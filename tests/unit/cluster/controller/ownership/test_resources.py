@@ -324,7 +324,10 @@ def test_disowning_what_another_session_owns_changes_nothing() -> None:
     driver = house()
     owned(driver, "a", "r")
     owned(driver, "b", "s")
-    assert driver.disown("b", "s", "r") == NotOwner(fence_epoch=1, resource="r", group="g")
+    refused = driver.disown("b", "s", "r")
+    assert refused == NotOwner(fence_epoch=1, resource="r", group="g")
+    assert isinstance(refused, NotOwner)
+    assert refused.detail == "another session owns r in group g", "a disown has no fence_epoch that could be wrong"
     assert owner(driver, "s") == "b"
     answer = driver.disown("b", "s", "never")
     assert answer == Owned([Verdict("s", False, 1, 1), Verdict("never", False, 0, 0)], [])

@@ -127,6 +127,18 @@ def why_not_ready(node: NodeProcess, timeout_s: float, path: str) -> str | None:
     """What a node of this machine answers at ``path`` (a health path) if its status is not 200; the reason, if it does
     not answer; None if the status is 200.
     """
+    try:
+        return _answered(node, timeout_s, path)
+    except (OSError, http.client.HTTPException) as error:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        why = (isinstance(cause, OSError) and cause.strerror) or cause
+        return f"{node.url}{path} does not answer ({why}): does the node run?"
+
+
+def _answered(node: NodeProcess, timeout_s: float, path: str) -> str | None:
+    """What the node answers, as in ``why_not_ready``. Raises OSError or HTTPException where its answer does not come,
+    or breaks off.
+    """
     opener = urllib.request.build_opener(_DIRECT, urllib.request.HTTPSHandler(context=node.tls))
     try:
         with opener.open(f"{node.url}{path}", timeout=timeout_s) as answer:
@@ -134,10 +146,6 @@ def why_not_ready(node: NodeProcess, timeout_s: float, path: str) -> str | None:
     except urllib.error.HTTPError as error:
         with error:
             return f"{error.code}: {error.read(ANSWER_BYTES_MAX).decode(errors='replace')}"
-    except (OSError, http.client.HTTPException) as error:
-        cause = error.reason if isinstance(error, urllib.error.URLError) else error
-        why = (isinstance(cause, OSError) and cause.strerror) or cause
-        return f"{node.url}{path} does not answer ({why}): does the node run?"
 
 
 def cannot_listen(address: str) -> str | None:

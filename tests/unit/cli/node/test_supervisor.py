@@ -15,9 +15,21 @@ import pytest
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.node import supervisor
-from stockade.cli.node.supervisor import NodeProcess, Supervisor, ending, restart_delay_s, why_not_ready
+from stockade.cli.node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, restart_delay_s, why_not_ready
 
 Supervised = Callable[..., tuple[NodeProcess, list[str], list[str]]]
+
+CUT_OFF = """
+import socket, struct, sys
+listener = socket.create_server(("127.0.0.1", int(sys.argv[-1])))
+while True:
+    connection, _ = listener.accept()
+    connection.recv(4096)
+    connection.sendall(b"HTTP/1.1 503 Service Unavailable\\r\\nContent-Length: 100\\r\\n\\r\\n{")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+"""
+"""Stands in for a node that dies in each answer that it is not ready."""
 
 READY = """
 import http.server, sys
@@ -175,3 +187,19 @@ def test_a_node_that_does_not_answer_is_told_with_its_address_and_the_cause_in_w
     [port] = free_ports(1)
     said = why_not_ready(NodeProcess("n1", f"127.0.0.1:{port}"), 2.0, "/readyz/data")
     assert said == f"http://127.0.0.1:{port}/readyz/data does not answer (Connection refused): does the node run?"
+
+
+def test_a_node_that_dies_in_its_answer_that_it_is_not_ready_is_told_as_one_that_does_not_answer(
+    supervised: Supervised,
+) -> None:
+    node, told, reasons = supervised(CUT_OFF)
+    until(lambda: node.asked_at > 0 and cannot_listen(node.http) is not None)
+    said = why_not_ready(node, 2.0, "/readyz")
+    assert said == f"{node.url}/readyz does not answer (Connection reset by peer): does the node run?"
+    asked_at = node.asked_at
+    until(lambda: node.asked_at > asked_at)
+    assert node.process is not None
+    node.process.kill()
+    until(partial(is_told, told, 2))
+    assert node.restarts == 1, "the supervisor outlived the answer"
+    assert reasons == []

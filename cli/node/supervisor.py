@@ -4,6 +4,7 @@
 """
 
 import http.client
+import logging
 import os
 import queue
 import signal
@@ -40,6 +41,9 @@ out by itself if that is gone already.
 """
 STOP_TIMEOUT_S = 25.0
 """A node that has not ended this long after SIGTERM is killed."""
+
+
+_log = logging.getLogger("stockade")
 
 
 @dataclass
@@ -258,7 +262,10 @@ class Supervisor(Generic[_Node]):
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
             for node in self._nodes:
-                self._look_at(node)
+                try:
+                    self._look_at(node)
+                except Exception:  # the other nodes, and this one, are still to be started again
+                    _log.exception("a look at %s failed; the supervisor goes on", node.name)
 
     def _look_at(self, node: _Node) -> None:
         if node.process is None:

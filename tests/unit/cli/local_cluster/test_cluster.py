@@ -70,6 +70,23 @@ def test_the_supervisor_tells_the_exit_code_and_what_the_node_logged_last(starte
     assert told == ["n1 ended with exit code 1; it stays down; its log ends: the disk is full"]
 
 
+def test_a_node_is_started_again_and_stopped_although_the_listing_of_nodes_cannot_be_written(
+    started: Started, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "RESTART_AFTER_S", 0.1)
+    local, told = started(SERVER)
+    listing = tmp_path / "cluster.json"
+    listing.unlink()
+    listing.mkdir()
+    local.kill(local.nodes[0])
+    until(lambda: any(line.startswith("n1 is ready again, ") for line in told))
+    assert told[0] == "cluster.json cannot be written, and lists the processes of before: Is a directory"
+    process = local.nodes[0].process
+    local.stop()
+    assert process is not None
+    assert process.poll() is not None
+
+
 def test_nodes_that_have_run_in_the_folder_and_are_not_started_are_found(tmp_path: Path) -> None:
     for name in ("n1", "n4", "n2"):
         (tmp_path / name / "wal").mkdir(parents=True)

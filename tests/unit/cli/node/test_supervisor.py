@@ -203,3 +203,16 @@ def test_a_node_that_dies_in_its_answer_that_it_is_not_ready_is_told_as_one_that
     until(partial(is_told, told, 2))
     assert node.restarts == 1, "the supervisor outlived the answer"
     assert reasons == []
+
+
+def test_a_failure_of_what_the_supervisor_calls_is_logged_and_ends_no_supervision(
+    supervised: Supervised, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, told, _ = supervised(READY)
+    monkeypatch.setattr(supervisor, "ending", lambda _: 1 / 0)
+    until(lambda: node.was_ready)
+    assert node.process is not None
+    node.process.kill()
+    until(partial(is_told, told, 2))
+    assert told[0].startswith("a.1 starts again (restart 1), pid ")
+    assert "a look at a.1 failed; the supervisor goes on" in caplog.text

@@ -26,6 +26,10 @@ WAL = "wal"
 FROM_ONE_TO_MANY = (
     "give the machine another node_id, data_dir and ports, let it join the cluster, and then remove that node"
 )
+PASSED_ON = (signal.SIGHUP, signal.SIGUSR1)
+"""Signals that a machine sends to its nodes. A node's process starts with them blocked, and unblocks them when it has
+its handlers; until then one that comes waits, where it would end the process.
+"""
 PARENT_S = 1.0
 """Longest pause, in seconds, between two checks that the parent process is still there."""
 
@@ -61,6 +65,8 @@ class Machine:
         self._manager = manager
         self._stopping = Stopping()
         self._faults: list[str] = []
+        self._starting: list[NodeProcess] = []
+        """The nodes that have not answered yet, while the machine starts."""
 
     def run(self, parent: int | None) -> list[str]:
         """Run the nodes until a signal, or until one of them cannot start. Returns why the machine failed; empty if it
@@ -78,6 +84,7 @@ class Machine:
         section = self._config.http_tls
         tls = None if section is None else probing(section.certificate, section.key)
         processes = [NodeProcess(node.node_id, node.http, tls=tls) for node in nodes]
+        self._starting = list(processes)
         signal.signal(signal.SIGUSR1, lambda *_: _pass_on(signal.SIGUSR1, processes))
         signal.signal(signal.SIGHUP, lambda *_: self._reload(processes))
         supervisor = Supervisor(processes, self._spawn, _log.warning, give_up=self._give_up)
@@ -89,7 +96,7 @@ class Machine:
         running = ", ".join(f"{process.name} (pid {process.pid})" for process in processes)
         _log.info("machine %s runs %s", self._config.node_id, running)
         supervisor.watch()
-        self._wait(processes, parent)
+        self._wait(parent)
         _log.info("stopping the nodes of machine %s", self._config.node_id)
         self._manager.stopping()
         ended = supervisor.stop()
@@ -99,33 +106,38 @@ class Machine:
         words = [*self._command, process.name.rpartition(".")[2]]
         # A session of its own: Ctrl-C in the terminal reaches only this process, which then stops the nodes.
         # A list of words, no shell.
-        return subprocess.Popen(  # noqa: S603  # nosec B603
-            words, env=with_parent(os.environ), stdin=subprocess.DEVNULL, start_new_session=True
-        )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+        try:
+            return subprocess.Popen(  # noqa: S603  # nosec B603
+                words, env=with_parent(os.environ), stdin=subprocess.DEVNULL, start_new_session=True
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _give_up(self, reason: str) -> None:
         self._faults.append(reason)
         self._stopping.order()
 
     def _reload(self, processes: Sequence[NodeProcess]) -> None:
-        self._manager.reloading()
         _pass_on(signal.SIGHUP, processes)
-        self._manager.ready(self._status)
+        if not self._starting:  # the machine is still to say that it is ready
+            self._manager.reloading()
+            self._manager.ready(self._status)
 
-    def _wait(self, processes: Sequence[NodeProcess], parent: int | None) -> None:
-        """Wait for the order to stop, or for the end of the parent (``with_parent``). Meanwhile send the service
-        manager its watchdog messages, and tell it once when all nodes answer.
+    def _wait(self, parent: int | None) -> None:
+        """Wait for the order to stop, or for the end of the ``parent``. Meanwhile send the service manager its watchdog
+        messages, and tell it once when all nodes answer.
         """
-        starting = list(processes)
         every_s = min(PARENT_S, self._manager.alive_every_s or PARENT_S)
         while not self._stopping.wait(every_s):
             self._manager.alive()
             if parent is not None and os.getppid() != parent:
                 _log.warning("the process that started this machine is gone: stopping")
                 return
-            if starting:
-                starting = [each for each in starting if not is_ready(each, READY_TIMEOUT_S, path="/healthz")]
-                if not starting:
+            if self._starting:
+                waited = [each for each in self._starting if not is_ready(each, READY_TIMEOUT_S, path="/healthz")]
+                self._starting = waited
+                if not waited:
                     self._manager.ready(self._status)
 
     @property

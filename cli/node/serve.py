@@ -45,7 +45,7 @@ from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
 from .issuer_keys import follow
 from .leaving import end_stalled, leaving
-from .machine import Machine, cannot_write, check_data, in_use, listed
+from .machine import PASSED_ON, Machine, cannot_write, check_data, in_use, listed
 from .reload import Principals, Reloadable, Reloader
 from .supervisor import parent_of
 
@@ -268,9 +268,11 @@ async def run(
     """Run the node until a signal or a failure, and return the exit code. ``again`` reads its configuration again."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, lambda: _log.info("SIGHUP while the node starts: nothing is read again"))
+    hung_up = asyncio.Event()
+    loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     tasks = [asyncio.ensure_future(manager.stay_alive())]
     if parent is not None:
         tasks.append(asyncio.ensure_future(_watch_parent(parent, stopping)))
@@ -289,7 +291,7 @@ async def run(
 
     node, http, reloader = await _start(settings, joining.result(), failed, again)
     tasks.append(asyncio.ensure_future(reloader.watch()))
-    _serve_manager(manager, reloader, f"node {settings.node_id} serves on {settings.http}")
+    _serve_manager(manager, reloader, f"node {settings.node_id} serves on {settings.http}", hung_up)
     await stopped
     manager.stopping()
     http.leave()
@@ -326,8 +328,9 @@ async def _start(
         raise CannotStart(error) from error
 
 
-def _serve_manager(manager: ServiceManager, reloader: Reloader, status: str) -> None:
-    """Tell the service manager that the node is ready, and read the files again at each SIGHUP from now on.
+def _serve_manager(manager: ServiceManager, reloader: Reloader, status: str, hung_up: asyncio.Event) -> None:
+    """Tell the service manager that the node is ready, and read the files again at each SIGHUP from now on; at once if
+    one came while the node started (``hung_up``): the files may have changed after the node had read them.
 
     Here a node is ready when it answers requests, even before its groups have a majority: a service manager that starts
     one machine after another would otherwise wait for the first, which waits for the others. `/readyz` tells whether
@@ -341,6 +344,8 @@ def _serve_manager(manager: ServiceManager, reloader: Reloader, status: str) -> 
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
     manager.ready(status)
+    if hung_up.is_set():
+        reload()
 
 
 async def _listen(settings: NodeConfig, node: Node, again: Callable[[], NodeConfig]) -> tuple[HttpServer, Reloader]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from child import ended
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.service.notify import ServiceManager
@@ -91,14 +92,11 @@ def test_the_watchdog_hears_of_a_loop_that_turns(manager: socket.socket) -> None
     asyncio.run(turn())
 
 
-@pytest.mark.processes
-@pytest.mark.parametrize("processes", [None, 2])
-def test_a_node_and_a_machine_of_two_say_when_they_serve_read_again_live_and_stop(
-    manager: socket.socket, processes: int | None, tmp_path: Path
-) -> None:
+def environ_of_node(manager: socket.socket, processes: int | None, tmp_path: Path) -> dict[str, str]:
+    """The environment of a node, or of a machine of several, that alone is a cluster."""
     ports = free_ports(4)
     http, raft = (ports[0], ports[2]) if processes is None else _pairs()
-    environ = environ_of(
+    return dict(os.environ) | environ_of(
         manager,
         WATCHDOG_USEC="600000",
         STOCKADE_NODE_ID="a",
@@ -109,7 +107,15 @@ def test_a_node_and_a_machine_of_two_say_when_they_serve_read_again_live_and_sto
         STOCKADE_MEMBERS=f'[{{"node_id": "a", "url": "http://127.0.0.1:{http}", "raft": "127.0.0.1:{raft}"}}]',
         **({} if processes is None else {"STOCKADE_PROCESSES": str(processes)}),
     )
-    node = subprocess.Popen([sys.executable, "-m", "stockade", "serve", "--with-parent"], env={**os.environ, **environ})
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("processes", [None, 2])
+def test_a_node_and_a_machine_of_two_say_when_they_serve_read_again_live_and_stop(
+    manager: socket.socket, processes: int | None, tmp_path: Path
+) -> None:
+    environ = environ_of_node(manager, processes, tmp_path)
+    node = subprocess.Popen([sys.executable, "-m", "stockade", "serve", "--with-parent"], env=environ)
     try:
         until(manager, "READY=1")
         until(manager, "WATCHDOG=1")
@@ -123,6 +129,33 @@ def test_a_node_and_a_machine_of_two_say_when_they_serve_read_again_live_and_sto
     finally:
         node.kill()
         node.wait()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("processes", "first"), [(None, "STATUS=starting"), (2, "WATCHDOG=1")])
+def test_a_signal_during_the_start_ends_no_node_and_is_obeyed_when_it_serves(
+    manager: socket.socket, processes: int | None, first: str, tmp_path: Path
+) -> None:
+    """A machine said that it was ready, and SIGHUP and SIGUSR1 killed the nodes that it had just started."""
+    environ = environ_of_node(manager, processes, tmp_path)
+    words = [sys.executable, "-m", "stockade", "serve", "--with-parent"]
+    with (tmp_path / "log").open("wb") as log, ended(subprocess.Popen(words, env=environ, stderr=log)) as node:
+        until(manager, first)
+        node.send_signal(signal.SIGHUP)
+        if processes is not None:
+            node.send_signal(signal.SIGUSR1)
+        until(manager, "READY=1")
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(HEARD_S) == 0
+    lines = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
+    assert [line for line in lines if "was killed" in line] == []
+    read = [
+        line
+        for line in lines
+        if line.endswith("[principals]: new connections and requests use the files as they are now")
+    ]
+    assert len(read) == (processes or 1)
+    assert len([line for line in lines if "SIGUSR1: the log has lines from DEBUG on" in line]) == (processes or 0)
 
 
 def until(manager: socket.socket, wanted: str) -> None:

@@ -128,16 +128,18 @@ class Machine:
         """Wait for the order to stop, or for the end of the ``parent``. Meanwhile send the service manager its watchdog
         messages, and tell it once when all nodes answer.
         """
+        starting, has_answered = self._starting, False
         every_s = min(PARENT_S, self._manager.alive_every_s or PARENT_S)
-        while not self._stopping.wait(every_s):
+        while not self._stopping.wait(0.0 if has_answered else every_s):
             self._manager.alive()
             if parent is not None and os.getppid() != parent:
                 _log.warning("the process that started this machine is gone: stopping")
                 return
-            if self._starting:
-                waited = [each for each in self._starting if not is_ready(each, READY_TIMEOUT_S, path="/healthz")]
-                self._starting = waited
-                if not waited:
+            # One node at a time: several that hang would keep the watchdog, and the order to stop, waiting.
+            has_answered = bool(starting) and is_ready(starting[0], READY_TIMEOUT_S, path="/healthz")
+            if has_answered:
+                del starting[0]
+                if not starting:
                     self._manager.ready(self._status)
 
     @property

@@ -334,8 +334,8 @@ class TopicRestore:
         return int(batch.num_rows) if late < 0 else int(late)
 
     async def _append(self, number: int, batch: pa.RecordBatch, log_end: int) -> None:
-        """Store a batch at offset ``log_end``, once. If an attempt had no answer and the log has grown by exactly the
-        batch, it is taken as stored.
+        """Store a batch at offset ``log_end``, once. If an attempt had no answer, the log has grown by exactly the
+        batch, and its last record is that of the batch, it is taken as stored.
         """
         client, message = self._client, _message(batch)
         deadline = time.monotonic() + client.config.delivery_timeout_ms / 1000
@@ -348,7 +348,10 @@ class TopicRestore:
                 return
             except OffsetMismatch as other:
                 if attempts and other.fields["log_end"] == log_end + batch.num_rows:
-                    return  # an attempt whose answer was lost stored the batch
+                    last = batch.num_rows - 1
+                    present = await record_at(client, self._name, number, log_end + last, self._topic_id)
+                    if present is not None and present.equals(batch.slice(last)):
+                        return  # an attempt whose answer was lost stored the batch
                 raise CannotRestore(f"someone else writes to {self._name}/{number}") from other
             except StockadeError as error:
                 attempts += 1

@@ -178,9 +178,10 @@ def test_rows_are_cut_merged_and_split_without_changing_them() -> None:
 
 
 class Answers:
-    """A client whose appends end as it is told; ``stored`` has where they were stored."""
+    """A client whose appends end as it is told; ``present``: what the log has at the offset of the append then."""
 
-    def __init__(self, *answers: Exception | None) -> None:
+    def __init__(self, *answers: Exception | None, present: pa.RecordBatch) -> None:
+        self.present = present
         self.config = ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1)
         self.answers = list(answers)
         self.asked: list[int] = []
@@ -191,13 +192,20 @@ class Answers:
         if answer is not None:
             raise answer
 
+    async def fetch(self, topic: str, partition: int, offset: int, **_: Any) -> Any:
+        return SimpleNamespace(after=lambda at: iter([(at, self.present.slice(at - 40))]))
 
-def appended(*answers: Exception | None) -> list[int]:
-    client: Any = Answers(*answers)
+
+APPENDED = batch(1, 2)
+
+
+def appended(*answers: Exception | None, present: pa.RecordBatch = APPENDED) -> list[int]:
+    """At which offset a batch was appended, by attempt; ``answers``: how these ended."""
+    client: Any = Answers(*answers, present=present)
     manifest = manifest_of(DataFile("f", 0, 2, 1, "", 0, 0))
     one = TopicRestore(client, Store("/nowhere"), manifest, manifest.topics[0], "t", Manner())
     one._topic_id = 7
-    asyncio.run(one._append(0, batch(1, 2), 40))
+    asyncio.run(one._append(0, APPENDED, 40))
     asked: list[int] = client.asked
     return asked
 
@@ -217,6 +225,16 @@ def test_an_append_without_an_answer_is_stored_once() -> None:
 def test_another_writer_ends_a_restore(answers: list[Exception]) -> None:
     with pytest.raises(CannotRestore, match="someone else writes"):
         appended(*answers)
+
+
+@pytest.mark.parametrize("error", [LeaderNotAvailable(retry_after_ms=1), RequestTimedOut()])
+@pytest.mark.parametrize("present", [batch(1, 3), batch(1, 2, value=b"of another")])
+def test_as_many_records_of_another_writer_are_never_taken_for_the_batch(
+    error: Exception, present: pa.RecordBatch
+) -> None:
+    """After an attempt that failed they counted as stored by it, and those of the backup were left out."""
+    with pytest.raises(CannotRestore, match="someone else writes"):
+        appended(error, mismatch(42), present=present)
 
 
 def test_a_refusal_that_lasts_ends_a_restore() -> None:

@@ -9,6 +9,7 @@ import msgspec
 from ...client.api.client import Client
 from ...partition.api.ownership import Fences, FenceTenure
 from ...partition.api.topics import Topic
+from ..ui.output import numbers
 
 ASKED_AT_ONCE = 32
 """Requests in flight at the same time."""
@@ -18,8 +19,9 @@ _Answer = TypeVar("_Answer")
 
 
 class Holding(msgspec.Struct, frozen=True):
-    """A grant in force and the partitions of one topic that it holds. ``epoch``: that of the first of them; only a
-    Shared grant has several epochs.
+    """A grant in force and the partitions of one topic that it holds. ``epochs`` has the fencing epoch of each of them;
+    its keys are partition numbers as text. ``epoch``: the one that all of them have; None where they differ, as those
+    of a Shared grant may.
 
     ``expires_in_ms``: time until its session ends unless it is renewed; None: the session was not among those listed.
     """
@@ -27,7 +29,8 @@ class Holding(msgspec.Struct, frozen=True):
     topic: str
     grant: str
     mode: str
-    epoch: int
+    epoch: int | None
+    epochs: dict[str, int]
     producer_name: str
     client_id: str | None
     operation: str
@@ -35,6 +38,11 @@ class Holding(msgspec.Struct, frozen=True):
     since_unix_ms: int | None
     expires_in_ms: int | None
     partitions: list[int]
+
+    @property
+    def all_epochs(self) -> str:
+        """Its epochs, ascending, as text."""
+        return numbers(sorted(set(self.epochs.values())))
 
 
 async def holdings(client: Client, topic: Topic, left_ms: Mapping[str, int]) -> list[Holding]:
@@ -53,22 +61,23 @@ async def each_of(items: Sequence[_Item], ask: Callable[[_Item], Awaitable[_Answ
 
 
 def _holdings(topic: Topic, fences: Iterable[Fences], left_ms: Mapping[str, int]) -> Iterator[Holding]:
-    held: dict[str, tuple[FenceTenure, list[int]]] = {}
+    held: dict[str, tuple[FenceTenure, dict[int, int]]] = {}
     for each in fences:
         for tenure in each.fences:
             if tenure.until_ms is None:
-                held.setdefault(tenure.grant, (tenure, []))[1].append(each.partition)
-    for tenure, partitions in held.values():
+                held.setdefault(tenure.grant, (tenure, {}))[1][each.partition] = tenure.epoch
+    for tenure, epochs in held.values():
         yield Holding(
             topic.name,
             tenure.grant,
             tenure.mode,
-            tenure.epoch,
+            tenure.epoch if len(set(epochs.values())) == 1 else None,
+            {str(partition): epoch for partition, epoch in epochs.items()},
             tenure.producer_name,
             tenure.client_id,
             tenure.operation,
             tenure.since_ms,
             tenure.since_unix_ms,
             left_ms.get(tenure.grant),
-            partitions,
+            list(epochs),
         )

@@ -145,8 +145,8 @@ def _touching(found: Iterable[Holding], partitions: Sequence[int]) -> list[Holdi
 def _told(found: Iterable[Holding]) -> list[Mapping[str, Any]]:
     """The grants as a plan's state has them: without fields that change while a grant is held."""
     told = [
-        {"grant": each.grant, "mode": each.mode, "epoch": each.epoch, "producer_name": each.producer_name}
-        | {"client_id": each.client_id, "partitions": each.partitions}
+        {"grant": each.grant, "mode": each.mode, "epoch": each.epoch, "epochs": each.epochs}
+        | {"producer_name": each.producer_name, "client_id": each.client_id, "partitions": each.partitions}
         for each in found
     ]
     return sorted(told, key=lambda each: str(each["grant"]))
@@ -154,7 +154,7 @@ def _told(found: Iterable[Holding]) -> list[Mapping[str, Any]]:
 
 def _writers(found: Sequence[Holding], what: str = "loses its grant of epoch") -> list[str]:
     lines = [
-        f"{each.producer_name} of {each.client_id or 'an unknown client'} {what} {each.epoch} ({each.mode}, on"
+        f"{each.producer_name} of {each.client_id or 'an unknown client'} {what} {each.all_epochs} ({each.mode}, on"
         f" partitions {numbers(each.partitions)})"
         for each in found[:NAMES_MAX]
     ]

@@ -38,7 +38,8 @@ def grants() -> None:
 @output_option
 @with_client
 async def list_grants(client: Client, topics: Sequence[str], output: str) -> None:
-    """List the grants in force on TOPICS (default: on all topics): holder, mode, epoch, partitions.
+    """List the grants in force on TOPICS (default: on all topics): holder, mode, epoch (several where
+    those of a Shared grant differ), partitions.
 
     SINCE is on the wall clock of the node that granted. EXPIRES IN says when the holder's session ends, unless it is
     renewed.
@@ -58,7 +59,7 @@ async def list_grants(client: Client, topics: Sequence[str], output: str) -> Non
 def _row(h: Holding) -> tuple[object, ...]:
     since = moment(h.since_unix_ms) if h.since_unix_ms is not None else "-"
     left = seconds(h.expires_in_ms) if h.expires_in_ms is not None else "-"
-    who = (h.client_id or "-", h.producer_name, h.mode, h.epoch)
+    who = (h.client_id or "-", h.producer_name, h.mode, h.all_epochs)
     return h.topic, numbers(h.partitions), *who, since, left, h.grant
 
 
@@ -123,8 +124,8 @@ async def acquire(
     if output == "json":
         show_json(grant)
     else:
-        epoch = grant.epoch if grant.epoch is not None else max(grant.epochs.values())
-        click.echo(f"{grant.grant} epoch {epoch} on {topic} {numbers(grant.partitions)}")
+        epochs = numbers(sorted(set(grant.epochs.values())))
+        click.echo(f"{grant.grant} epoch {epochs} on {topic} {numbers(grant.partitions)}")
 
 
 @grants.command(

@@ -25,6 +25,22 @@ def session(at: Operator) -> Iterator[str]:
     at.says("sessions", "end", opened)
 
 
+def test_a_shared_grant_is_shown_with_all_its_epochs_and_in_a_plan_with_those(at: Operator, session: str) -> None:
+    at.says("topics", "create", "seats", "--partitions", "2")
+    for _ in range(2):  # the epoch of partition 1 is higher now
+        grant = at.tells("grants", "acquire", "seats", "--session", session, "--partition", "1")["grant"]
+        at.says("grants", "release", grant, "--session", session)
+    said = at.says("grants", "acquire", "seats", "--session", session, "--mode", "shared")
+    [held] = at.tells("grants", "list", "seats")["grants"]
+    low, high = held["epochs"]["0"], held["epochs"]["1"]
+    assert (held["epoch"], held["partitions"], low < high) == (None, [0, 1], True)
+    assert f"epoch {low},{high} on seats 0-1" in said
+    assert f"  {low},{high}  " in at.says("grants", "list", "seats")
+    assert f"at epoch {low},{high} (Shared, on partitions 0-1)" in at.says(
+        "topics", "trim", "seats", "--partition", "1", "--before", "0", "--plan"
+    )
+
+
 def planned(at: Operator, *order: str) -> dict[str, Any]:
     found: dict[str, Any] = at.tells(*order, "--plan")
     assert at.tells(*order, "--plan")["plan"] == found["plan"], "the same state, the same digest"

@@ -50,15 +50,12 @@ class Cluster:
         try:
             self._thread.run(self._start(Path(folder)), READY_TIMEOUT_S)
         except BaseException:
-            self._stack.close()
+            self._leave()
             raise
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        try:
-            self._thread.run(self._stop(), READY_TIMEOUT_S)
-        finally:
-            self._stack.close()
+        self._leave()
         if self._failures:
             raise RuntimeError("the node failed while the test ran") from self._failures[0]
 
@@ -105,6 +102,13 @@ class Cluster:
                 await work(client)
 
         self._thread.run(run())
+
+    def _leave(self) -> None:
+        """Stop what runs, and remove the folder."""
+        try:
+            self._thread.run(self._stop(), READY_TIMEOUT_S)
+        finally:
+            self._stack.close()
 
     async def _start(self, folder: Path) -> None:
         self._address, raft = ((LOOPBACK, port) for port in free_ports(2))

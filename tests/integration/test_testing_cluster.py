@@ -9,6 +9,9 @@ import pytest
 
 from stockade import Client, ClientConfig, ConsumedRecord, Consumer, Producer, Session
 from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.cli.node.supervisor import cannot_listen
+from stockade.cluster.node.node import Node
+from stockade.cluster.node.node_service import NodeService
 from stockade.partition.errors import FencingTokenRequired, InconsistentTopicId, ProducerBusy, ProducerFenced
 from stockade.testing import Cluster
 
@@ -148,3 +151,24 @@ def test_a_standby_needs_a_producer_name_of_its_own_and_the_leader_it_fenced_say
             await (await standby.send("mirrored", b"by the standby", partition=0))
 
     asyncio.run(program())
+
+
+def test_a_cluster_that_does_not_become_ready_leaves_nothing_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left its node's sockets open, on which nothing answered, and its tasks."""
+    running = Cluster()
+    stopped: list[Node] = []
+    stop = Node.stop
+
+    async def told(node: Node) -> None:
+        await stop(node)
+        stopped.append(node)
+
+    def fails(_: object) -> list[str]:
+        raise TimeoutError
+
+    monkeypatch.setattr(Node, "stop", told)
+    monkeypatch.setattr(NodeService, "unready", fails)
+    with pytest.raises(TimeoutError):
+        running.__enter__()
+    assert len(stopped) == 1
+    assert cannot_listen(running.url.removeprefix("http://")) is None

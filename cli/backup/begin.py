@@ -39,7 +39,8 @@ def begin(store: Store, cluster_id: str) -> Begun:
         previous, fault = store.manifest_or_fault(name)
         if previous is not None:
             break
-        damaged.append(fault)
+        if fault:  # "": it was removed since it was listed
+            damaged.append(fault)
     if previous is not None and previous.cluster_id != cluster_id:
         raise CannotBackUp(f"{store.url} has backups of the cluster {previous.cluster_id}, not {cluster_id}")
     name = f"{started.strftime(_NAME_TIME)}-{secrets.token_hex(3)}"

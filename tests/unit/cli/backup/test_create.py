@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from stockade.cli.backup import create as create_module
-from stockade.cli.backup.begin import CannotBackUp
+from stockade.cli.backup.begin import CannotBackUp, begin
 from stockade.cli.backup.create import (
     FETCH_BYTES,
     FETCH_BYTES_FIRST,
@@ -315,3 +315,14 @@ def test_what_a_fetch_unpacks_to_decides_about_the_next_one(store: Store, monkey
     made(cluster, store)
     assert cluster.asked[0] == FETCH_BYTES_FIRST
     assert cluster.asked[0] > cluster.asked[1] > cluster.asked[2]
+
+
+def test_a_manifest_that_is_removed_while_a_backup_begins_is_no_fault(store: Store) -> None:
+    """It was told as "passed over: ", without a word of what."""
+    cluster = Cluster({"t": ["a"]})
+    older, newer = made(cluster, store), made(cluster, store)
+    listed = store.manifests()
+    store.forget(newer.name)
+    store.manifests = lambda: listed  # type: ignore[method-assign]
+    begun = begin(store, "c")
+    assert (begun.previous, begun.damaged) == (older, [])

@@ -8,6 +8,9 @@ this process ends COMMAND's process group.
 It takes orders from a socket, one byte each: a signal number, which it sends to COMMAND's process group, or 0, at which
 it ends all processes. At end of file (its parent died, perhaps by SIGKILL) it ends them at once. Its exit code is
 COMMAND's, or 128 + the number of the signal that ended COMMAND. It must never start any other program than COMMAND.
+
+A signal to end does not end it: a service manager sends SIGTERM to each process of a service, and the parent passes it
+on to COMMAND.
 """
 
 import ctypes
@@ -28,6 +31,7 @@ KILLED_WAIT_S = 10.0
 """How long to wait after SIGKILL. A process that is left then is stuck in the kernel (a dead disk); a message names it.
 """
 
+_SIGNALS_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _KILL_AGAIN_S = 0.05
 
@@ -37,6 +41,9 @@ class ProcessTree:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._woken = _wakes_at_a_death()
+        for number in _SIGNALS_TO_END:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, lambda *_: None)  # COMMAND would inherit SIG_IGN
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._command = subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
             command,

@@ -5,13 +5,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from child import ended
+from child import ended, hearing_ctrl_c
 from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
+from stockade.cli.ownership.subreaper import descendants
 
 from ...client.fake_cluster import FakeCluster
 
@@ -148,6 +150,27 @@ def test_nothing_goes_on_when_the_holder_itself_is_killed(cluster: FakeCluster, 
         wait_until(orphan.started.exists)
         holder.kill()
     wait_until(lambda: not orphan.is_running())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_every_process_ends_the_command_gently_and_all_of_it_before_the_ownership_ends(
+    cluster: FakeCluster, tmp_path: Path, number: signal.Signals
+) -> None:
+    """As a service manager stops a service. COMMAND was killed at once, and what it had started went on."""
+    cluster.create("jobs")
+    orphan, clean = Orphan(tmp_path, first="trap '' INT TERM HUP"), tmp_path / "clean"
+    gentle = f"trap 'touch {clean}; exit 4' INT TERM HUP; {orphan.start}; {SLEEP}"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "STOCKADE_URL": cluster.nodes[0]}
+    command = [sys.executable, "-m", "stockade", "hold", "--grace", "1", "jobs", "--", "sh", "-c", gentle]
+    with hearing_ctrl_c(), ended(subprocess.Popen(command, env=environment)) as holder:
+        wait_until(orphan.started.exists)
+        for pid in (holder.pid, *descendants(holder.pid)):
+            with suppress(ProcessLookupError):  # a tenth of a second's sleep of the shell
+                os.kill(pid, number)
+        assert holder.wait(60) == 4
+    assert clean.exists()
+    assert not orphan.is_running()
+    assert cluster.sessions == {}
 
 
 def test_ctrl_c_ends_a_holder_that_waits_to_hold_again_and_it_leaves_the_queue(

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -422,11 +422,12 @@ class Upload:
 
     async def _upload(self, files: Sequence[Path]) -> None:
         for path in files or [Path("-")]:
-            if str(path) == "-":
-                await self._read_file(sys.stdin.buffer)
-            else:
-                with path.open("rb") as file:
+            try:
+                with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
                     await self._read_file(file)
+            except OSError as error:
+                name = "standard input" if str(path) == "-" else path
+                raise InvalidRequest(f"{name} cannot be read: {error.strerror}") from error
         await self._send(self._gatherer.take())
         while self._outstanding:
             await self._count_oldest()

@@ -318,6 +318,21 @@ def test_a_missing_file_and_an_unknown_topic_are_errors(cluster: FakeCluster, ru
     assert run("produce", "t", stdin=b"a").exit_code == 1
 
 
+def test_a_file_that_cannot_be_read_to_its_end_is_told_with_what_is_stored(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    """It ended in a traceback that said nothing of the records of the files before, with the code of a refusal."""
+    cluster.create("t")
+    (tmp_path / "a").write_bytes(b"1\n2\n3\n")
+    result = run("produce", "t", str(tmp_path / "a"), "/proc/self/mem", "--batch-records", "2")
+    assert result.exit_code == 1
+    stored = len(cluster.values("t"))  # the third is sent if the reading of the next file takes its time
+    assert (stored in {2, 3}, cluster.values("t")) == (True, [b"1", b"2", b"3"][:stored])
+    assert result.stdout.startswith(f"t: {stored} records, ")
+    assert f"Stopped. Records stored: {stored}; sent and not stored: 0.\n" in result.stderr
+    assert "Error: /proc/self/mem cannot be read: Input/output error (INVALID_REQUEST)." in result.stderr
+
+
 def test_ctrl_c_ends_it_with_what_is_stored_also_in_the_middle_of_a_read(cluster: FakeCluster) -> None:
     cluster.create("t")
     command = [sys.executable, "-m", "stockade", "produce", "t", "--url", cluster.nodes[0]]

@@ -10,7 +10,7 @@ from ...client.api.client import Client
 from ...partition.api.cluster import Relocation, RemovalPlan
 from ...partition.api.records import PartitionContents
 from ...partition.api.topics import Topic
-from ...partition.errors import InvalidRequest, NotFound
+from ...partition.errors import InvalidRequest, NotFound, UnknownTopicOrPartition
 from ..ui.output import count, numbers
 from .consent import Plan
 from .holdings import Holding, each_of, holdings
@@ -22,9 +22,15 @@ WEIGHED_MAX = 1000
 
 
 async def fence_plan(client: Client, topic: str, partitions: Sequence[int]) -> Plan:
-    """The plan of evicting the holders of these partitions (none: of all)."""
+    """The plan of evicting the holders of these partitions (none: of all). Raises UnknownTopicOrPartition and
+    InvalidRequest where the order would be refused.
+    """
     described = await client.topic(topic)
     chosen = sorted(partitions) or [each.partition for each in described.partitions]
+    if chosen[-1] >= len(described.partitions):
+        raise UnknownTopicOrPartition(topic=topic, partition=chosen[-1])
+    if len(set(chosen)) < len(chosen):
+        raise InvalidRequest("partitions: a partition occurs twice")
     ending = _touching(await holdings(client, described, {}), chosen)
     grants = sorted(each.grant for each in ending)
     state = {"topic": topic, "topic_id": described.topic_id, "partitions": chosen, "grants": _told(ending)}

@@ -55,6 +55,15 @@ def changed(at: Operator, *order: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.parametrize("partitions", [("7",), ("0", "7"), ("1", "1")], ids=["unknown", "one unknown", "twice"])
+def test_what_an_order_to_fence_would_refuse_has_no_plan(at: Operator, partitions: tuple[str, ...]) -> None:
+    if at.call("topics", "describe", "narrow").exit_code:
+        at.says("topics", "create", "narrow", "--partitions", "2")
+    order = "fence", "narrow", *(word for each in partitions for word in ("--partition", each))
+    refused, unplanned = at.call(*order), at.call(*order, "--plan")
+    assert (unplanned.exit_code, unplanned.stdout, unplanned.stderr) == (1, "", refused.stderr)
+
+
 def test_a_fence_names_the_writers_that_it_hits_and_hits_no_others(at: Operator, session: str) -> None:
     at.says("topics", "create", "hung", "--partitions", "2")
     order = ("fence", "hung", "--partition", "0")

@@ -137,8 +137,10 @@ async def who_could_write_command(
     first, entries = await _all(client, topic=topic)
     _, gaps = await _all(client, act="ledger.gap")
     found = topic_id or incarnation(entries)
-    if found is None:
-        raise click.ClickException(f"the ledger has no entry about topic {topic}")
+    if found is None or all(entry.topic_id != found for entry in entries):
+        raise click.ClickException(
+            f"the ledger has no entry about topic {topic}" + ("" if topic_id is None else f" with the id {topic_id}")
+        )
     count = await _partitions(client, topic, found)
     if count is not None and partition >= count:
         raise UnknownTopicOrPartition(topic=topic, partition=partition)

@@ -108,3 +108,13 @@ def test_of_a_topic_that_is_gone_the_ledger_alone_tells(monkeypatch: pytest.Monk
     monkeypatch.setattr(Told, "there", there)
     monkeypatch.setattr("stockade.cli.ui.connection.Client", Told)
     assert CliRunner().invoke(audit, ["who-could-write", "t", "1", "1"]).exit_code == 0
+
+
+def test_a_topic_id_of_which_the_ledger_tells_nothing_is_no_topic_older_than_the_ledger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stockade.cli.ui.connection.Client", Told)
+    done = CliRunner().invoke(audit, ["who-could-write", "t", "1", "1", "--topic-id", "999"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "Error: the ledger has no entry about topic t with the id 999\n"
+    assert CliRunner().invoke(audit, ["who-could-write", "t", "1", "1", "--topic-id", "5"]).exit_code == 0

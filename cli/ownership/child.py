@@ -33,7 +33,9 @@ grace_option: Adding = click.option(
     default=5.0,
     show_default=True,
     type=Number(0, 300),
-    help="Seconds between SIGTERM and SIGKILL when COMMAND, or what it left behind, must end.",
+    help="Seconds between SIGTERM and SIGKILL when COMMAND, or what it left behind, must end. Below a fifth of --ttl,"
+    " COMMAND has ended before another session may own in its place, unless that one evicts it; otherwise the two may"
+    " overlap for so long.",
 )
 
 

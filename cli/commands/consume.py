@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from ..ui.connection import with_config
 from ..ui.manual import Manual
 from ..ui.output import json_option, record_object
 from ..ui.parameters import WholeNumber, partitions_option
+from ..ui.streams import write_out
 
 WORDS: dict[str, Start] = {"earliest": "earliest", "latest": "latest"}
 
@@ -106,7 +106,7 @@ async def consume(
         reading = consumer.pieces(topic, partitions or None, start, follow=follow, skip_trimmed=skip_trimmed)
         async with reading as pieces:
             async for piece in pieces:
-                printer.show(piece)
+                await printer.show(piece)
                 if printer.is_full:
                     return
 
@@ -122,11 +122,10 @@ class RecordPrinter:
     def is_full(self) -> bool:
         return self._left == 0
 
-    def show(self, piece: Piece) -> int:
+    async def show(self, piece: Piece) -> int:
         """Write and flush the records of a piece, as many as are still wanted; returns how many."""
         part = piece if self._left is None else replace(piece, batch=piece.batch.slice(0, self._left))
-        sys.stdout.buffer.write(self._form(part))
-        sys.stdout.buffer.flush()
+        await write_out(self._form(part))
         count: int = part.batch.num_rows
         self._left = None if self._left is None else self._left - count
         return count
@@ -140,7 +139,7 @@ async def _as_member(
     block = consumer.group(group, topic, start=start, client_id=client_id, skip_trimmed=skip_trimmed)
     async with block as reading:
         async for piece in reading.pieces():
-            count = printer.show(piece)
+            count = await printer.show(piece)
             reading.back_to(piece.partition, piece.base_offset + count)
             await reading.commit()
             if printer.is_full:

@@ -1,9 +1,17 @@
-"""The standard streams of the process: opens closed ones, and finds out whether standard output takes bytes."""
+"""The standard streams of the process: opens closed ones, finds out whether standard output takes bytes, and writes to
+it without stopping the event loop.
+"""
 
+import asyncio
 import io
 import os
+import select
+import stat
 import sys
 from pathlib import Path
+
+_WAIT_MS = 100
+"""How long a thread waits for a pipe to take bytes: the end of the process waits for such a thread."""
 
 
 def open_closed_streams() -> None:
@@ -32,6 +40,34 @@ def output_fault() -> OSError | None:
     except OSError as error:
         return error
     return None
+
+
+async def write_out(content: bytes) -> None:
+    """Write to standard output, and flush it. Where that is a pipe or a socket, the event loop runs while its reader
+    takes nothing. Raises OSError.
+    """
+    sys.stdout.buffer.flush()
+    descriptor = _piped()
+    if descriptor is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    room, left = select.poll(), memoryview(content)
+    room.register(descriptor, select.POLLOUT)
+    while left:
+        while not room.poll(0):
+            await asyncio.to_thread(room.poll, _WAIT_MS)
+        left = left[os.write(descriptor, left[: select.PIPE_BUF]) :]  # a pipe with room takes so many without a wait
+
+
+def _piped() -> int | None:
+    """The descriptor of standard output, if that is a pipe or a socket."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        return None
+    mode = os.fstat(descriptor).st_mode
+    return descriptor if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) else None
 
 
 def is_output_null() -> bool:

@@ -1,10 +1,15 @@
 """Commands whose caller has closed the standard streams, or whose standard output takes no bytes."""
 
+import asyncio
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+
+from stockade.cli.ui.streams import write_out
 
 from ...client.fake_cluster import FakeCluster
 
@@ -42,3 +47,34 @@ def test_what_was_done_and_could_not_be_printed_is_no_refusal(cluster: FakeClust
     done = ran(f"> {FULL}", "topics", "create", "made", "--url", cluster.nodes[0])
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
     assert "made" in cluster.topics
+
+
+TURNS = 100
+
+
+def test_the_event_loop_turns_while_a_pipe_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`consume --group | ./slow` did not renew its session meanwhile, lost it, and the same records came again."""
+    turned, taken, content = threading.Event(), list[bytes](), os.urandom(300_000)
+    reading, writing = os.pipe()
+
+    def read() -> None:
+        turned.wait(10)
+        with os.fdopen(reading, "rb") as file:
+            taken.append(file.read())
+
+    async def work() -> None:
+        task = asyncio.create_task(write_out(content))
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert not task.done()
+        turned.set()
+        await task
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(writing, "w", encoding="utf-8") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        asyncio.run(work())
+        monkeypatch.undo()
+    reader.join()
+    assert taken == [content]

@@ -131,6 +131,8 @@ class Cluster:
         await self._close_http()
         if self._node is not None:
             await self._node.stop()
+        # Threads of tasks that were cancelled still write: the folder would not be empty when it is removed.
+        await asyncio.get_running_loop().shutdown_default_executor()
 
     async def _open_http(self) -> None:
         assert self._node is not None

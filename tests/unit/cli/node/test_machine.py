@@ -59,5 +59,5 @@ def test_nodes_that_hang_keep_neither_the_watchdog_nor_the_order_to_stop_waiting
     http, raft = (f"127.0.0.1:{port}" for port in free_ports(2))
     members = [Member("a", f"http://{http}", raft)]
     config = NodeConfig("a", "c", str(tmp_path), http=http, raft_listen=raft, members=members, processes=3)
-    assert Machine(config, IDLE, Heard(events)).run(with_parent=False) == []
+    assert Machine(config, IDLE, Heard(events)).run(None) == []
     assert events == ["alive", "asked"] * ROUNDS

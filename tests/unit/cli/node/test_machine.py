@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.node import machine
 from stockade.cli.node.machine import Machine
 from stockade.cli.node.supervisor import NodeProcess
@@ -56,7 +55,8 @@ def test_nodes_that_hang_keep_neither_the_watchdog_nor_the_order_to_stop_waiting
 
     monkeypatch.setattr(machine, "is_ready", hangs)
     monkeypatch.setattr(machine, "PARENT_S", 0.01)
-    http, raft = (f"127.0.0.1:{port}" for port in free_ports(2))
+    monkeypatch.setattr(machine, "in_use", lambda nodes: [])  # the nodes do not listen here
+    http, raft = "127.0.0.1:7101", "127.0.0.1:7201"
     members = [Member("a", f"http://{http}", raft)]
     config = NodeConfig("a", "c", str(tmp_path), http=http, raft_listen=raft, members=members, processes=3)
     assert Machine(config, IDLE, Heard(events)).run(None) == []

@@ -73,9 +73,10 @@ class SinkCommitter:
         self._has_proposed = False
 
     def commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
-        """Commit a batch as it was first decided. Returns True if this call decided on ``pieces``. Returns False, and
-        logs a warning, if the batch was decided before, by another call. A commit that fails before it proposes a
-        decision deletes ``pieces``. Raises SinkRefused (StagesRefused: too many pieces), StageLost, DecidedStageLost.
+        """Commit a batch as it was first decided. Returns True if the decision is on ``pieces``, also when an earlier
+        call has made it. Returns False, and logs a warning, if it is on other pieces. A commit that fails before it
+        proposes a decision deletes ``pieces``. Raises SinkRefused (StagesRefused: too many pieces), StageLost,
+        DecidedStageLost.
         """
         try:
             is_ours = self._commit(batch, pieces)
@@ -97,11 +98,11 @@ class SinkCommitter:
         self._finish(now, pair)
         if self._is_new:
             self._sweep(pieces, now, pair)
+        wanted = Manifest(self._query, batch, tuple(pieces))
         decided = self._decided(now, batch)
         if decided is not None:
             self._drop(set(pieces) - set(decided.pieces), pair)
-            return False
-        wanted = Manifest(self._query, batch, tuple(pieces))
+            return decided == wanted
         _check_size(now, wanted)
         self._keep(pieces, pair)
         now = self._decide(wanted)

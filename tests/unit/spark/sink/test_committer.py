@@ -75,6 +75,16 @@ def test_a_batch_that_comes_again_is_taken_as_it_was_decided_first_and_says_so(
     assert not sink.world.machines["out", 0].stages.stages
 
 
+def test_a_commit_that_comes_again_with_the_same_pieces_does_not_say_that_its_rows_are_not_there(
+    sink: Sink, caplog: pytest.LogCaptureFixture
+) -> None:
+    piece = sink.stage("c", b"4")
+    assert sink.commit(1, piece)
+    assert sink.commit(1, piece)
+    assert not caplog.text
+    assert sink.values() == [b"1", b"2", b"4"]
+
+
 def test_a_run_that_was_replaced_is_refused(sink: Sink) -> None:
     sink.commit(1, run="r2")
     with pytest.raises(RunRetired, match="run r2 has taken over"):

@@ -4,7 +4,9 @@ A task holds the rows of at most one piece for each partition.
 """
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -46,6 +48,20 @@ class Topics:
         return self._shapes[topic]
 
 
+@dataclass
+class _Waiting:
+    """The rows of a piece that is not full yet, with their counts: a piece may come in thousands of parts."""
+
+    parts: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size: int = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.parts.append(rows)
+        self.rows += len(rows)
+        self.size += rows.nbytes
+
+
 class Gatherer:
     """Gathers rows into pieces, and gives each full piece to ``write``.
 
@@ -55,7 +71,7 @@ class Gatherer:
     def __init__(self, topics: Topics, write: WritePiece) -> None:
         self._topics = topics
         self._write = write
-        self._rows: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+        self._waiting: defaultdict[tuple[str, int], _Waiting] = defaultdict(_Waiting)
 
     def add(self, group: Group) -> None:
         """Add rows of one partition; write a waiting piece when the rows do not fit into it any more."""
@@ -63,23 +79,18 @@ class Gatherer:
         bytes_max = self._topics.shape(group.topic).batch_bytes_max
         room = min(int(bytes_max * _FILL), bytes_max - _BYTES_ADDED)
         for rows in _cut(group.rows, room):
-            waiting = self._rows.setdefault(place, [])
-            if waiting and (
-                sum(each.nbytes for each in waiting) + rows.nbytes > room
-                or sum(map(len, waiting)) + len(rows) > ROWS_MAX
-            ):
+            waiting = self._waiting[place]
+            if waiting.parts and (waiting.size + rows.nbytes > room or waiting.rows + len(rows) > ROWS_MAX):
                 self._flush(place)
-            self._rows.setdefault(place, []).append(rows)
+            self._waiting[place].add(rows)
 
     def finish(self) -> None:
         """Write the remaining rows."""
-        for place in sorted(self._rows):
+        for place in sorted(self._waiting):
             self._flush(place)
 
     def _flush(self, place: tuple[str, int]) -> None:
-        rows = self._rows.pop(place, [])
-        if rows:
-            self._write(*place, pa.concat_batches(rows))
+        self._write(*place, pa.concat_batches(self._waiting.pop(place).parts))
 
 
 def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer) -> None:

@@ -138,3 +138,30 @@ def test_a_row_that_is_too_large_is_handed_over_for_the_server_to_refuse() -> No
     gatherer.add(Group("t", 0, columns(pa.record_batch({"value": [b"a", b"x" * 5000, b"b"]}))))
     gatherer.finish()
     assert sum(handed) == 3
+
+
+class Part:
+    """A row, which counts how often its size is asked for."""
+
+    asked = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def nbytes(self) -> int:
+        type(self).asked += 1
+        return 10
+
+
+def test_a_piece_of_many_parts_takes_no_longer_for_each_part_the_more_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic of hundreds of partitions gets few rows of each batch: the time grew with the square of the parts."""
+    handed: list[int] = []
+    monkeypatch.setattr("stockade.spark.sink.staging.pa.concat_batches", len)
+    shapes, part = Shapes(1 << 20), Part()
+    gatherer = Gatherer(shapes, lambda topic, partition, rows: handed.append(rows))  # type: ignore[arg-type]
+    for _ in range(1000):
+        gatherer.add(Group("t", 0, part))
+    gatherer.finish()
+    assert handed == [1000]
+    assert Part.asked < 10_000

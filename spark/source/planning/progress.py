@@ -17,6 +17,7 @@ Progress = dict[str, dict[str, Any]]
 """``{topic: {"id": topic_id, "next": {"0": offset, "1": offset}, "from": {"1": offset}, "initial": True}}``;
 ``from`` and ``initial`` are there only where they are needed.
 """
+_GONE = "is gone, or the options do not select it any more: the checkpoint is that of a query which read it"
 
 
 def beginning(starts: Mapping[str, Mapping[int, int]], seen: Topics) -> Progress:
@@ -94,13 +95,13 @@ def shares(sizes: Mapping[Any, int], total_max: int) -> dict[Any, int]:
 
 def _check_same(topic: str, before: dict[str, Any], now: Seen | None, fail: bool) -> None:
     if now is None and fail:
-        raise DataLost(f"topic {topic} is gone")
+        raise DataLost(f"topic {topic} {_GONE}")
     if now is not None and now.topic_id != before["id"] and fail:
         raise DataLost(f"topic {topic} was deleted and created again (topic id {before['id']}, now {now.topic_id})")
     if now is not None and now.topic_id == before["id"] and fail:
         for p, offset in before["next"].items():
             if int(p) not in now.bounds:
-                raise DataLost(f"{topic}/{p} is gone")
+                raise DataLost(f"{topic}/{p} {_GONE}")
             if offset > now.bounds[int(p)][1]:
                 raise DataLost(f"{topic}/{p} was read to {offset}, and ends at {now.bounds[int(p)][1]}")
 

@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import json
 import time
+import uuid
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -48,7 +49,7 @@ def source(spark: Any, path: str, form: str) -> Any:
         return lines.records(spark, path)
     if form == "json":
         odd = F.concat(F.lit("not JSON, or a key twice: "), F.left("value", F.lit(80)))
-        valid = F.when(F.expr("try_parse_json(value) is not null"), F.col("value")).otherwise(F.raise_error(odd))
+        valid = F.when(F.expr(_is_json()), F.col("value")).otherwise(F.raise_error(odd))
         rows = lines.text(spark, path).where(F.length(F.btrim("value", F.lit(" \t"))) > 0)
         return rows.select(F.lit(None).cast("binary").alias("key"), valid.cast("binary").alias("value"))
     frame = spark.table(path) if form == "table" else spark.read.parquet(path)
@@ -58,6 +59,17 @@ def source(spark: Any, path: str, form: str) -> Any:
         )
     taken = [F.col(name).cast("binary").alias(name) for name in ("key", "value") if name in frame.columns]
     return frame.select(*taken, *(["headers"] if "headers" in frame.columns else []))
+
+
+def _is_json() -> str:
+    """The condition, in SQL, that ``value`` is JSON as a whole, in UTF-8.
+
+    Spark parses one document and ignores what follows it. So it parses a list of the value and a word that no value
+    has: the word is the second item only if nothing but one document is before it.
+    """
+    word = uuid.uuid4().hex
+    listed = f"""try_parse_json(concat('[', value, ',"{word}"]'))"""
+    return f"is_valid_utf8(value) and try_variant_get({listed}, '$[1]', 'string') = '{word}'"
 
 
 def name_of(spark: Any, path: str, form: str, topic: str) -> str:

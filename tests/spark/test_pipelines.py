@@ -152,6 +152,16 @@ def test_lines_that_are_no_json_are_refused_and_nothing_is_loaded(spark: Any, ur
     assert topic.values() == ['{"a": 1}', "[2]"]
 
 
+def test_a_line_that_goes_on_behind_its_json_is_no_json(spark: Any, tmp_path: Path) -> None:
+    good = [b'{"a": [1, {"b": null}]}', b' "x" ', b"1e999", b'"\xc3\xa4"']
+    (tmp_path / "good").write_bytes(b"\n".join(good))
+    assert [bytes(row.value) for row in source(spark, str(tmp_path / "good"), "json").collect()] == good
+    for line in (b'{"a": 1} oops', b'{"a": 1},', b"1],[2", b'"\xff"'):
+        (tmp_path / "bad").write_bytes(line)
+        with pytest.raises(PySparkException, match="not JSON, or a key twice"):
+            source(spark, str(tmp_path / "bad"), "json").collect()
+
+
 def test_rows_of_a_table_become_json(spark: Any) -> None:
     spark.range(2).selectExpr("id", "concat('n', id) as name").createOrReplaceTempView("people")
     assert [bytes(each.value) for each in source(spark, "people", "table").collect()] == [

@@ -6,6 +6,7 @@ empty file has no records.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -23,6 +24,9 @@ LINE = "try_cast(cast(get(filter(headers, h -> h.key = 'line'), 0).value as stri
 _HAS_END = "exists(headers, h -> h.key = 'end')"
 _NEVER_READ = ("_metadata", "_common_metadata")
 """Prefixes of names that Spark reserves for Parquet: it lists such files, and does not read them."""
+_UNREAD = "\ufffd"
+"""Java's character for a byte of a file's name that is not in the encoding of its locale."""
+_ADVICE = f"; Java cannot read a name with {_UNREAD}: start it with LC_ALL=C.UTF-8, or rename the file"
 
 
 class LoadRefused(ValueError):
@@ -39,7 +43,7 @@ def text(spark: Any, path: str, **options: str) -> Any:
         raise LoadRefused(
             f"a load would leave out {', '.join(left_out)}: it takes the files of a folder, but not of its sub-folders,"
             " no byte order mark with nothing behind it, and names that begin with . or _ from Spark 4.3 on; name what"
-            " to load by a pattern, as in 'FOLDER/*.log'"
+            f" to load by a pattern, as in 'FOLDER/*.log'{_ADVICE if _UNREAD in ''.join(left_out) else ''}"
         )
     return rows
 
@@ -51,7 +55,7 @@ def _left_out(spark: Any, path: str, taken: set[PurePosixPath]) -> list[str]:
     context = spark.sparkContext
     pattern = context._jvm.org.apache.hadoop.fs.Path(path)  # as Spark sees it: on any of Hadoop's file systems
     system = pattern.getFileSystem(context._jsc.hadoopConfiguration())
-    names = set()
+    names = set(_unread(context, system, path))
     for start in system.globStatus(pattern) or []:
         root = PurePosixPath(start.getPath().toUri().getPath())
         below = system.listFiles(start.getPath(), True)  # True: with all sub-folders
@@ -62,6 +66,32 @@ def _left_out(spark: Any, path: str, taken: set[PurePosixPath]) -> list[str]:
                 first, *deeper = file.relative_to(root).parts or ("",)
                 names.add(f"{root / first}{'/' if deeper else ''}")
     return sorted(names)
+
+
+def _unread(context: Any, system: Any, path: str) -> Iterator[str]:
+    """The names of which Java cannot read all bytes, of the files that ``path`` matches and of those in its folders.
+
+    Hadoop leaves them out when it lists a local folder, and so does Spark.
+    """
+    hadoop = context._jvm.org.apache.hadoop.fs
+    for single in hadoop.GlobExpander.expand(path) if system.getUri().getScheme() == "file" else ():
+        pattern = system.makeQualified(hadoop.Path(single))
+        parent, wanted = pattern.getParent(), hadoop.GlobFilter(pattern.getName())
+        for folder in _folders(system, pattern):
+            yield from (f"{folder}/{name}" for name in _unread_names(context, folder))
+        for folder in _folders(system, parent) if parent else ():
+            found = _unread_names(context, folder)
+            yield from (f"{folder}/{name}" for name in found if wanted.accept(hadoop.Path("/", name)))
+
+
+def _folders(system: Any, pattern: Any) -> list[str]:
+    found = system.globStatus(pattern) or []
+    return [each.getPath().toUri().getPath() for each in found if each.isDirectory()]
+
+
+def _unread_names(context: Any, folder: str) -> list[str]:
+    file = context._jvm.java.io.File
+    return [name for name in file(folder).list() or [] if _UNREAD in name and not file(folder, name).exists()]
 
 
 def _is_mark(context: Any, system: Any, status: Any) -> bool:

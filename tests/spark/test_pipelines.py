@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -129,6 +130,19 @@ def test_a_load_that_would_leave_files_out_is_refused_and_names_them(spark: Any,
     assert source(spark, f"{tmp_path}/[!._h]*", form).count() == 3  # plain, and the files of a folder that is named
     with pytest.raises(LoadRefused, match=re.escape(f"would leave out {tmp_path}/half._COPYING_: ")):
         source(spark, f"{tmp_path}/h*", form)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_file_whose_name_java_cannot_read_is_not_left_out_unsaid(spark: Any, tmp_path: Path, form: str) -> None:
+    for name in ("plain", "plain\ufffd"):  # also the name of a file that was copied with a wrong encoding
+        (tmp_path / name).write_text("{}\n")
+    (tmp_path / os.fsdecode(b"odd\xff")).write_text("{}\n")
+    for path in (tmp_path, f"{tmp_path}/*", f"{tmp_path}/{{plain,odd?}}", f"{tmp_path.parent}/{{{tmp_path.name}/*}}"):
+        with pytest.raises(
+            LoadRefused, match=re.escape(f"would leave out {tmp_path}/odd\ufffd: ") + ".*LC_ALL=C.UTF-8"
+        ):
+            source(spark, str(path), form)
+    assert source(spark, f"{tmp_path}/p*", form).count() == 2
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
@@ -135,11 +136,12 @@ def restore(spark: Any, topic: str, folder: Path, options: Mapping[str, str]) ->
     for each in counts:
         _check_name(each["name"])
     folder.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for name, content in lines.files(rows).toLocalIterator():
-        _write(folder, name, content)
-        count += 1
-    return Exported(sum(each["lines"] for each in counts), count, time.monotonic() - started)
+    with TemporaryDirectory(prefix=".unfinished-", dir=folder) as scratch:
+        unfinished = Path(scratch, "file")
+        for name, content in lines.files(rows).toLocalIterator():
+            unfinished.write_bytes(content)
+            unfinished.replace(folder / name)  # atomic: the file is there whole, or not at all
+    return Exported(sum(each["lines"] for each in counts), len(counts), time.monotonic() - started)
 
 
 def _torn(file: Any) -> str:
@@ -152,13 +154,6 @@ def _check_name(name: str) -> None:
     """Raises ExportRefused for a name that would leave the folder, that no file may have, or that is too long."""
     if name in ("", ".", "..") or Path(name).name != name or "\0" in name or len(os.fsencode(name)) > NAME_BYTES_MAX:
         raise ExportRefused(f"{name!r} is not the name of a file")
-
-
-def _write(folder: Path, name: str, content: bytes) -> None:
-    """Write a file atomically: whole or not at all."""
-    unfinished = folder / ".unfinished"
-    unfinished.write_bytes(content)
-    unfinished.replace(folder / name)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -202,6 +202,17 @@ def test_files_that_are_not_there_whole_and_once_are_not_restored(spark: Any, ur
         restore(spark, topic.name, tmp_path / "out", first)
 
 
+def test_a_file_with_any_name_comes_back_beside_others(spark: Any, url: str, tmp_path: Path) -> None:
+    topic, files = Topic(url, "any-name"), {name: name.encode() for name in (".unfinished", *"abcdefgh")}
+    topic.create()
+    (tmp_path / "in").mkdir()
+    for name, content in files.items():
+        (tmp_path / "in" / name).write_bytes(content)
+    load(source(spark, str(tmp_path / "in"), "text"), topic.name, "any-name", {"url": url})
+    assert restore(spark, topic.name, tmp_path / "out", {"url": url}).parts == len(files)
+    assert contents(tmp_path / "out") == files
+
+
 def test_files_of_one_name_are_not_loaded_as_one(spark: Any, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

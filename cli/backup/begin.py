@@ -3,7 +3,8 @@ has the proof that it loses no file.
 """
 
 import secrets
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from .manifest import Manifest
@@ -35,7 +36,8 @@ def begin(store: Store, cluster_id: str) -> Begun:
     started = datetime.now(UTC)
     mark, damaged = store.last_pruning(), []
     previous = None
-    for name in reversed(store.manifests()):
+    names = store.manifests()
+    for name in reversed(names):
         previous, fault = store.manifest_or_fault(name)
         if previous is not None:
             break
@@ -43,14 +45,28 @@ def begin(store: Store, cluster_id: str) -> Begun:
             damaged.append(fault)
     if previous is not None and previous.cluster_id != cluster_id:
         raise CannotBackUp(f"{store.url} has backups of the cluster {previous.cluster_id}, not {cluster_id}")
-    name = f"{started.strftime(_NAME_TIME)}-{secrets.token_hex(3)}"
-    return Begun(name, int(started.timestamp() * 1000), mark, previous, store.sizes(DATA), damaged)
+    return Begun(_name(started, names), int(started.timestamp() * 1000), mark, previous, store.sizes(DATA), damaged)
+
+
+def _name(started: datetime, names: Sequence[str]) -> str:
+    """The name of a backup that began at ``started``, behind all ``names``: the last one is the newest backup, which a
+    restore takes and no pruning removes. So a clock that was wrong, now or when that one was made, hides no backup.
+    """
+    newest = _time_of(names[-1]) if names else None
+    if newest is not None and newest >= started:
+        started = newest + timedelta(microseconds=1)
+    return f"{started.strftime(_NAME_TIME)}-{secrets.token_hex(3)}"
 
 
 def begun_ms(name: str) -> int | None:
     """When the backup of this name began, in ms since 1970; None if no backup can have this name."""
+    time = _time_of(name)
+    return None if time is None else int(time.timestamp() * 1000)
+
+
+def _time_of(name: str) -> datetime | None:
     try:
-        return int(datetime.strptime(name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC).timestamp() * 1000)
+        return datetime.strptime(name.partition("-")[0], _NAME_TIME).replace(tzinfo=UTC)
     except ValueError:
         return None
 

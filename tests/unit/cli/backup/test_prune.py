@@ -99,6 +99,18 @@ def test_a_backup_goes_on_from_the_newest_manifest_that_can_be_read(store: Store
         begin(store, "other")
 
 
+def test_a_backup_behind_one_of_a_clock_that_was_ahead_is_the_newest_and_stays(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    ahead = "29991231T235959.999999Z-0a0b0c"
+    store.add(manifest(ahead))
+    for _ in range(3):
+        begun = begin(store, "c")
+        end(store, begun, manifest(begun.name, cut_ms=begun.started_ms))
+        assert prune(store, Keep(1, None), NOW_MS).backups == [ahead]
+        assert store.manifests() == [begun.name]
+        ahead = begun.name
+
+
 def test_a_backup_that_was_overtaken_by_a_pruning_comes_to_nothing(store: Store) -> None:
     begun = begin(store, "c")
     prune(store, Keep(3, None), NOW_MS)

@@ -2,9 +2,10 @@
 
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-from ...partition.places.place import Place, place_fault
+from ...partition.places.place import CannotReach, Place, place_fault
 
 CACHE_BYTES = (256 * 1024 * 1024, 1 << 50)
 """Bounds of ``cache_bytes``: one answer may need three objects."""
@@ -28,10 +29,28 @@ def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str
 def probe(url: str, prefix: str) -> str | None:
     """Try the place: write, read and remove a file there. Returns what is wrong with it; None: nothing. Blocks."""
     try:
-        place, path = Place(url), f"{prefix}/check-{secrets.token_hex(8)}"
-        place.write(path, _PROBE)
-        found = place.read(path)
-        place.remove(path)
+        place = Place(url)
+        with _nothing_left(place, prefix):
+            path = f"{prefix}/check-{secrets.token_hex(8)}"
+            place.write(path, _PROBE)
+            found = place.read(path)
+            place.remove(path)
     except Exception as error:  # file systems of fsspec raise what they like
         return f"tiered.place: {error}"
     return None if found == _PROBE else f"tiered.place: {url}: other bytes came back than were written"
+
+
+@contextmanager
+def _nothing_left(place: Place, folder: str) -> Iterator[None]:
+    """Remove the folder if the block has made it: where a share is not mounted, its lack tells nodes so, and with it
+    they would take the objects of deleted topics to be gone (store.py).
+    """
+    try:
+        place.check_folder(folder)
+    except CannotReach:
+        try:
+            yield
+        finally:
+            place.remove_folder(folder)
+    else:
+        yield

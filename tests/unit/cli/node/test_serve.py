@@ -102,6 +102,17 @@ def test_a_check_says_what_is_wrong_with_the_place_of_the_tiered_store(tmp_path:
     assert "secret" not in wrong.output
 
 
+def test_a_check_leaves_no_folder_of_the_cluster_where_there_was_none(tmp_path: Path) -> None:
+    """Nodes know by its lack that a share is not mounted; with it they forget the objects of deleted topics."""
+    (mountpoint := tmp_path / "old").mkdir()
+    path = machine(tmp_path, CONFIG + '\n[tiered]\nplace = "old"\n')
+    for there in ([], [mountpoint / "house"]):
+        for folder in there:
+            folder.mkdir()
+        fine = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
+        assert (fine.exit_code, list(mountpoint.iterdir())) == (0, there)
+
+
 def test_a_check_and_a_start_refuse_a_configuration_with_the_same_words(tmp_path: Path) -> None:
     """So a service manager needs no check before it starts a node."""
     path = machine(tmp_path, CONFIG.replace("17201", "0", 1) + "\n[limits]\nwal_bytes_max = 1\n")

@@ -70,6 +70,8 @@ class FenceMeasures(msgspec.Struct):
     held_partitions: int
     waiters: int
     pending_installs: int
+    pending_s: float
+    """Seconds for which the one of these partitions that waits longest has confirmed no decision about its slot."""
     moves: int
     ledger_waiting: int
     leaders_away: int = 0

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from heapq import nlargest
 from itertools import islice
+from time import monotonic
 
 from ...partition.version import VERSION
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
 from ..build import commit
 from ..config import NodeConfig
+from ..controller.commands import GroupId
+from ..controller.ownership.slots import FenceInstalls
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.cluster_view import ClusterView
 from ..measures import (
@@ -57,6 +60,7 @@ class Measuring:
         self.disk: DiskWatch = disk
         """The disk of the data folder."""
         self._commit = commit()
+        self._pending = PendingTimes()
 
     def look(self, *, names: bool = False) -> Measures:
         """The measures as they are now. ``names``: also those of consumer groups and topics."""
@@ -126,6 +130,7 @@ class Measuring:
     def _fences(self) -> FenceMeasures | None:
         services = self._member.services
         if services is None or not services.control.group.is_leader:
+            self._pending = PendingTimes()
             return None
         machine, balance = services.control.machine, services.members.balancer.figures
         return FenceMeasures(
@@ -134,6 +139,7 @@ class Measuring:
             held_partitions=len(machine.slots.grants.holders),
             waiters=len(machine.slots.queue.by_id),
             pending_installs=len(machine.slots.fences.due),
+            pending_s=self._pending.longest_s(machine.slots.fences),
             moves=len(self._view.moves),
             leaders_away=balance.leaders_away,
             planned_moves=balance.planned_moves,
@@ -141,6 +147,25 @@ class Measuring:
             moving_bytes=balance.moving_bytes,
             ledger_waiting=machine.ledger.waiting,
         )
+
+
+class PendingTimes:
+    """Since when partitions have confirmed no decision about their slots, as the looks of a monitor see it: one that
+    confirmed another decision between two looks does not wait since the first. Appends and acquires note nothing.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[GroupId, tuple[int, float]] = {}
+        """By partition: what it had confirmed, and when a look first saw it wait with no more than that."""
+
+    def longest_s(self, fences: FenceInstalls) -> float:
+        """Look: seconds for which the partition that waits longest has waited; 0: none waits since an earlier look."""
+        now, before, self._since = monotonic(), self._since, {}
+        for group in fences.due:
+            reached = fences.reached(group)
+            known, since = before.get(group, (reached, now))
+            self._since[group] = reached, since if known == reached else now
+        return max((now - since for _, since in self._since.values()), default=0.0)
 
 
 def _count(group: Group, counts: GroupCounts) -> None:

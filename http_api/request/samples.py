@@ -125,6 +125,7 @@ def _of_fences(fences: FenceMeasures) -> Samples:
         "stockade_fence_held_partitions": {(): fences.held_partitions},
         "stockade_fence_waiters": {(): fences.waiters},
         "stockade_fence_pending_installs": {(): fences.pending_installs},
+        "stockade_fence_pending_seconds": {(): fences.pending_s},
         "stockade_raft_moves": {(): fences.moves},
         "stockade_balance_leaders_away": {(): fences.leaders_away},
         "stockade_balance_planned_moves": {(): fences.planned_moves},

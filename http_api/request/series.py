@@ -262,8 +262,15 @@ _FENCES = (
         "stockade_fence_pending_installs",
         "gauge",
         "partitions",
-        "Partitions that have not confirmed the last decision about their slot. Only where the controller group is "
-        "led.",
+        "Partitions that have not confirmed the last decision about their slot: some at each moment, where writers "
+        "come and go. Only where the controller group is led.",
+    ),
+    Series(
+        "stockade_fence_pending_seconds",
+        "gauge",
+        "seconds",
+        "For how long the one of these that waits longest has confirmed no decision about its slot, as this node has "
+        "seen since it leads the controller group and is asked for its metrics.",
     ),
     Series(
         "stockade_ledger_waiting_entries",

@@ -197,6 +197,10 @@ class FenceInstalls:
         """Whether the partition is known to have reached the place of that decision."""
         return self._reached.get(fence.group_id, 0) >= fence.order
 
+    def reached(self, group: GroupId) -> int:
+        """The latest decision that a partition is known to have confirmed; 0: none."""
+        return self._reached.get(group, 0)
+
     def uncleared(self, *, grants: Collection[str] = (), sessions: Collection[str] = ()) -> list[FenceRef]:
         """The partitions whose slot may still have one of these ended grants, or one that such a session had."""
         here = {group for name in (*grants, *sessions) for group in self._departed.get(name, ())}

@@ -43,7 +43,7 @@ def fake_measures(node_id: str) -> Measures:
             quotas={"logs": 0.85},
         ),
         fences=FenceMeasures(
-            20, 21, 22, 23, 24, 25, 26, leaders_away=26, planned_moves=27, planned_bytes=28, moving_bytes=29
+            20, 21, 22, 23, 24, 31.5, 25, 26, leaders_away=26, planned_moves=27, planned_bytes=28, moving_bytes=29
         ),
         takeovers=26,
         group_lags={"readers": 27},

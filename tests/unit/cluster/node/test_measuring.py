@@ -6,14 +6,19 @@ from typing import Any
 
 import pytest
 
+from stockade.cluster.controller.ownership.grants import Grants
+from stockade.cluster.controller.ownership.slots import FenceInstalls
 from stockade.cluster.measures import LAGGING_GROUPS_MAX, QUOTAS_MAX
 from stockade.cluster.node import measuring
 from stockade.cluster.node.leadership import Leaderships
-from stockade.cluster.node.measuring import Measuring, group_lags, quotas_used
+from stockade.cluster.node.measuring import Measuring, PendingTimes, group_lags, quotas_used
 from stockade.raft.histogram import Histogram
 from stockade.raft.log.configuration import Configuration
 
 from ..fakes import FakeGroup
+
+BUSY, STUCK = 1, 2
+"""Two partitions."""
 
 
 def replica(log_end: int, **positions: int) -> Any:
@@ -71,6 +76,24 @@ def test_a_look_without_names_reads_no_position_and_no_quota() -> None:
     led.machine.readers = led.config = None
     found = measures.look()
     assert (found.group_lags, found.log.quotas, found.log.segment_bytes) == ({}, {}, 85)
+
+
+def test_a_partition_that_confirms_decisions_one_after_the_other_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy cluster has decisions on their way at each look of a monitor; only those that stay are an alarm."""
+    now = 0.0
+    monkeypatch.setattr(measuring, "monotonic", lambda: now)
+    fences, times, waits = FenceInstalls(Grants()), PendingTimes(), []
+    for number in range(1, 5):
+        now += 60
+        fences.confirmed(BUSY, number - 1)
+        fences.record_grant(BUSY, 1, number, 0)
+        if number > 1:  # decided anew at each look, and never confirmed
+            fences.record_grant(STUCK, 1, 100 + number, 0)
+        waits.append(times.longest_s(fences))
+        assert set(fences.due) == ({BUSY, STUCK} if number > 1 else {BUSY})
+    assert waits == [0, 0, 60, 120]
+    fences.confirmed(STUCK, 104)
+    assert times.longest_s(fences) == 0
 
 
 def test_leaderships_are_counted_and_said_once_each(caplog: pytest.LogCaptureFixture) -> None:

@@ -92,6 +92,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
             ("stockade_fence_held_partitions", ""): 22,
             ("stockade_fence_waiters", ""): 23,
             ("stockade_fence_pending_installs", ""): 24,
+            ("stockade_fence_pending_seconds", ""): 31.5,
             ("stockade_ledger_waiting_entries", ""): 26,
             ("stockade_raft_moves", ""): 25,
             ("stockade_balance_leaders_away", ""): 26,

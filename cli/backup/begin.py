@@ -31,12 +31,17 @@ class Begun(NamedTuple):
     damaged: list[str]
 
 
-def begin(store: Store, cluster_id: str) -> Begun:
-    """Begin a backup: read the mark, and choose the previous backup. Raises CannotBackUp, CannotReach."""
+def begin(store: Store, cluster_id: str, *, had_backups: bool = False) -> Begun:
+    """Begin a backup: read the mark, and choose the previous backup. ``had_backups``: the place had one before, and no
+    pruning removes the last; so without any it is the bare folder of a share that is not mounted. Raises CannotBackUp,
+    CannotReach.
+    """
     started = datetime.now(UTC)
     mark, damaged = store.last_pruning(), []
     previous = None
     names = store.manifests()
+    if had_backups and not names:
+        raise CannotBackUp(f"{store.url} had backups, and has none now: is it mounted? If so, start the command again")
     for name in reversed(names):
         previous, fault = store.manifest_or_fault(name)
         if previous is not None:

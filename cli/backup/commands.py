@@ -116,9 +116,11 @@ async def create(
     on also when standard output, the metrics file or the cluster cannot take the news of a backup.
     """
     gauges, pruning = Gauges(schedule.metrics_file, schedule.every_s or INTERVAL_S), Pruning(schedule)
+    had_backups = False
 
     async def once() -> OSError | None:
         """Make one backup. Returns the error if it is made and standard output does not take its summary."""
+        nonlocal had_backups
         store = await asyncio.to_thread(Store, place)
         async with Client(config) as client:
             with progress_bar("copying") as (bar, task):
@@ -127,7 +129,10 @@ async def create(
                     bar.update(task, total=(bar.tasks[0].total or 0) + records)
 
                 progress = Progress(found, partial(bar.advance, task))
-                made, damaged = await back_up(client, store, topics, groups, progress, principals=principals)
+                made, damaged = await back_up(
+                    client, store, topics, groups, progress, principals=principals, had_backups=had_backups
+                )
+                had_backups = True
             _noted(partial(gauges.succeeded, made), "the backup is made; the gauges are old: ")
             await _tell(client, place, made)
         await asyncio.to_thread(pruning.run, store, time.monotonic())

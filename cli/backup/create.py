@@ -107,15 +107,16 @@ async def back_up(
     progress: Progress,
     *,
     principals: bool = False,
+    had_backups: bool = False,
 ) -> tuple[Manifest, list[str]]:
     """Back up these topics (none: all) with the positions of groups; returns the manifest, and the faults of earlier
     manifests that were passed over. ``groups``: groups whose positions are kept in any case. ``principals``: also keep
-    the principals of the cluster with their rights.
+    the principals of the cluster with their rights. ``had_backups``: the place had one before.
 
     Raises CannotBackUp, CannotReach, Damaged, StockadeError.
     """
     cluster = await client.connect()
-    begun = await asyncio.to_thread(begin, store, cluster.cluster_id)
+    begun = await asyncio.to_thread(begin, store, cluster.cluster_id, had_backups=had_backups)
     chosen = await _chosen(client, list(topics), begun.previous.topics if begun.previous else [])
     cuts = await _each(chosen.topics, lambda topic: _cut(client, topic))
     cut_ms = _now_ms()

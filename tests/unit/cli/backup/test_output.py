@@ -105,6 +105,32 @@ def test_backups_go_on_when_standard_output_cannot_be_written(
     assert len(store.manifests()) >= 3
 
 
+def test_backups_wait_while_the_share_of_their_place_is_not_mounted(
+    cluster: FakeCluster, store: Store, tmp_path: Path
+) -> None:
+    """All was copied into the bare folder, on the machine's own disk, and told as a success."""
+    place, away = tmp_path / "place", tmp_path / "away"
+    command = create(cluster, store, "--every", "1s")
+    with hearing_ctrl_c():
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        running = subprocess.Popen(command, **pipes, text=True, start_new_session=True)  # type: ignore[call-overload]
+    with ended(running):
+        try:
+            running.stdout.readline()
+            place.rename(away)
+            place.mkdir()
+            said = [running.stderr.readline() for _ in range(3)]
+            assert list(place.iterdir()) == []
+            place.rmdir()
+            away.rename(place)
+            running.stdout.readline()
+        finally:
+            running.send_signal(signal.SIGINT)
+    assert [line.startswith(UNTOLD) for line in said] == [True, False, False]
+    assert all(line.startswith("no backup: ") and "is it mounted?" in line for line in said[1:])
+    assert len(store.manifests()) >= 2
+
+
 def test_a_command_whose_output_cannot_be_written_ends_without_a_traceback(cluster: FakeCluster) -> None:
     command = [sys.executable, "-m", "stockade", "topics", "list", "--url", cluster.nodes[0], "--json"]
     with Path("/dev/full").open("w") as full:

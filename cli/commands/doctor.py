@@ -93,10 +93,10 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
     patience_ms = timeout_ms + config.linger_ms
     quick = replace(config, bootstrap=answering, request_timeout_ms=timeout_ms, delivery_timeout_ms=patience_ms)
     async with Client(quick) as client:
-        certificates, settings, topics = await asyncio.gather(
-            _look_at_certificates(client), _look_at_settings(client), _look_at_topics(client, dead, advice)
+        states, settings, topics = await asyncio.gather(
+            _look_at_states(client, dead), _look_at_settings(client), _look_at_topics(client, dead, advice)
         )
-    return [*judge_nodes(probes), *certificates, *settings, *topics], True
+    return [*judge_nodes(probes), *states, *settings, *topics], True
 
 
 async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> list[Finding]:
@@ -107,13 +107,15 @@ async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> li
         return [Finding("topics", "wrong", f"cannot be looked at: {_message(error)}", advice)]
 
 
-async def _look_at_certificates(client: Client) -> list[Finding]:
-    """The findings about the nodes' certificates; none if the nodes refuse to tell: a right may be missing."""
+async def _look_at_states(client: Client, dead: set[str]) -> list[Finding]:
+    """The findings about the nodes' certificates and, unless a node is dead, which says it all, about their replicas;
+    none if the nodes refuse to tell: a right may be missing.
+    """
     try:
         found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
     except StockadeError:
         return []
-    return [*judge_certificates(found)]
+    return [*judge_certificates(found), *(() if dead else judge_replicas(found))]
 
 
 async def _look_at_settings(client: Client) -> list[Finding]:
@@ -131,6 +133,19 @@ def judge_certificates(found: NodeStates) -> Iterator[Finding]:
     for node in found.nodes:
         for use in node.refused_certificates:
             yield Finding(f"certificate of {node.node_id}", "wrong", f"{use}: the node refuses its files", advice)
+
+
+def judge_replicas(found: NodeStates) -> Iterator[Finding]:
+    """Check that the leaders of partitions reach all replicas, and that none lacks much."""
+    advice = (
+        "One more loss may stop writes: restart no node before this is over. If it lasts, look at"
+        " `stockade metrics --match raft_nodes` (who misses whom) and at `--match raft_follower_lag`."
+    )
+    for node in found.nodes:
+        if behind := node.partitions.under_replicated:
+            have = f"{count(behind, 'partition')} {'has' if behind == 1 else 'have'}"
+            what = f"{have} a replica that is cut off, being filled or far behind"
+            yield Finding(f"replicas of what {node.node_id} leads", "warning", what, advice)
 
 
 def judge_settings(found: Settings) -> Iterator[Finding]:
@@ -246,7 +261,9 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
             advice = "One more loss may stop writes: start the missing nodes, or move the replicas."
             yield Finding(about, "warning", f"a replica is away: {_some(short)}", advice)
         else:
-            yield Finding(about, "ok", f"{count(len(topic.partitions), 'partition')} led and complete")
+            yield Finding(
+                about, "ok", f"{count(len(topic.partitions), 'partition')} led, and the nodes of all replicas answer"
+            )
 
 
 def _some(numbers: Sequence[int], most: int = 8) -> str:

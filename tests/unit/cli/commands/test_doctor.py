@@ -19,6 +19,7 @@ from stockade.cli.commands.doctor import (
     _table,
     judge_certificates,
     judge_nodes,
+    judge_replicas,
     judge_settings,
     judge_topics,
 )
@@ -98,6 +99,17 @@ def test_a_certificate_whose_files_a_node_refuses_is_wrong() -> None:
         "wrong",
         "http: the node refuses its files",
     )
+
+
+def test_a_replica_that_its_leader_misses_is_a_warning_though_its_node_answers() -> None:
+    def state(node_id: str, under_replicated: int) -> NodeState:
+        counts, none = PartitionCounts(9, 9, 0, under_replicated, 0, 0, 0), Latencies([], [])
+        return NodeState(node_id, "1", 0, counts, DiskSpace(1, 1, 0), 0, 0, 0, none, none, 0)
+
+    one, *others = judge_replicas(NodeStates([state("n1", 1), state("n2", 0), state("n3", 4)]))
+    assert (one.about, one.verdict) == ("replicas of what n1 leads", "warning")
+    assert one.found == "1 partition has a replica that is cut off, being filled or far behind"
+    assert [each.found.partition(" a ")[0] for each in others] == ["4 partitions have"]
 
 
 def test_settings_that_have_to_be_alike_and_are_not_are_a_warning_that_names_the_nodes() -> None:

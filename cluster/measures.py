@@ -36,6 +36,7 @@ class RaftMeasures(msgspec.Struct):
     pending: int
     pending_bytes: int
     won: int
+    taken: int
     lost: int
     applies: Histogram
     connected: int

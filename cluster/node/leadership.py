@@ -10,6 +10,8 @@ from ..condition import Condition, aligned_s
 
 PERIOD_S = 1.0
 """Between two looks at the members of the groups that this node leads."""
+FIRST_TERM = 1
+"""The term of the first leader of a group, unless its first election has none."""
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +24,8 @@ class Leaderships:
     def __init__(self, name_of: Callable[[int], str]) -> None:
         self.changed: Condition = Condition()
         self.won: int = 0
+        self.taken: int = 0
+        """Those won after another leadership of the group: all but the first, with which a partition begins."""
         self.lost: int = 0
         self._name_of = name_of
         self._led: dict[int, Configuration] = {}
@@ -32,6 +36,7 @@ class Leaderships:
         if group.is_leader and group_id not in self._led:
             self._led[group_id] = group.configuration
             self.won += 1
+            self.taken += term > FIRST_TERM
             name = self._name_of(group_id)
             event = {"event": "leadership_won", "group": name, "term": term}
             _log.info("this node leads %s in term %d", name, term, extra={"event": event})

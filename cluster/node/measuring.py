@@ -106,6 +106,7 @@ class Measuring:
             pending=sum(count for count, _ in pending),
             pending_bytes=sum(size for _, size in pending),
             won=self.leaderships.won,
+            taken=self.leaderships.taken,
             lost=self.leaderships.lost,
             applies=host.applies,
             connected=len(others & host.connected),

@@ -86,6 +86,7 @@ def _of_raft(raft: RaftMeasures) -> Samples:
         "stockade_raft_under_replicated_groups": {(kind,): counts.under_replicated for kind, counts in groups.items()},
         "stockade_raft_term_max": {(kind,): counts.term_max for kind, counts in groups.items()},
         "stockade_raft_leaderships_won": {(): raft.won},
+        "stockade_raft_leaderships_taken": {(): raft.taken},
         "stockade_raft_leaderships_lost": {(): raft.lost},
         "stockade_raft_follower_lag_entries": {(node_id,): lag for node_id, lag in raft.follower_lags.items()},
         "stockade_raft_apply_lag_entries": {(): raft.apply_lag},

@@ -133,6 +133,12 @@ _RAFT = (
     Series("stockade_raft_term_max", "gauge", "term", "The highest term of the groups here.", ("kind",)),
     Series("stockade_raft_leaderships_won", "counter", "leaderships", "Leaderships that began here."),
     Series(
+        "stockade_raft_leaderships_taken",
+        "counter",
+        "leaderships",
+        "Those of them that followed another leadership of the group: the first ones of new partitions are left out.",
+    ),
+    Series(
         "stockade_raft_leaderships_lost", "counter", "leaderships", "Leaderships that ended here, transfers included."
     ),
     Series(

@@ -26,6 +26,7 @@ def fake_measures(node_id: str) -> Measures:
             pending=11,
             pending_bytes=12,
             won=13,
+            taken=32,
             lost=14,
             applies=applies,
             connected=1,

@@ -116,6 +116,16 @@ def test_leaderships_are_counted_and_said_once_each(caplog: pytest.LogCaptureFix
     assert (watch.won, watch.lost, watch.changed.count) == (1, 1, 4)
 
 
+def test_the_first_leader_of_a_new_partition_has_taken_it_from_none() -> None:
+    """The alert for leaders that change fired where a topic was created every few minutes."""
+    watch = Leaderships(str)
+    for number, (term, taken) in enumerate(((1, 0), (2, 1), (1, 1)), 1):
+        group: Any = FakeGroup(number, {"n1": 1}, None)  # type: ignore[arg-type]
+        group._term = term
+        watch.look(group)
+        assert (watch.won, watch.taken) == (number, taken)
+
+
 def test_new_members_of_a_group_are_said_by_its_leader_once(caplog: pytest.LogCaptureFixture) -> None:
     watch = Leaderships(lambda group_id: f"orders/{group_id}")
     group: Any = FakeGroup(3, {"n2": 1, "n1": 1}, None)  # type: ignore[arg-type]

@@ -76,6 +76,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
             ("stockade_raft_pending_proposals", ""): 11,
             ("stockade_raft_pending_bytes", ""): 12,
             ("stockade_raft_leaderships_won_total", ""): 13,
+            ("stockade_raft_leaderships_taken_total", ""): 32,
             ("stockade_raft_leaderships_lost_total", ""): 14,
             ("stockade_raft_apply_seconds_count", ""): 1,
             ("stockade_raft_nodes", "away"): 1,

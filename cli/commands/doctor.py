@@ -226,7 +226,7 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
         )
     elif len(leaders) > 1:
         yield Finding("controller", "warning", "nodes name different leaders", ELECTING)
-    else:
+    elif leaders:
         yield Finding("controller", "ok", f"led by {leaders.pop()}")
     for move in answers[0].reassignments if answers else ():
         yield Finding(f"{move.topic}/{move.partition}", "warning", f"is moving to {', '.join(move.replicas)}", "")

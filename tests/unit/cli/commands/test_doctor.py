@@ -204,6 +204,13 @@ def test_brackets_are_shown_as_they_are() -> None:
     assert "http://[::1]:7101" in console.file.getvalue()
 
 
+def test_nodes_of_which_none_answers_at_its_own_address_are_told() -> None:
+    """Through a load balancer or a forwarded port the command ended in a traceback."""
+    silent = [Probe(node, None, False, 0.0, "does not answer", "Start it.") for node in ("n1", "n2")]
+    wrong = ("wrong", "does not answer")
+    assert verdicts(*silent) == {"node n1": wrong, "node n2": wrong}
+
+
 def test_disagreement_and_differing_versions_are_warnings() -> None:
     found = verdicts(Probe("n1", seen_by("n1"), True, 1.0), Probe("n2", seen_by("n2", "n2", "2"), True, 1.0))
     assert found["versions"] == ("warning", "1, 2")

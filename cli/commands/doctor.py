@@ -40,7 +40,12 @@ PROBE_TIMEOUT_MS = 3_000
 TOPICS_TIMEOUT_MS = 10_000
 LEADERLESS = "Start nodes until a majority of the controllers is back."
 ELECTING = "An election takes a moment: look again. If it lasts, read the logs of the nodes."
-"""Advice for a state that passes by itself while a majority of the nodes is up."""
+CUT_OFF = (
+    "An election takes a moment: look again. If it lasts, such a node is cut off from the others: look at the network"
+    " between them, at firewalls and at certificates."
+)
+PASSING = frozenset({ELECTING, CUT_OFF})
+"""Advice for states that pass by themselves while a majority of the nodes is up and connected."""
 LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
 
 
@@ -69,7 +74,7 @@ async def look_at_cluster(config: ClientConfig) -> tuple[list[Finding], bool]:
     """
     for _ in range(LOOKS_MAX - 1):
         findings, is_reached = await _look(config)
-        if all(finding.advice != ELECTING for finding in findings):
+        if all(finding.advice not in PASSING for finding in findings):
             return findings, is_reached
         await asyncio.sleep(LOOK_AGAIN_S)
     return await _look(config)
@@ -219,17 +224,24 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
     versions = Counter(answer.version for answer in answers)
     if len(versions) > 1:
         yield Finding("versions", "warning", ", ".join(sorted(versions)), "Upgrade every node to one version.")
-    leaders = {answer.controller.leader_node for answer in answers}
-    if leaders == {None}:
-        yield Finding(
-            "controller", "wrong", "has no leader", _of_the_leaderless(len(probes) - len(answers), len(probes))
-        )
-    elif len(leaders) > 1:
-        yield Finding("controller", "warning", "nodes name different leaders", ELECTING)
-    elif leaders:
-        yield Finding("controller", "ok", f"led by {leaders.pop()}")
+    yield from _judge_controller(answers, len(probes))
     for move in answers[0].reassignments if answers else ():
         yield Finding(f"{move.topic}/{move.partition}", "warning", f"is moving to {', '.join(move.replicas)}", "")
+
+
+def _judge_controller(answers: Sequence[Cluster], nodes: int) -> Iterator[Finding]:
+    """Check that all nodes that answer name one controller leader."""
+    leaders = [answer.controller.leader_node for answer in answers]
+    named = sorted({leader for leader in leaders if leader is not None})
+    if not named and answers:
+        yield Finding("controller", "wrong", "has no leader", _of_the_leaderless(nodes - len(answers), nodes))
+    elif len(named) > 1:
+        yield Finding("controller", "warning", "nodes name different leaders", ELECTING)
+    elif named and None in leaders:
+        without = ", ".join(answer.node_id for answer in answers if answer.controller.leader_node is None)
+        yield Finding("controller", "warning", f"led by {named[0]}, and unknown to {without}", CUT_OFF)
+    elif named:
+        yield Finding("controller", "ok", f"led by {named[0]}")
 
 
 def _judge_disks(probes: Sequence[Probe]) -> Iterator[Finding]:

@@ -211,6 +211,13 @@ def test_nodes_of_which_none_answers_at_its_own_address_are_told() -> None:
     assert verdicts(*silent) == {"node n1": wrong, "node n2": wrong}
 
 
+def test_a_node_that_is_cut_off_is_told_as_such_and_not_as_a_disagreement() -> None:
+    probes = [Probe("n1", seen_by("n1"), True, 1.0), Probe("n2", seen_by("n2", leader=None), False, 1.0, "no leader")]
+    [found] = [each for each in judge_nodes(probes) if each.about == "controller"]
+    assert (found.verdict, found.found) == ("warning", "led by n1, and unknown to n2")
+    assert "cut off" in found.advice
+
+
 def test_disagreement_and_differing_versions_are_warnings() -> None:
     found = verdicts(Probe("n1", seen_by("n1"), True, 1.0), Probe("n2", seen_by("n2", "n2", "2"), True, 1.0))
     assert found["versions"] == ("warning", "1, 2")

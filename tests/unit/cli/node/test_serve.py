@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
+from stockade.cli.node import leaving as leaving_module
 from stockade.cli.node import serve as serve_module
 from stockade.cli.node.machine import cannot_write, left_over
 from stockade.cluster.config import load
@@ -46,6 +47,12 @@ def config(tmp_path: Path) -> Path:
 
     asyncio.run(write())
     return tmp_path / "n1.toml"
+
+
+@pytest.fixture(autouse=True)
+def other_tests_stores_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node runs in the process of the tests here: what another test's store left at work would end that process."""
+    monkeypatch.setattr(leaving_module, "are_at_work", lambda wait_s: False)
 
 
 def serve(config: Path) -> Result:

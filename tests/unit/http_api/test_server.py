@@ -73,7 +73,7 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
         (TOPICS + b"Stockade-Session: \xff\r\n\r\n", 400, "INVALID_REQUEST"),
         (b"PUT /v1/sessions/\xff HTTP/1.1\r\n" + HOST + b"\r\n", 400, "INVALID_REQUEST"),
         (b"GET /v1/topics?\xff=1 HTTP/1.1\r\n" + HOST + b"\r\n", 400, "INVALID_REQUEST"),
-        (b"PUT /v1/sessions/%ff HTTP/1.1\r\n" + HOST + b"\r\n", 404, "UNKNOWN_SESSION"),
+        (b"PUT /v1/sessions/%ff HTTP/1.1\r\n" + HOST + b"\r\n", 400, "INVALID_REQUEST"),
         (b"PUT /v1/sessions/a%2Fb HTTP/1.1\r\n" + HOST + b"\r\n", 404, "UNKNOWN_SESSION"),
     ],
     ids=lambda value: repr(value)[:60],

@@ -266,9 +266,8 @@ async def run(
     settings: NodeConfig, parent: int | None, manager: ServiceManager, again: Callable[[], NodeConfig]
 ) -> int:
     """Run the node until a signal or a failure, and return the exit code. ``again`` reads its configuration again."""
-    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    hung_up = asyncio.Event()
+    stopping, hung_up = asyncio.Event(), asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)

@@ -28,7 +28,7 @@ from ..controller.commands import (
     RemoveZone,
 )
 from ..discovery.cluster_view import ClusterView
-from ..features import BACKUPS, BALANCE, NEWEST_LEVEL, PRESENT_TARGETS
+from ..features import BACKUPS, BALANCE, LEDGER, NEWEST_LEVEL, PRESENT_TARGETS
 from ..model import NO_PRINCIPAL, By
 from .balancer import Balancer
 from .controller_group import ControllerGroup
@@ -102,8 +102,8 @@ class MemberService:
 
     async def raise_feature_level(self, level: int, by: By = NO_PRINCIPAL) -> None:
         """Raise the feature level, if all registered nodes are connected and support it. Where the level would stay,
-        the service proposes nothing: older software, to which nodes may still go back, stops at the command. Raises
-        InvalidRequest, FeatureUpdateFailed.
+        and there is no ledger yet to record the order, the service proposes nothing: older software, to which nodes may
+        still go back, stops at the command. Raises InvalidRequest, FeatureUpdateFailed.
         """
         if level > NEWEST_LEVEL:
             raise InvalidRequest(f"level: the newest that this node's software ({VERSION}) supports is {NEWEST_LEVEL}")
@@ -117,12 +117,13 @@ class MemberService:
         if level < assignment.feature_level:
             detail = f"the cluster has feature level {assignment.feature_level}, and a level never goes down"
             raise FeatureUpdateFailed(detail, nodes=[], feature_level=assignment.feature_level)
-        if level == assignment.feature_level:
+        is_new = level > assignment.feature_level
+        if not is_new and level < LEDGER:
             await self._until_seen()
             return
         registered = sorted(assignment.nodes.registered())
         lacking = {node_id: why for node_id in registered if (why := self._lacks(node_id, level)) is not None}
-        if lacking:
+        if is_new and lacking:
             raise _not_yet(level, assignment.feature_level, lacking)
         check_name_is_free(self._control.machine.catalog, self._control.machine.ledger, assignment.feature_level)
         await self._arrange(lambda now: RaiseFeatureLevel(now_ms=now, by=by, level=level, supporting=registered))

@@ -41,21 +41,25 @@ async function eachOf(items, ask, tell = () => {}) {
   return found;
 }
 
-/** The grants in force on a topic, as a plan has them. Of an exclusive one its partition tells all that is needed. */
+/**
+ * The grants in force on a topic, as a plan has them: with the epoch of each partition by its number, and the one that
+ * all have, or null. Of an exclusive grant its partition tells all that is needed.
+ */
 async function holdings(topic, options) {
   const held = new Map();
-  const add = (partition, grant) => {
-    if (!held.has(grant.grant)) held.set(grant.grant, { ...grant, partitions: [] });
-    held.get(grant.grant).partitions.push(partition);
+  const add = (partition, epoch, { grant, mode, producer_name, client_id }) => {
+    if (!held.has(grant)) held.set(grant, { grant, mode, producer_name, client_id, epoch, epochs: {}, partitions: [] });
+    const found = held.get(grant);
+    found.partitions.push(partition);
+    found.epochs[partition] = epoch;
+    if (epoch !== found.epoch) found.epoch = null;
   };
   const asked = topic.partitions.filter((each) => !each.holder && (each.slot_mode !== null || each.topic_epoch === null));
   const shared = await eachOf(asked, (each) => get(path`/v1/topics/${topic.name}/partitions/${each.partition}/fences`, {}, options));
   const tenures = new Map(shared.map((each) => [each.partition, each.fences.filter((tenure) => tenure.until_ms === null)]));
   for (const { partition, holder, topic_epoch: epoch } of topic.partitions) {
-    if (holder) add(partition, { grant: holder.grant, mode: holder.mode, epoch, producer_name: holder.producer_name, client_id: holder.client_id });
-    for (const each of tenures.get(partition) || []) {
-      add(partition, { grant: each.grant, mode: each.mode, epoch: each.epoch, producer_name: each.producer_name, client_id: each.client_id });
-    }
+    if (holder) add(partition, epoch, holder);
+    for (const each of tenures.get(partition) || []) add(partition, each.epoch, each);
   }
   return [...held.values()].sort((one, other) => (one.grant < other.grant ? -1 : 1));
 }
@@ -71,9 +75,11 @@ export function ranges(numbers) {
   return found.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(", ");
 }
 
+const epochsOf = ({ epochs }) => [...new Set(Object.values(epochs))].sort((one, other) => one - other);
+
 function writers(ending, what = "loses its grant of epoch") {
   if (!ending.length) return ["No writer holds a slot here."];
-  const lines = ending.slice(0, NAMES_MAX).map((each) => `${each.producer_name} of ${each.client_id || "an unknown client"} ${what} ${each.epoch} (${each.mode}, on ${each.partitions.length === 1 ? "partition" : "partitions"} ${ranges(each.partitions)}).`);
+  const lines = ending.slice(0, NAMES_MAX).map((each) => `${each.producer_name} of ${each.client_id || "an unknown client"} ${what} ${ranges(epochsOf(each))} (${each.mode}, on ${each.partitions.length === 1 ? "partition" : "partitions"} ${ranges(each.partitions)}).`);
   return ending.length > NAMES_MAX ? [...lines, `And ${count(ending.length - NAMES_MAX)} more.`] : lines;
 }
 

@@ -134,12 +134,13 @@ def test_a_session_is_ended_with_all_that_it_holds_and_its_writer_is_refused(
     console.sees(f"stockade sessions fence {listed['handle']} --confirm", DIALOG)
     console.picture("act-end-session")
     assert console.findings() == []
-    console.fill("Reason", "hangs", DIALOG)
+    console.fill("Reason", "it's hung", DIALOG)
+    console.sees(r"--reason 'it'\''s hung'", DIALOG)
     console.press("End it", DIALOG)
     closed(console)
     console.sees("No such client holds anything")
     assert writer.write("late", topic=topic) == 403
-    assert scene.get(f"/v1/topics/{topic}/partitions/0/fences")["fences"][0]["end"] == "fenced: hangs"
+    assert scene.get(f"/v1/topics/{topic}/partitions/0/fences")["fences"][0]["end"] == "fenced: it's hung"
     assert scene.get("/v1/groups/ending/resources")["resources"][0]["owned"] is False
 
 

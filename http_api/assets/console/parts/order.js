@@ -22,11 +22,15 @@ function usePlan(look, keys) {
   return { ...state, again: () => setTurn(turn + 1) };
 }
 
+/** A text as one word of a shell. */
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
 /**
  * `look(options, tell)` makes the plan, anew for other `keys`; a null `look` has no plan yet. `onDo(plan)` carries it out.
+ * `reason`, of an order that has one, is shown in its command.
  * When the cluster answers that the state has changed, nothing was done: the new plan is shown, and asked for again.
  */
-export function Order({ title, act, confirm, look, keys = [], onDo, onClose, children }) {
+export function Order({ title, act, confirm, look, keys = [], reason = "", onDo, onClose, children }) {
   const { plan, error, done, again } = usePlan(look, keys);
   const [isChanged, setChanged] = useState(false);
   const shown = useRef("");
@@ -50,6 +54,6 @@ export function Order({ title, act, confirm, look, keys = [], onDo, onClose, chi
       ${plan && html`<ul>${plan.lines.map((line) => html`<li>${line}</li>`)}</ul>`}
     <//>
     ${children}
-    ${plan && html`<p class="digest"><span>Plan <code>${plan.digest}</code>: exactly this is done, or nothing.${plan.command ? " The same in a shell:" : ""}</span>${plan.command && html`<code>${plan.command}</code>`}</p>`}
+    ${plan && html`<p class="digest"><span>Plan <code>${plan.digest}</code>: exactly this is done, or nothing.${plan.command ? " The same in a shell:" : ""}</span>${plan.command && html`<code>${plan.command}${reason.trim() && ` --reason ${quoted(reason.trim())}`}</code>`}</p>`}
   <//>`;
 }

@@ -70,7 +70,7 @@ function EndSession({ session, onClose }) {
     await fenceSession(session, plan, reason.trim());
     readAgain();
   };
-  return html`<${Order} title=${`End the session of ${session.client_id}`} act="End it" look=${(options) => sessionPlan(session, options)} onDo=${end} onClose=${onClose}>
+  return html`<${Order} title=${`End the session of ${session.client_id}`} act="End it" look=${(options) => sessionPlan(session, options)} reason=${reason} onDo=${end} onClose=${onClose}>
     <${Field} label="Reason" hint="Shown in the slots' histories and in the ledger"><input autofocus maxlength="200" value=${reason} onInput=${(event) => setReason(event.target.value)} /><//>
   <//>`;
 }

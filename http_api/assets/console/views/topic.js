@@ -191,7 +191,7 @@ export function Evict({ name, partitions, title, onClose }) {
     await fence(plan, partitions, reason.trim());
     readAgain();
   };
-  return html`<${Order} title=${title || `Evict the writers of ${where}`} act="Evict" look=${(options) => fencePlan(name, partitions, options)} onDo=${evict} onClose=${onClose}>
+  return html`<${Order} title=${title || `Evict the writers of ${where}`} act="Evict" look=${(options) => fencePlan(name, partitions, options)} reason=${reason} onDo=${evict} onClose=${onClose}>
     <${Field} label="Reason" hint="Shown in the slot's history"><input autofocus maxlength="200" value=${reason} onInput=${(event) => setReason(event.target.value)} /><//>
   <//>`;
 }

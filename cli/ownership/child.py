@@ -30,14 +30,12 @@ ttl_option: Adding = click.option(
 grace_option: Adding = click.option(
     "--grace",
     "grace_s",
-    default=5.0,
-    show_default=True,
     type=Number(0, 300),
+    callback=lambda context, _, given: context.params["ttl_s"] / 6 if given is None else given,
     help="Seconds between SIGTERM and SIGKILL when COMMAND, or what it left behind, must end. Below a fifth of --ttl,"
     " COMMAND has ended before another session may own in its place, unless that one evicts it; otherwise the two may"
-    " overlap for so long.",
+    " overlap for so long. Default: a sixth of --ttl.",
 )
-
 
 reacquire_option: Adding = click.option(
     "--reacquire",

@@ -30,7 +30,7 @@ RUN_MEANS = {
     exits=RUN_EXITS,
     means=RUN_MEANS,
     examples=[
-        ("A nightly job that must never run twice at a time", "stockade hold jobs --grace 1 -- ./run-the-nightly-job"),
+        ("A nightly job that must never run twice at a time", "stockade hold jobs -- ./run-the-nightly-job"),
         (
             "A standby that takes over when the other one dies",
             "stockade hold jobs --mode WaitForExclusive --partition 0 -- ./worker",

@@ -105,6 +105,20 @@ def test_a_command_is_ended_with_its_children_when_its_partitions_are_lost(
     assert not after.exists()
 
 
+@pytest.mark.parametrize(("given", "seconds"), [((), 2.0), (("--grace", "7"), 7.0)])
+def test_a_command_that_ignores_sigterm_has_ended_before_another_session_may_own_unless_it_is_given_more_time(
+    cluster: FakeCluster, run: Run, tmp_path: Path, given: tuple[str, ...], seconds: float
+) -> None:
+    """A session that cannot renew gives up a fifth of its time to live before the cluster ends it. The parent of
+    COMMAND has the seconds as its second argument.
+    """
+    cluster.create("jobs")
+    seen = tmp_path / "seen"
+    assert run(*given, "--ttl", "12", "jobs", "--", "sh", "-c", f"cat /proc/$PPID/cmdline > {seen}").exit_code == 0
+    words = seen.read_bytes().split(b"\0")
+    assert float(words[words.index(b"sh") - 1]) == seconds
+
+
 def test_a_command_that_is_not_there_and_one_ended_by_a_signal_have_the_exit_codes_of_a_shell(
     cluster: FakeCluster, run: Run
 ) -> None:

@@ -245,6 +245,7 @@ async def list_topics(client: Client, internal: bool, output: str) -> None:
 async def describe(client: Client, name: str, output: str) -> None:
     """Show settings of the topic NAME, and leader, replicas, number of records, bytes and writer of each partition.
 
+    SETTINGS are retention_ms (-1: records are kept for ever), and those that differ from their defaults.
     BYTES are those of the partition's files on each replica; what is in the tiered store alone is not counted.
     """
     described = await client.topic(name)
@@ -256,8 +257,8 @@ async def describe(client: Client, name: str, output: str) -> None:
     sealed = ", sealed" if described.sealed else ""
     click.echo(f"{name}: {_size(described)}, id {described.topic_id}{fenced}{sealed}")
     default, config = structs.asdict(TopicConfig()), structs.asdict(described.config)
-    given = ", ".join(f"{field}={value}" for field, value in config.items() if value != default[field])
-    click.echo(f"settings: {given or 'the defaults'}")
+    told = [name for name, value in config.items() if name == "retention_ms" or value != default[name]]
+    click.echo(f"settings: {', '.join(f'{name}={config[name]}' for name in told)}")
     show_table(["PARTITION", "LEADER", "REPLICAS", "RECORDS", "BYTES", "WRITER"], rows)
 
 

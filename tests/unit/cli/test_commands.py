@@ -40,9 +40,11 @@ def test_a_topic_is_altered_and_sealed(at: Operator) -> None:
         "alter: 3 partitions with 1 replica each, retention_ms=-1\n"
     )
     assert at.tells("topics", "describe", "alter")["config"]["retention_ms"] == -1
-    assert at.says("topics", "describe", "alter").splitlines()[1] == "settings: the defaults"
+    assert at.says("topics", "describe", "alter").splitlines()[1] == "settings: retention_ms=-1"
     at.says("topics", "alter", "alter", "--config", "quota_bytes=7", "--config", "max_producers=9")
-    assert at.says("topics", "describe", "alter").splitlines()[1] == "settings: max_producers=9, quota_bytes=7"
+    assert at.says("topics", "describe", "alter").splitlines()[1] == (
+        "settings: max_producers=9, retention_ms=-1, quota_bytes=7"
+    )
     assert at.says("topics", "seal", "alter") == "alter: sealed\n"
     assert at.says("topics", "describe", "alter").splitlines()[0].endswith(", sealed")
     done = at.call("produce", "alter", stdin="late\n")

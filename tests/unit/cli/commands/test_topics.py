@@ -16,7 +16,7 @@ def test_a_topic_is_created_listed_described_and_deleted(cluster: FakeCluster, r
     assert run("topics", "list").stdout.splitlines() == ["TOPIC   PARTITIONS  ID", "orders  2           1"]
     assert run("topics", "describe", "orders").stdout.splitlines() == [
         "orders: 2 partitions with 1 replica each, id 1, exclusive writers only",
-        "settings: require_fence=True",
+        "settings: require_fence=True, retention_ms=-1",
         "PARTITION  LEADER  REPLICAS  RECORDS  BYTES  WRITER",
         "0          n1      n1        0        0      -",
         "1          n1      n1        0        0      -",

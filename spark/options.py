@@ -23,6 +23,12 @@ class OptionsError(ValueError):
         super().__init__(f"correct the options: {'; '.join(faults)}")
 
 
+IN_A_CATALOG = (
+    "the options are missing: CREATE TABLE makes a table for which Spark hands a data source in Python none of its"
+    " options; say CREATE TEMPORARY VIEW ... USING stockade OPTIONS (...)"
+)
+
+
 class GivenOptions:
     """The options of a user, by lower-case name, and the faults found so far."""
 
@@ -37,8 +43,12 @@ class GivenOptions:
         """Note a fault for each option that is not among ``known``, the options of a ``kind``, read or write. Case
         does not matter.
 
-        A fault names the most similar known option. If an option has no similar one, the last fault lists all.
+        A fault names the most similar known option. If an option has no similar one, the last fault lists all. A table
+        of Spark's catalog gets options of Spark's own when it is created, and none in a query: one fault tells of that.
         """
+        if not self._values or "provider" in self._values:
+            self.faults.append(IN_A_CATALOG)
+            return
         names = {name.lower(): name for name in known}
         unknown = sorted(self._values.keys() - names.keys())
         similar = {name: difflib.get_close_matches(name, names, n=1) for name in unknown}

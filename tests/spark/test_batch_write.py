@@ -32,6 +32,21 @@ def test_a_batch_with_a_name_is_written_once_however_often_it_is_run(spark: Any,
     assert values(spark, topic) == sorted([*range(100), *range(5)])
 
 
+def test_temporary_views_read_and_write_in_sql_and_a_table_of_the_catalog_is_refused_with_this_advice(
+    spark: Any, url: str
+) -> None:
+    topic = Topic(url, "in-sql")
+    topic.create()
+    options = f"USING stockade OPTIONS (url '{url}', {{}} '{topic.name}')"
+    spark.sql(f"CREATE TEMPORARY VIEW written (value BINARY) {options.format('topic')}")
+    spark.sql("INSERT INTO written VALUES (CAST('7' AS BINARY)), (CAST('8' AS BINARY))")
+    spark.sql(f"CREATE TEMPORARY VIEW stored {options.format('subscribe')}")
+    rows = spark.sql("SELECT CAST(value AS STRING) AS value FROM stored ORDER BY offset").collect()
+    assert [row.value for row in rows] == ["7", "8"]
+    with pytest.raises(AnalysisException, match="CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE kept {options.format('subscribe')}")
+
+
 @pytest.mark.parametrize(("mode", "told"), [("overwrite", "append"), ("error", "Append"), ("ignore", "Append")])
 def test_every_mode_but_append_is_refused(spark: Any, url: str, mode: str, told: str) -> None:
     topic = Topic(url, "modes")

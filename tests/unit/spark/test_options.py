@@ -17,6 +17,15 @@ def test_a_misspelt_option_hears_the_similar_one_and_the_list_of_all_comes_once(
     ]
 
 
+@pytest.mark.parametrize("options", [{}, {"url": "u", "option.url": "u", "owner": "me", "provider": "stockade"}])
+def test_a_table_of_the_catalog_hears_of_temporary_views(options: dict[str, str]) -> None:
+    """It heard that `option.url`, `owner` and `provider` are no options, or that `url` must be a URL."""
+    given = GivenOptions(options)
+    given.refuse_unknown(["url"], "read")
+    [fault] = given.faults
+    assert "CREATE TEMPORARY VIEW" in fault
+
+
 def test_the_message_begins_with_what_to_do() -> None:
     assert str(OptionsError(["a is wrong", "b is wrong"])) == "correct the options: a is wrong; b is wrong"
 

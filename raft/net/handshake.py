@@ -65,7 +65,7 @@ def hello_fault(
     if dialled is not None and hello.node_id != dialled:
         return f"it is node {hello.node_id!r}, not {dialled!r}"
     if hello.node_id not in peers:
-        return f"{mine.node_id} knows no node {hello.node_id!r}"
+        return f"{mine.node_id} knows no node {hello.node_id!r}: it was removed, or not added yet"
     if dialled is None and not is_stream and hello.node_id <= mine.node_id:
         return f"{hello.node_id!r} must not dial {mine.node_id!r}: of two nodes, the one with the larger id dials"
     return _level_fault(hello, accepted.level)

@@ -63,7 +63,7 @@ def test_sending_to_a_node_that_is_not_connected_says_so(run: Run) -> None:
     [
         (hello("n2", version=9), f"it speaks version 9 of the protocol, n1 speaks 6 to {PROTOCOL_VERSION}"),
         (hello("n2", cluster_id="barn"), "it belongs to cluster 'barn', n1 to 'house'"),
-        (hello("n7"), "n1 knows no node 'n7'"),
+        (hello("n7"), "n1 knows no node 'n7': it was removed, or not added yet"),
         (hello("n0"), "'n0' must not dial 'n1'"),
         (hello("n1"), "'n1' must not dial 'n1'"),
     ],

@@ -15,6 +15,7 @@ from ...client.consumer.reader import Start
 from ...client.consumer.records import Piece
 from ..ui.completion_names import GROUP, TOPIC
 from ..ui.connection import with_config
+from ..ui.exits import FENCED, WRITER
 from ..ui.manual import Manual
 from ..ui.output import json_option, record_object
 from ..ui.parameters import WholeNumber, partitions_option
@@ -39,6 +40,8 @@ class StartType(click.ParamType[Start]):
 @click.command(
     cls=Manual,
     short_help="Write the records of a topic to standard output.",
+    exits=WRITER,
+    means={FENCED: "The session of this member of a group has ended."},
     examples=[
         ("The first three records of a partition", "stockade consume logs --partition 0 --max 3"),
         ("Records that come from now on", "stockade consume logs --from latest --follow"),

@@ -38,7 +38,8 @@ class Explained(click.Command):
     ) -> None:
         super().__init__(*arguments, **settings)
         self.examples = examples
-        self.exits: dict[int, str] = {code: MEANINGS[code] for code in exits} | dict(means or {})
+        meanings = {code: MEANINGS[code] for code in exits} | dict(means or {})
+        self.exits: dict[int, str] = dict(sorted(meanings.items()))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options of this command, then those of the connection, in a section each."""

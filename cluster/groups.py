@@ -228,6 +228,18 @@ class Router:
             await asyncio.sleep(RETRY_PAUSE_S)
         raise LeaderNotAvailable(f"group {group_id} has no leader")
 
+    async def decide(
+        self, controllers: Sequence[str], command: controller_commands.Command, timeout_s: float
+    ) -> controller_commands.Result:
+        """Propose a command to the controller group; returns its answer. The command has ``now_ms`` 0: only the group's
+        leader knows the lease clock. Raises the refusal, LeaderNotAvailable, RequestTimedOut.
+        """
+        data = controller_commands.encode_command(command)
+        result = controller_commands.decode_result(await self.propose(CONTROLLER_GROUP, controllers, data, timeout_s))
+        if isinstance(result, StockadeError):
+            raise result
+        return result
+
     async def propose_here(self, group_id: int, command: bytes, timeout_s: float) -> Message:
         """Propose to a group of this node, for a node that asked; returns the message to answer with."""
         group = self._host.groups.get(group_id)

@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ...partition.errors import StockadeError
 from ...raft.host import Software
-from ..controller import commands
 from ..controller.commands import Arranged, RaiseFeatureLevel
-from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..features import NEWEST_LEVEL
 from ..groups import Router
 from .cluster_view import ClusterView
@@ -68,12 +66,8 @@ class FirstLevel:
 
     async def _raised(self, supporting: list[str]) -> bool:
         wall_ms = time.time_ns() // 1_000_000
-        command = RaiseFeatureLevel(  # the lease clock is the leader's
-            now_ms=0, wall_ms=wall_ms, level=NEWEST_LEVEL, supporting=supporting
-        )
-        data = commands.encode_command(command)
+        command = RaiseFeatureLevel(now_ms=0, wall_ms=wall_ms, level=NEWEST_LEVEL, supporting=supporting)
         try:
-            answer = await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, ATTEMPT_S)
+            return isinstance(await self._router.decide(self._view.controllers, command, ATTEMPT_S), Arranged)
         except StockadeError:
             return False
-        return isinstance(commands.decode_result(answer), Arranged)

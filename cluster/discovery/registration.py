@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from ...partition.errors import NotFound, StockadeError
 from ..condition import aligned_s
-from ..controller import commands
 from ..controller.commands import RegisterNode
-from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..controller.topology.nodes import NodeEntry
 from ..groups import Router
 from .cluster_view import ClusterView
@@ -45,7 +43,7 @@ class Registration:
         """
         entry = self._entry
         command = RegisterNode(
-            now_ms=0,  # the lease clock is the leader's
+            now_ms=0,
             node_id=entry.node_id,
             url=entry.url,
             raft=entry.raft,
@@ -53,18 +51,13 @@ class Registration:
             incarnation=entry.incarnation or 0,
             controllers=self._configured,
         )
-        data = commands.encode_command(command)
         while True:
             if not self.is_done:
                 try:
-                    answer = commands.decode_result(
-                        await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, ATTEMPT_S)
-                    )
+                    await self._router.decide(self._view.controllers, command, ATTEMPT_S)
                 except StockadeError as refusal:
-                    answer = refusal
-                if isinstance(answer, StockadeError):
-                    _log.info("this node is not registered yet: %s", answer.detail)
-                    await asyncio.sleep(PAUSE_REMOVED_S if isinstance(answer, NotFound) else PAUSE_S)
+                    _log.info("this node is not registered yet: %s", refusal.detail)
+                    await asyncio.sleep(PAUSE_REMOVED_S if isinstance(refusal, NotFound) else PAUSE_S)
                 else:
                     await self._view.changed.until(lambda: True if self.is_done else None, 1.0)
             await self._view.changed.until(lambda: None if self.is_done else True, aligned_s(1.0))

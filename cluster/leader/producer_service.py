@@ -9,9 +9,7 @@ from functools import partial
 from ...partition.api.producers import ProducerOnPartition, ProducerPair, ProducerStatus
 from ...partition.errors import LeaderNotAvailable, NotFound, StockadeError
 from .. import rpc
-from ..controller import commands
 from ..controller.commands import Enrol, Enrolled, FenceProducer, InitProducer, ProducerFence, ProducerState
-from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..groups import Router
 from ..model import NO_PRINCIPAL, By
 from ..replica.replica_manager import ReplicaManager, by_node
@@ -129,11 +127,7 @@ async def enrol(
 
     Raises what the registry answers.
     """
-    # Only the controller's leader knows the lease clock; 0 leaves it where it stands.
-    command = commands.encode_command(Enrol(now_ms=0, pid=pid, group_id=partition_group))
-    answer = commands.decode_result(await router.propose(CONTROLLER_GROUP, controllers, command, timeout_s))
-    if isinstance(answer, StockadeError):
-        raise answer
+    answer = await router.decide(controllers, Enrol(now_ms=0, pid=pid, group_id=partition_group), timeout_s)
     if not isinstance(answer, Enrolled):
         raise LeaderNotAvailable(f"the controller answered {answer!r}")
     return answer.epoch, answer.order, answer.principal

@@ -7,13 +7,12 @@ from functools import partial
 
 import msgspec
 
-from ...partition.errors import StockadeError
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
 from ..access.store import PrincipalStore
 from ..condition import aligned_s
 from ..config import NodeConfig
-from ..controller.commands import Command, decode_result, encode_command
+from ..controller.commands import Command
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.bootstrap import Bootstrap
 from ..discovery.cluster_view import ClusterView
@@ -89,16 +88,8 @@ class ControllerMember:
         return self.services.control if self.services is not None else None
 
     async def decide(self, command: Command, timeout_s: float) -> object:
-        """Propose a command to the controller group, whether this node is a member or not; returns the answer. The
-        command has ``now_ms`` 0: only the group's leader knows the lease clock.
-
-        Raises the refusal, LeaderNotAvailable, RequestTimedOut.
-        """
-        data = encode_command(command)
-        result = decode_result(await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, timeout_s))
-        if isinstance(result, StockadeError):
-            raise result
-        return result
+        """``Router.decide``, whether this node is a member of the controller group or not."""
+        return await self._router.decide(self._view.controllers, command, timeout_s)
 
     async def run(self, configured: list[str]) -> None:
         """Open and erase the replica as the catalog says; ``configured`` controllers found the group. Runs until

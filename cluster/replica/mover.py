@@ -16,9 +16,7 @@ from ...partition.errors import NotFound, StockadeError
 from ...raft.core.group import Committed, Group, NotLeader
 from ...raft.host import NO_ROOM, RaftHost
 from ...raft.log.configuration import AddLearner, ChangeRefused, RemoveMember
-from ..controller import commands
 from ..controller.commands import CheckMove, MoveDone
-from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..controller.topology.moves import Add, Arrived, Move, Remove, Step, TransferLeadership, Wait, next_step
 from ..discovery.cluster_view import ClusterView
 from ..groups import Router
@@ -134,9 +132,4 @@ class Mover:
 
     async def _propose(self, command: CheckMove | MoveDone) -> None:
         """Propose to the controller. Raises the refusal that it answers; NotFound: the move is no longer wanted."""
-        data = commands.encode_command(command)
-        answer = commands.decode_result(
-            await self._router.propose(CONTROLLER_GROUP, self._view.controllers, data, STEP_TIMEOUT_S)
-        )
-        if isinstance(answer, StockadeError):
-            raise answer
+        await self._router.decide(self._view.controllers, command, STEP_TIMEOUT_S)

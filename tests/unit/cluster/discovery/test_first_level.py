@@ -24,7 +24,7 @@ class Refusing:
     def __init__(self) -> None:
         self.proposals = 0
 
-    async def propose(self, *_: Any) -> bytes:
+    async def decide(self, *_: Any) -> object:
         self.proposals += 1
         raise FeatureUpdateFailed("not yet")
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from stockade.cluster.condition import Condition
-from stockade.cluster.controller.commands import Reassign, RegisterNode, encode_result
+from stockade.cluster.controller.commands import Command, Reassign, RegisterNode, encode_command
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.controller.topology.moves import Move, Step
 from stockade.cluster.replica.mover import Mover
 from stockade.partition.api.cluster import BalanceSettings
-from stockade.partition.errors import LeaderNotAvailable
+from stockade.partition.errors import LeaderNotAvailable, StockadeError
 from stockade.raft.core.group import Committed, Group, NotLeader
 from stockade.raft.host import NO_ROOM
 from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
@@ -63,16 +63,18 @@ class World:
     def controllers(self) -> list[str]:
         return ["n1"]
 
-    async def propose(self, group: int, controllers: list[str], data: bytes, timeout_s: float) -> bytes:
+    async def decide(self, controllers: list[str], command: Command, timeout_s: float) -> object:
         await asyncio.sleep(0)
         machine = self.controller.machine
         self.controller.index += 1
-        answer: Any = machine.apply(self.controller.index, 1, data)
+        answer = machine.apply(self.controller.index, 1, encode_command(command))
         self.take_over()
         if self.is_lost:
             self.is_lost = False
             raise LeaderNotAvailable
-        return encode_result(answer)
+        if isinstance(answer, StockadeError):
+            raise answer
+        return answer
 
 
 class Here:

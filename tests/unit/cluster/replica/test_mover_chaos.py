@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from stockade.cluster.condition import Condition
-from stockade.cluster.controller.commands import Reassign, RegisterNode, encode_result
+from stockade.cluster.controller.commands import Command, Reassign, RegisterNode, encode_command
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.controller.topology.moves import Move
 from stockade.cluster.replica.mover import Mover
 from stockade.partition.api.cluster import BalanceSettings
+from stockade.partition.errors import StockadeError
 from stockade.raft.core.group import Committed, NotLeader, Outcome, Unknown
 from stockade.raft.log.configuration import AddLearner, Configuration, Promote, RemoveMember, apply_change
 
@@ -154,12 +155,15 @@ class Here:
         if self.world.term != self.term_led:
             raise NotLeader(None, 0)
 
-    async def propose(self, group: int, controllers: Any, data: bytes, timeout_s: float) -> bytes:
+    async def decide(self, controllers: Any, command: Command, timeout_s: float) -> object:
         await self.pause()
         self.world.controller.index += 1
-        answer: Any = self.world.controller.machine.apply(self.world.controller.index, 1, data)
+        machine = self.world.controller.machine
+        answer = machine.apply(self.world.controller.index, 1, encode_command(command))
         await self.pause()
-        return encode_result(answer)
+        if isinstance(answer, StockadeError):
+            raise answer
+        return answer
 
     async def pause(self) -> None:
         rng = self.world.rng

@@ -53,19 +53,17 @@ class ServedGroup:
         urls: Mapping[str | None, str],
         timeout_s: float,
         retry_after_ms: int,
-        monotonic: Callable[[], float] | None = None,
     ) -> None:
         """``features`` says which commands may be proposed; ``urls`` has the base URL of each node that is known now;
         ``timeout_s`` bounds every call; what was not proposed because the log is full may be tried again after
-        ``retry_after_ms``. ``monotonic`` is a clock in seconds; None: ``time.monotonic`` as it is now, which may be
-        that of a loop with virtual time.
+        ``retry_after_ms``.
         """
         self.features: Features = features
         self.group: Group = group
         self.timeout_s: float = timeout_s
         self._urls = urls
         self._retry_after_ms = retry_after_ms
-        self._monotonic = time.monotonic if monotonic is None else monotonic
+        self._monotonic = time.monotonic  # as it is now: it may be that of a loop with virtual time
         self._clock_start: tuple[int, int, float] = (-1, 0, 0.0)  # term, replicated clock at its start, own time then
 
     @property

@@ -12,7 +12,8 @@ class Clock(ServedGroup):
     def __init__(self, time: float) -> None:
         self.time = time
         self.replicated = 0
-        super().__init__(cast(Group, SimpleNamespace(term=0)), Features(), {}, 1.0, 100, lambda: self.time)
+        super().__init__(cast(Group, SimpleNamespace(term=0)), Features(), {}, 1.0, 100)
+        self._monotonic = lambda: self.time
 
     @property
     def replicated_ms(self) -> int:

@@ -361,7 +361,7 @@ class Recorder:
             case MoveDone(group_id=group) | Rebalance(moves=[PlacedMove(group_id=group)], leaders=[]):
                 return self._replicas(group)
             case Rebalance(moves=moves):
-                return {self._name(move.group_id): self._replicas(move.group_id) for move in moves}
+                return {self._catalog.name_of(move.group_id): self._replicas(move.group_id) for move in moves}
             case SetBalance():
                 return msgspec.structs.asdict(self._assignment.balance)
             case ChooseControllers():
@@ -385,10 +385,6 @@ class Recorder:
             "replicas": list(self._assignment.replicas(group) or ()),
             "target": None if move is None else move.target,
         }
-
-    def _name(self, group: int) -> str:
-        located = self._catalog.locate(group)
-        return f"group {group:x}" if located is None else f"{located[0].name}/{located[1]}"
 
     def _node(self, node_id: str) -> dict[str, Any] | None:
         row = self._assignment.nodes.rows.get(node_id)

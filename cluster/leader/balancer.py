@@ -195,7 +195,7 @@ class Balancer:
         """Propose the order and log its moves. Raises PlanChanged, InvalidRequest, NotFound, and as a proposal does."""
         await self._control.decide(lambda now: msgspec.structs.replace(order, now_ms=now), Arranged)
         for move in order.moves:
-            name = self._name(move.group_id)
+            name = self._control.machine.catalog.name_of(move.group_id)
             event = {"event": "balance_move", "group": name, "replicas": move.replicas, "target": move.target}
             text = "balance: %s goes from %s to %s"
             _log.info(text, name, ",".join(move.replicas), ",".join(move.target), extra={"event": event})
@@ -277,10 +277,6 @@ class Balancer:
             dict(look.plan.held),
             look.plan.is_cut,
         )
-
-    def _name(self, group: int) -> str:
-        located = self._control.machine.catalog.locate(group)
-        return f"group {group:x}" if located is None else f"{located[0].name}/{located[1]}"
 
 
 def _vitals(report: NodeReport) -> Vitals:

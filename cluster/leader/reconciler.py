@@ -84,8 +84,7 @@ class Reconciler:
 
     def _tell(self, work: SlotInstall) -> None:
         self._control.takeovers += 1
-        located = self._control.machine.catalog.locate(work.group_id)
-        name = f"group {work.group_id:x}" if located is None else f"{located[0].name}/{located[1]}"
+        name = self._control.machine.catalog.name_of(work.group_id)
         command = work.command
         event = {"event": "takeover", "partition": name, "epoch": command.epoch, "ends": command.ends}
         if isinstance(command, InstallFence):

@@ -157,6 +157,11 @@ class Catalog:
             return None
         return topic, partition
 
+    def name_of(self, group: GroupId) -> str:
+        """TOPIC/PARTITION of a Raft group, for people; of a partition that is gone, the number of its group."""
+        located = self.locate(group)
+        return f"group {group:x}" if located is None else f"{located[0].name}/{located[1]}"
+
     def create(self, index: int, command: CreateTopic, nodes: Nodes, level: int) -> TopicCreated:
         """Create a topic, unless one of this name and definition exists. ``nodes`` has the incarnations of the nodes'
         disks, and tells which nodes drain or were removed, and so get no replica; ``level`` is the feature level.

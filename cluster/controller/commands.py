@@ -553,18 +553,9 @@ decode_result: Callable[[bytes], Result | StockadeError] = _codec.decode_result
 __all__ = [
     "CloseSession",
     "Done",
-    "Enrol",
-    "Enrolled",
-    "FenceProducer",
     "FenceSession",
-    "ForgetNames",
-    "InitProducer",
     "OpenSession",
-    "ProducerFence",
-    "ProducerFenceInstalled",
-    "ProducerState",
     "RenewSession",
     "RenewSessions",
     "SessionState",
-    "WithdrawProducers",
 ]

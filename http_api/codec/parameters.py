@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ...partition.errors import InvalidRequest
 
@@ -25,6 +25,7 @@ _STAGE_NAME = re.compile(r"[A-Za-z0-9._~-]{1,249}")
 _INTEGER_DIGITS_MAX = 20  # as many as UINT64_MAX has
 _STOCKADE = "stockade-"
 _NONE: dict[str, Any] = {}  # never written to
+_Default = TypeVar("_Default", int, None)
 
 
 class Parameters:
@@ -95,7 +96,7 @@ class Parameters:
         """Whether the query has any of these parameters."""
         return any(name in self._query for name in names)
 
-    def query_integer(self, name: str, low: int, high: int, default: int) -> int:
+    def query_integer(self, name: str, low: int, high: int, default: _Default) -> int | _Default:
         """The integer ``name`` of the query, from ``low`` to ``high``; ``default`` when absent."""
         text = self._query.get(name)
         return default if text is None else integer(name, text, low, high)
@@ -140,7 +141,7 @@ class Parameters:
 
     def fence_epoch(self) -> int | None:
         """The query's ``fence_epoch``, which guards an owner's reads and positions; None when absent."""
-        return self.query_integer("fence_epoch", 0, UINT64_MAX, 0) if "fence_epoch" in self._query else None
+        return self.query_integer("fence_epoch", 0, UINT64_MAX, None)
 
     def read_guard(self) -> tuple[str, int] | None:
         """The query's group and fence_epoch, which guard a read; None when both are absent."""
@@ -154,7 +155,7 @@ class Parameters:
 
     def topic_id(self) -> int | None:
         """The topic id that the client expects, None for any: a topic of the same name with another id is refused."""
-        return self.query_integer("topic_id", 0, INT64_MAX, 0) if "topic_id" in self._query else None
+        return self.query_integer("topic_id", 0, INT64_MAX, None)
 
     def header(self, name: str) -> str | None:
         """A Stockade-* header, as it was sent."""

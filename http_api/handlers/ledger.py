@@ -37,9 +37,7 @@ async def list_entries(call: Call) -> web.StreamResponse:
     first = parameters.query_integer("from", 1, INT64_MAX, 1)
     most = parameters.query_integer("n", 1, LISTED_MAX, LISTED_DEFAULT)
     wait_ms = parameters.query_integer("wait_ms", 0, WAIT_MS_MAX, 0)
-    wanted = {name: parameters.query_text(name) for name in ("topic", "act") if parameters.has(name)}
-    if parameters.has("principal"):
-        wanted["principal"] = parameters.query_text("principal")
+    wanted = {name: parameters.query_text(name) for name in ("topic", "act", "principal") if parameters.has(name)}
     call.wait_s = wait_ms / 1000
     call.partition = await call.service.partition(LEDGER_TOPIC, 0, None)
     page = await _page(call, first, most, wait_ms, wanted)

@@ -34,7 +34,7 @@ async def list_tickets(call: Call) -> web.StreamResponse:
     """The wait queue of a topic, or of one of its partitions."""
     parameters = call.parameters
     most = parameters.query_integer("n", 1, LISTED_MAX, LISTED_DEFAULT)
-    wanted = parameters.query_integer("partition", 0, PARTITION_MAX, 0) if parameters.has("partition") else None
+    wanted = parameters.query_integer("partition", 0, PARTITION_MAX, None)
     return json_answer(await call.service.at_controller().lists.list_tickets(parameters.topic(), wanted, most))
 
 

@@ -10,7 +10,7 @@ from ...partition.api.cluster import ClusterState, NodeSettings, NodeStates, Set
 from ...partition.api.records import RefusedWrite, RefusedWrites
 from ...partition.errors import StockadeError
 from ..codec import json_codec, media, problems
-from ..codec.parameters import PARTITION_MAX, Parameters
+from ..codec.parameters import PARTITION_MAX
 from ..request.call import Call, json_answer
 from ..request.everywhere import ask_others, read_cluster, read_states
 from ..request.metrics import OBSERVATION
@@ -40,7 +40,8 @@ async def list_refused_writes(call: Call) -> web.StreamResponse:
     """The latest writes that this node's partitions refused, or with ``everywhere`` those of all nodes."""
     parameters = call.parameters
     count = parameters.query_integer("n", 1, REFUSED_WRITES_MAX, 100)
-    topic, partition = parameters.query_text("topic") or None, _partition(parameters)
+    topic = parameters.query_text("topic") or None
+    partition = parameters.query_integer("partition", 0, PARTITION_MAX, None)
     missing: list[str] = []
     found = call.front.writes.latest_refused(count, topic, partition)
     if parameters.query_flag("everywhere"):
@@ -73,10 +74,6 @@ async def follow_events(call: Call) -> web.StreamResponse:
         except StockadeError as refusal:
             await call.write(problems.stream_end(media.EVENTS, problems.document(refusal, call.id)))
     return stream
-
-
-def _partition(parameters: Parameters) -> int | None:
-    return parameters.query_integer("partition", 0, PARTITION_MAX, 0) if parameters.has("partition") else None
 
 
 def _at_ms(write: RefusedWrite) -> int:

@@ -22,7 +22,7 @@ async def list_topics(call: Call) -> web.StreamResponse:
     internal, held = parameters.query_flag("internal"), parameters.query_flag("held")
     find = parameters.query_text("find").lower()
     first = parameters.query_integer("first", 0, PARTITION_MAX, 0)
-    most = parameters.query_integer("n", 1, PAGE_MAX, PAGE_MAX) if parameters.has("n") else None
+    most = parameters.query_integer("n", 1, PAGE_MAX, None)
     found = [
         topic
         for topic in await call.service.at_controller().topics.list_topics()

@@ -34,9 +34,8 @@ async def get_producer(call: Call) -> web.StreamResponse:
     if isinstance(key, str):
         call.caller.require_sight("producer", key)
     found = await call.service.at_controller().producers.get_producer(key)
-    if not call.caller.may_see(
-        "producer", found.name or str(key)
-    ):  # rights are on names: the digits of an id have none
+    # Rights are on names: the digits of an id have none.
+    if not call.caller.may_see("producer", found.name or str(key)):
         raise PermissionDenied(f"{call.caller.name} lacks any right on the name of producer {key}")
     seen = [each for each in found.partitions if call.caller.may_see("topic", each.topic)]
     return json_answer(structs.replace(found, partitions=seen))

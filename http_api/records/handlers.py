@@ -122,7 +122,7 @@ async def trim(call: Call) -> web.StreamResponse:
     before = None if wanted.before == -1 else wanted.before
     conditions = {"if_epoch": or_none(wanted.if_epoch), "if_log_end": or_none(wanted.if_log_end)}
     try:
-        async with _told(call, partition, "records.trim", {"before": wanted.before}) as result:
+        async with _recorded(call, partition, "records.trim", {"before": wanted.before}) as result:
             log_start, log_end = await partition.trim(
                 before, topic_id=topic_id, token=token, principal=call.caller.principal, **conditions
             )
@@ -133,7 +133,7 @@ async def trim(call: Call) -> web.StreamResponse:
     return json_answer(Trimmed(topic, number, log_start, log_end))
 
 
-def _told(
+def _recorded(
     call: Call, partition: Partition, act: str, wanted: dict[str, Any]
 ) -> AbstractAsyncContextManager[dict[str, Any]]:
     """The context in which an act is carried out that the ledger records; its value takes the act's result. On a node
@@ -149,7 +149,7 @@ async def begin_at(call: Call) -> web.StreamResponse:
     topic, number, topic_id = call.parameters.topic(), call.parameters.partition(), call.parameters.topic_id()
     wanted = await call.read_json(schemas.BeginBody)
     call.partition = partition = await call.service.partition(topic, number, topic_id)
-    async with _told(call, partition, "records.begin", {"offset": wanted.offset}) as result:
+    async with _recorded(call, partition, "records.begin", {"offset": wanted.offset}) as result:
         ends = await partition.begin_at(wanted.offset, topic_id=topic_id, principal=call.caller.principal)
         result |= {"log_start": ends[0], "log_end": ends[1]}
     return json_answer(Trimmed(topic, number, *ends))

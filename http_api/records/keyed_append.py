@@ -38,7 +38,7 @@ from .append import read_conditions, refuse_headers, waits_for_verdict
 _NOT_OF_A_PART = ("topic", "partition")
 
 
-class Part(NamedTuple):
+class PartOutcome(NamedTuple):
     """The outcome of a part: the ``fields`` of its result (offsets, or ``problem``), and the leader that decided it."""
 
     fields: dict[str, Any]
@@ -58,7 +58,7 @@ class Appender:
     topic: str
     conditions: Conditions
 
-    async def append(self, part: SplitPart) -> Part:
+    async def append(self, part: SplitPart) -> PartOutcome:
         """The outcome of one part. A refusal is returned as the part's problem, never raised."""
         partition, batch = part.partition, part.batch
         try:
@@ -71,18 +71,18 @@ class Appender:
                 lambda moved: self._forward(moved, partition, batch),
             )
         except NotLeaderOrFollower as moved:
-            return Part({"problem": problems.document(without_frames(moved))}, leader_named_by(moved))
+            return PartOutcome({"problem": problems.document(without_frames(moved))}, leader_named_by(moved))
         except StockadeError as refusal:
-            return Part({"problem": problems.document(without_frames(refusal))}, UNKNOWN_LEADER)
+            return PartOutcome({"problem": problems.document(without_frames(refusal))}, UNKNOWN_LEADER)
 
-    async def _store(self, partition: int, batch: Batch) -> Part:
+    async def _store(self, partition: int, batch: Batch) -> PartOutcome:
         call, conditions = self.call, self.conditions
         found = await leading_partition(call.service, self.topic, partition, conditions.topic_id)
         appended = await call.front.writes.append(call.id, found, batch, conditions)
         leader = found.leader()
-        return Part(_of_a_part(structs.asdict(answer_to(appended, found, leader.term))), leader)
+        return PartOutcome(_of_a_part(structs.asdict(answer_to(appended, found, leader.term))), leader)
 
-    async def _forward(self, moved: NotLeaderOrFollower, partition: int, batch: Batch) -> Part:
+    async def _forward(self, moved: NotLeaderOrFollower, partition: int, batch: Batch) -> PartOutcome:
         message = peers.Message(
             "POST",
             f"/v1/topics/{self.topic}/partitions/{partition}/records{self._query()}",
@@ -98,8 +98,8 @@ class Appender:
         term = headers.get("Stockade-Leader-Term", "0")
         leader = Leader(None, headers.get("Stockade-Leader") or None, int(term) if term.isdecimal() else 0)
         if upstream.status != 200:
-            return Part({"problem": document}, leader)
-        return Part(_of_a_part(document), leader)
+            return PartOutcome({"problem": document}, leader)
+        return PartOutcome(_of_a_part(document), leader)
 
     def _query(self) -> str:
         topic_id = self.conditions.topic_id
@@ -205,23 +205,23 @@ class AppendByKey:
         return found.parts
 
 
-async def _append_parts(appender: Appender, parts: list[SplitPart]) -> list[Part]:
+async def _append_parts(appender: Appender, parts: list[SplitPart]) -> list[PartOutcome]:
     places = asyncio.Semaphore(PARTS_AT_ONCE)
 
-    async def append(part: SplitPart) -> Part:
+    async def append(part: SplitPart) -> PartOutcome:
         async with places:
             return await appender.append(part)
 
     return await asyncio.gather(*map(append, parts))
 
 
-def _answer(call: Call, topic: str, split: list[SplitPart], parts: Sequence[Part]) -> web.Response:
-    call.decided_by = parts[0].leader
+def _answer(call: Call, topic: str, parts: list[SplitPart], outcomes: Sequence[PartOutcome]) -> web.Response:
+    call.decided_by = outcomes[0].leader
     results = [
-        {"partition": place.partition, "records": place.records} | part.fields
-        for place, part in zip(split, parts, strict=True)
+        {"partition": part.partition, "records": part.records} | outcome.fields
+        for part, outcome in zip(parts, outcomes, strict=True)
     ]
-    refused = [part.problem for part in parts if part.problem is not None]
+    refused = [outcome.problem for outcome in outcomes if outcome.problem is not None]
     if len(refused) < len(parts):
         return json_answer({"topic": topic, "results": results, "partial": bool(refused)})
     problem: dict[str, Any] = refused[0]

@@ -36,7 +36,7 @@ COMMANDS = {
     "audit": ".audit.commands:audit",
     "certs": ".node.certs:certs",
     "rebuild": ".node.rebuild:rebuild",
-    "demo": ".commands.demo:demo",
+    "demo": ".chaos_commands.demo:demo",
     "chaos": ".chaos_commands.chaos:chaos",
     "completion": ".commands.completion:completion",
     "pipeline": ".commands.pipeline:pipeline",

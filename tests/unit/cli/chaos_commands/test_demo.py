@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from stockade.cli.commands.demo import demo
+from stockade.cli.chaos_commands.demo import demo
 
 
 def run(folder: Path, records: int, *options: str, report: str = "out/report") -> Result:

@@ -63,6 +63,17 @@ class LogMeasures(msgspec.Struct):
     """
 
 
+class BalanceMeasures(msgspec.Struct, frozen=True):
+    """How the cluster was balanced when it was last looked at, and the plan of that look."""
+
+    leaders_away: int = 0
+    """Partitions whose leader is not their home, the first of their replicas."""
+    planned_moves: int = 0
+    planned_bytes: int = 0
+    moving_bytes: int = 0
+    """Upper bound of the bytes that moves under way still have to copy."""
+
+
 class FenceMeasures(msgspec.Struct):
     """Counts by the controller group's leader: of sessions, writers and fences, and of what it moves."""
 
@@ -75,11 +86,7 @@ class FenceMeasures(msgspec.Struct):
     """Seconds for which the one of these partitions that waits longest has confirmed no decision about its slot."""
     moves: int
     ledger_waiting: int
-    leaders_away: int = 0
-    """Partitions whose leader is not their home, the first of their replicas."""
-    planned_moves: int = 0
-    planned_bytes: int = 0
-    moving_bytes: int = 0
+    balance: BalanceMeasures
 
 
 class TieredMeasures(msgspec.Struct):

@@ -25,6 +25,7 @@ from ..controller.commands import Arranged
 from ..controller.topology.catalog import CONTROLLER_GROUP, Topic
 from ..controller.topology.nodes import NodeEntry
 from ..features import BALANCE
+from ..measures import BalanceMeasures
 from ..model import NO_PRINCIPAL, By
 from ..rpc import LedGroup, NodeReport
 from .controller_group import ControllerGroup, quietly
@@ -50,17 +51,6 @@ Send = Callable[[str, list[tuple[int, int, str]]], Awaitable[Sequence[int]]]
 _log = logging.getLogger(__name__)
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """Figures of the last plan, for a monitor."""
-
-    leaders_away: int = 0
-    """Partitions whose leader is not their home, the first of their replicas."""
-    planned_moves: int = 0
-    planned_bytes: int = 0
-    moving_bytes: int = 0
-    """Upper bound of the bytes that moves under way still have to copy."""
-
-
 class Look(msgspec.Struct, frozen=True):
     """One look at the cluster: the facts, the plan made of them, and the term of each group's leader, by group."""
 
@@ -70,11 +60,10 @@ class Look(msgspec.Struct, frozen=True):
     seconds: float
     """Time that the plan took."""
 
-    def figures(self) -> Figures:
-        """The figures of this look, for a monitor."""
+    def measures(self) -> BalanceMeasures:
         away = sum(part.leader not in (None, part.replicas[0]) for part in self.facts.partitions)
         planned = sum(move.copied_bytes for move in self.plan.moves)
-        return Figures(away, len(self.plan.moves), planned, moving_bytes(self.facts.partitions))
+        return BalanceMeasures(away, len(self.plan.moves), planned, moving_bytes(self.facts.partitions))
 
 
 def moving_bytes(partitions: Iterable[PartitionFacts]) -> int:
@@ -83,12 +72,12 @@ def moving_bytes(partitions: Iterable[PartitionFacts]) -> int:
 
 
 class Balancer:
-    """The task that balances the cluster, on the controller's leader. ``figures`` are those of its last round; all 0 on
-    other nodes.
+    """The task that balances the cluster, on the controller's leader. ``measures`` are those of its last round, and all
+    0 on other nodes.
     """
 
     def __init__(self, control: ControllerGroup, ask: Ask, send: Send) -> None:
-        self.figures: Figures = Figures()
+        self.measures = BalanceMeasures()
         self._control = control
         self._ask = ask
         self._send = send
@@ -109,13 +98,13 @@ class Balancer:
             else:
                 self._health.clear()
                 self._sent.clear()
-                self.figures = Figures()
+                self.measures = BalanceMeasures()
             await asyncio.sleep(max(aligned_s(ROUND_S), rest_s))
 
     async def _round(self) -> float:
         """Look at the cluster, and begin what may begin now; returns the seconds that the plan took."""
         look = await self.look()
-        self.figures = look.figures()
+        self.measures = look.measures()
         mode = self._settings.mode
         if mode != "off":
             await self._send_home(look, look.plan.transfers)

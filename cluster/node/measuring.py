@@ -133,7 +133,7 @@ class Measuring:
         if services is None or not services.control.group.is_leader:
             self._pending = PendingTimes()
             return None
-        machine, balance = services.control.machine, services.members.balancer.figures
+        machine = services.control.machine
         return FenceMeasures(
             sessions=machine.sessions.count,
             grants=len(machine.slots.grants.by_id),
@@ -142,11 +142,8 @@ class Measuring:
             pending_installs=len(machine.slots.fences.due),
             pending_s=self._pending.longest_s(machine.slots.fences),
             moves=len(self._view.moves),
-            leaders_away=balance.leaders_away,
-            planned_moves=balance.planned_moves,
-            planned_bytes=balance.planned_bytes,
-            moving_bytes=balance.moving_bytes,
             ledger_waiting=machine.ledger.waiting,
+            balance=services.members.balancer.measures,
         )
 
 

@@ -128,10 +128,10 @@ def _of_fences(fences: FenceMeasures) -> Samples:
         "stockade_fence_pending_installs": {(): fences.pending_installs},
         "stockade_fence_pending_seconds": {(): fences.pending_s},
         "stockade_raft_moves": {(): fences.moves},
-        "stockade_balance_leaders_away": {(): fences.leaders_away},
-        "stockade_balance_planned_moves": {(): fences.planned_moves},
-        "stockade_balance_planned_bytes": {(): fences.planned_bytes},
-        "stockade_balance_moving_bytes": {(): fences.moving_bytes},
+        "stockade_balance_leaders_away": {(): fences.balance.leaders_away},
+        "stockade_balance_planned_moves": {(): fences.balance.planned_moves},
+        "stockade_balance_planned_bytes": {(): fences.balance.planned_bytes},
+        "stockade_balance_moving_bytes": {(): fences.balance.moving_bytes},
         "stockade_ledger_waiting_entries": {(): fences.ledger_waiting},
     }
 

@@ -1,6 +1,6 @@
 """Numbers of a node in memory: each differs, so that a test sees which went where."""
 
-from stockade.cluster.measures import FenceMeasures, GroupCounts, LogMeasures, Measures, RaftMeasures
+from stockade.cluster.measures import BalanceMeasures, FenceMeasures, GroupCounts, LogMeasures, Measures, RaftMeasures
 from stockade.raft.histogram import Histogram
 
 
@@ -43,9 +43,7 @@ def fake_measures(node_id: str) -> Measures:
             disk_state="low",
             quotas={"logs": 0.85},
         ),
-        fences=FenceMeasures(
-            20, 21, 22, 23, 24, 31.5, 25, 26, leaders_away=26, planned_moves=27, planned_bytes=28, moving_bytes=29
-        ),
+        fences=FenceMeasures(20, 21, 22, 23, 24, 31.5, 25, 26, BalanceMeasures(26, 27, 28, 29)),
         takeovers=26,
         group_lags={"readers": 27},
     )

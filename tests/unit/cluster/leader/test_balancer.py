@@ -136,7 +136,7 @@ def test_a_new_node_is_filled_a_few_partitions_at_a_time_once_it_was_well_for_lo
             world.arrive()
         loads = world.machine.catalog.holdings.loads()
         assert sorted(load.replicas for load in loads.values()) == [9, 9, 9, 9]
-        assert world.balancer.figures.planned_moves == world.balancer.figures.leaders_away == 0
+        assert world.balancer.measures.planned_moves == world.balancer.measures.leaders_away == 0
 
     asyncio.run(scenario())
 
@@ -157,8 +157,8 @@ def test_the_mode_says_what_the_cluster_does_by_itself(
         await world.balancer._round()
         assert bool(world.machine.assignment.moves) == moves
         assert bool(world.sent) == goes
-        assert world.balancer.figures.leaders_away == 1, "as it was looked at"
-        assert world.balancer.figures.planned_moves > 0
+        assert world.balancer.measures.leaders_away == 1, "as it was looked at"
+        assert world.balancer.measures.planned_moves > 0
 
     asyncio.run(scenario())
 
@@ -257,7 +257,7 @@ def test_a_rolling_upgrade_moves_nothing_until_all_nodes_are_well_and_run_the_sa
             world.up_ms[node_id] = 2_500
             if node_id != "n4":
                 await world.balancer._round()
-                assert world.balancer.figures.planned_moves, "it would move"
+                assert world.balancer.measures.planned_moves, "it would move"
                 assert set((await world.balancer.plan()).held.values()) == {"version"}
             assert not world.machine.assignment.moves
         await world.balancer._round()

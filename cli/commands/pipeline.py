@@ -114,10 +114,7 @@ def _rehearsed(spark: Any, events: int, folder: str) -> dict[str, int]:
 def _audited(spark: Any, history: str, logs: str) -> Audited:
     from ...spark.pipelines.audit import audit as auditing  # noqa: PLC0415 (needs Spark)
 
-    columns = [SpinnerColumn(), TextColumn("{task.description:14}"), BarColumn(), MofNCompleteColumn()]
-    console = Console(stderr=True, highlight=False)
-    shown = Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
-    with shown as bar:
+    with _bar("{task.description:14}") as bar:
         task = bar.add_task("", total=len(auditing.PASSES) + 1)
 
         def on_pass(name: str) -> None:
@@ -314,8 +311,8 @@ def _refusals() -> Iterator[None]:
         sys.exit(REFUSED)
 
 
-def _bar() -> Progress:
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+def _bar(text: str = "{task.description}") -> Progress:
+    columns = [SpinnerColumn(), TextColumn(text), BarColumn(), MofNCompleteColumn()]
     console = Console(stderr=True, highlight=False)
     return Progress(*columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal)
 

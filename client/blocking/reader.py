@@ -126,7 +126,7 @@ class BlockingClient:
         """
         query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max} | _guard(topic_id)
         query |= {"origins": "true"} if meta else {}
-        answer = self._get(f"{_path(topic, partition)}/records?{urlencode(query)}", Accept=ARROW_STREAM)
+        answer = self._get(f"{partition_path(topic, partition)}/records?{urlencode(query)}", Accept=ARROW_STREAM)
         return fetched(answer.source, answer.headers.get, answer.body, meta=meta)
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class BlockingClient:
         self._http.close()
 
     def _offsets(self, topic: str, partition: int, at: str | int, topic_id: int | None) -> Any:
-        return self._json(f"{_path(topic, partition)}/offsets?{urlencode({'at': at} | _guard(topic_id))}")
+        return self._json(f"{partition_path(topic, partition)}/offsets?{urlencode({'at': at} | _guard(topic_id))}")
 
     def _json(self, path: str) -> Any:
         return self._get(path).json()
@@ -158,7 +158,8 @@ class BlockingClient:
         return nodes[(nodes.index(self._node) + 1) % len(nodes)] if self._node in nodes else nodes[0]
 
 
-def _path(topic: str, partition: int) -> str:
+def partition_path(topic: str, partition: int) -> str:
+    """The path of a partition, below which its records, offsets and stages are."""
     return f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}"
 
 

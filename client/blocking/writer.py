@@ -17,7 +17,7 @@ from ...partition.errors import OffsetMismatch, StockadeError
 from ..api.fetched import ARROW_STREAM
 from ..config import Bootstrap, Credentials
 from .http import PlainAnswer, PlainHttp
-from .reader import BlockingClient
+from .reader import BlockingClient, partition_path
 from .waiting import Waiting
 
 NAMES_AT_ONCE = 1000
@@ -63,7 +63,7 @@ class BlockingWriter:
         found = self._json("GET", f"/v1/topics/{quote(name, safe='')}")
         for each in found["partitions"]:
             if each["leader"]:
-                self._leaders[_path(name, each["partition"])] = each["leader"]
+                self._leaders[partition_path(name, each["partition"])] = each["leader"]
         return len(found["partitions"]), found["config"]["max_batch_bytes"], found["topic_id"]
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
@@ -94,12 +94,12 @@ class BlockingWriter:
 
     def put_stage(self, topic: str, partition: int, name: str, stream: bytes) -> None:
         """Store a stage: an Arrow stream of one batch. Raises StageAlreadyExists, MessageTooLarge."""
-        path = f"{_path(topic, partition)}/stages/{name}?{urlencode({'ttl_ms': STAGE_TTL_MS})}"
+        path = f"{partition_path(topic, partition)}/stages/{name}?{urlencode({'ttl_ms': STAGE_TTL_MS})}"
         self._send("PUT", path, {"Content-Type": ARROW_STREAM}, stream)
 
     def stages(self, topic: str, partition: int, prefix: str) -> list[StageSeen]:
         """Stages whose names begin with ``prefix``."""
-        answer = self._json("GET", f"{_path(topic, partition)}/stages?{urlencode({'prefix': prefix})}")
+        answer = self._json("GET", f"{partition_path(topic, partition)}/stages?{urlencode({'prefix': prefix})}")
         return [StageSeen(s["stage"], s["kept"], s["base_offset"] is not None) for s in answer["stages"]]
 
     def keep_stages(self, topic: str, partition: int, names: Sequence[str], pair: Pair) -> None:
@@ -114,13 +114,13 @@ class BlockingWriter:
 
     def append_stage(self, topic: str, partition: int, name: str, pair: Pair, sequence: int) -> bool:
         """Append a stage's batch; False if that was done before. Raises NotFound, and the errors of an append."""
-        path = f"{_path(topic, partition)}/stages/{name}/append"
+        path = f"{partition_path(topic, partition)}/stages/{name}/append"
         return not self._send("POST", path, _stamp(pair, sequence)).json()["duplicate"]
 
     def append(self, topic: str, partition: int, stream: bytes, pair: Pair, sequence: int) -> None:
         """Append an Arrow stream of one batch."""
         headers = _stamp(pair, sequence) | {"Content-Type": ARROW_STREAM}
-        self._send("POST", f"{_path(topic, partition)}/records", headers, stream)
+        self._send("POST", f"{partition_path(topic, partition)}/records", headers, stream)
 
     def append_at(self, topic: str, partition: int, value: bytes, log_end: int) -> bool:
         """Append one record if the next offset is ``log_end``.
@@ -130,7 +130,7 @@ class BlockingWriter:
         body = json.dumps({"records": [{"value": value.decode()}]}).encode()
         try:
             headers = _JSON | {"Stockade-If-Log-End": str(log_end)}
-            self._send("POST", f"{_path(topic, partition)}/records", headers, body)
+            self._send("POST", f"{partition_path(topic, partition)}/records", headers, body)
         except OffsetMismatch:
             return False
         return True
@@ -150,7 +150,7 @@ class BlockingWriter:
 
     def trim(self, topic: str, partition: int, before: int) -> None:
         """Drop the records below ``before``."""
-        self._json("POST", f"{_path(topic, partition)}/trim", {"before": before})
+        self._json("POST", f"{partition_path(topic, partition)}/trim", {"before": before})
 
     def close(self) -> None:
         """Close all connections."""
@@ -169,7 +169,7 @@ class BlockingWriter:
     ) -> None:
         for start in range(0, len(names), NAMES_AT_ONCE):
             body = {"producer_id": pair.pid, "producer_epoch": pair.epoch, what: names[start : start + NAMES_AT_ONCE]}
-            self._json("PATCH", f"{_path(topic, partition)}/stages", body, patience_s=patience_s)
+            self._json("PATCH", f"{partition_path(topic, partition)}/stages", body, patience_s=patience_s)
 
     def _json(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, patience_s: float | None = None
@@ -225,7 +225,3 @@ def _values(batches: Sequence[pa.RecordBatch]) -> list[bytes]:
 
 def _stamp(pair: Pair, sequence: int) -> dict[str, str]:
     return dict(zip(_PRODUCER, map(str, (*pair, sequence)), strict=True))
-
-
-def _path(topic: str, partition: int) -> str:
-    return f"/v1/topics/{quote(topic, safe='')}/partitions/{partition}"

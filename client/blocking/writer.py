@@ -22,6 +22,10 @@ from .waiting import Waiting
 
 NAMES_AT_ONCE = 1000
 """How many stages one request keeps or deletes."""
+SEQUENCES = 1 << 31
+"""Sequence numbers wrap around at this number. A copy of that in partition.commands, whose import needs more than
+pyarrow.
+"""
 STAGE_TTL_MS = 86_400_000
 """How long a partition remembers a stage that is not kept."""
 _JSON = {"Content-Type": "application/json"}
@@ -43,6 +47,14 @@ class StageSeen(NamedTuple):
     appended: bool
 
 
+class TopicShape(NamedTuple):
+    """The facts about a topic that its writers need."""
+
+    partitions: int
+    batch_bytes_max: int
+    topic_id: int
+
+
 class BlockingWriter:
     """Writes to one cluster, one request at a time. Arguments as for BlockingClient. Not thread-safe."""
 
@@ -58,13 +70,13 @@ class BlockingWriter:
         self._leaders: dict[str, str] = {}
         self._next = 0
 
-    def shape(self, name: str) -> tuple[int, int, int]:
-        """A topic's number of partitions, its max_batch_bytes, and its id."""
+    def shape(self, name: str) -> TopicShape:
+        """The shape of a topic."""
         found = self._json("GET", f"/v1/topics/{quote(name, safe='')}")
         for each in found["partitions"]:
             if each["leader"]:
                 self._leaders[partition_path(name, each["partition"])] = each["leader"]
-        return len(found["partitions"]), found["config"]["max_batch_bytes"], found["topic_id"]
+        return TopicShape(len(found["partitions"]), found["config"]["max_batch_bytes"], found["topic_id"])
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         """Create a topic, unless it exists with this definition. Raises TopicAlreadyExists for another one."""
@@ -87,7 +99,7 @@ class BlockingWriter:
         """
         answer = self._json("GET", f"/v1/producers/{quote(name, safe='')}")
         return {
-            (each["topic"], each["partition"]): (each["last_seq"] + 1) % (1 << 31)
+            (each["topic"], each["partition"]): (each["last_seq"] + 1) % SEQUENCES
             for each in answer["partitions"]
             if each["producer_epoch"] == pair.epoch
         }

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from itertools import groupby
 
-from ...client.blocking.writer import Pair
+from ...client.blocking.writer import SEQUENCES, Pair
 from ...client.errors import ClusterUnreachable
 from ...partition.errors import (
     InvalidProducerEpoch,
@@ -42,7 +42,6 @@ PARTITION_S = 1.0
 """Time in it for attempts at one partition, in seconds: enough to ask another node, but not to wait for a leader."""
 NAMED_BATCH = "batch"
 """The query of every batch that is written under a sink's name: the same name is the same batch."""
-_SEQUENCES = 1 << 31
 _log = logging.getLogger(__name__)
 
 
@@ -228,7 +227,7 @@ class SinkCommitter:
         place = piece.topic, piece.partition
         sequence = sequences.get(place, 0)
         if self._store.append_stage(*place, piece.stage, pair, sequence):
-            sequences[place] = (sequence + piece.records) % _SEQUENCES
+            sequences[place] = (sequence + piece.records) % SEQUENCES
             return sequences
         # This run or an earlier one has appended the stage: only the cluster knows which sequence numbers it used.
         if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
@@ -242,7 +241,7 @@ class SinkCommitter:
         name, but never a later one; and ids grow, so a higher id proves that the piece's topic was deleted.
         """
         try:
-            topic_id = self._store.shape(piece.topic)[2]
+            topic_id = self._store.shape(piece.topic).topic_id
         except UnknownTopicOrPartition:
             return True
         return piece.topic_id is not None and topic_id > piece.topic_id
@@ -282,7 +281,7 @@ class SinkCommitter:
 
     def _partitions(self, topic: str) -> int:
         try:
-            return self._store.shape(topic)[0]
+            return self._store.shape(topic).partitions
         except UnknownTopicOrPartition:  # the topic was deleted, and its stages with it
             return 0
 
@@ -315,7 +314,7 @@ def append_all(store: Store, pieces: Sequence[Piece], nonce: str) -> None:
             sequence = sequences.get(place, 0)
             # False (appended before) can only be a repeated attempt of this request: nothing else appends these.
             store.append_stage(*place, piece.stage, pair, sequence)
-            sequences[place] = (sequence + piece.records) % _SEQUENCES
+            sequences[place] = (sequence + piece.records) % SEQUENCES
     except Exception as error:
         failure = error
         raise

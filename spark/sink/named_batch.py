@@ -61,6 +61,6 @@ class NamedBatch:
 
     def _topic_id(self, topic: str) -> int | None:
         try:
-            return self._store.shape(topic)[2]
+            return self._store.shape(topic).topic_id
         except UnknownTopicOrPartition:
             return None

@@ -7,11 +7,10 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pyarrow as pa
 
-from ...client.blocking.writer import BlockingWriter, Pair
+from ...client.blocking.writer import SEQUENCES, BlockingWriter, Pair, TopicShape
 from .committer import discard
 from .history import Piece
 from .rows import Group, Router, stream
@@ -26,25 +25,17 @@ WritePiece = Callable[[str, int, pa.RecordBatch], None]
 """A function of (topic, partition, rows) that stages or appends the rows of one piece."""
 
 
-class Shape(NamedTuple):
-    """The facts about a topic that a task needs."""
-
-    partitions: int
-    batch_bytes_max: int
-    topic_id: int
-
-
 class Topics:
     """The shapes of topics, each asked for once."""
 
     def __init__(self, writer: BlockingWriter) -> None:
         self._writer = writer
-        self._shapes: dict[str, Shape] = {}
+        self._shapes: dict[str, TopicShape] = {}
 
-    def shape(self, topic: str) -> Shape:
+    def shape(self, topic: str) -> TopicShape:
         """The shape of a topic. Raises UnknownTopicOrPartition."""
         if topic not in self._shapes:
-            self._shapes[topic] = Shape(*self._writer.shape(topic))
+            self._shapes[topic] = self._writer.shape(topic)
         return self._shapes[topic]
 
 
@@ -135,7 +126,7 @@ def append_rows(batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic
             pair.append(writer.init_producer(None, uuid.uuid4().hex))
         sequence = sequences.get((name, partition), 0)
         writer.append(name, partition, stream(rows), pair[0], sequence)
-        sequences[name, partition] = (sequence + len(rows)) % (1 << 31)
+        sequences[name, partition] = (sequence + len(rows)) % SEQUENCES
 
     _gather(batches, Topics(writer), topic, task, write)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ...client.blocking.writer import Pair, StageSeen
+from ...client.blocking.writer import Pair, StageSeen, TopicShape
 
 
 class SinkRefused(Exception):
@@ -41,8 +41,8 @@ class Store(Protocol):
         """Create a topic, unless it exists."""
         ...
 
-    def shape(self, name: str) -> tuple[int, int, int]:
-        """The number of a topic's partitions, its max_batch_bytes, and its id. Raises UnknownTopicOrPartition."""
+    def shape(self, name: str) -> TopicShape:
+        """The shape of a topic. Raises UnknownTopicOrPartition."""
         ...
 
     def init_producer(self, name: str | None, nonce: str, *, patience_s: float | None = None) -> Pair:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from memory_log import MemoryLog
 
-from stockade.client.blocking.writer import Pair, StageSeen
+from stockade.client.blocking.writer import Pair, StageSeen, TopicShape
 from stockade.cluster.controller.commands import Enrol, InitProducer
 from stockade.cluster.controller.producers import ProducerRegistry
 from stockade.cluster.features import NEWEST_LEVEL
@@ -216,12 +216,12 @@ class ModelStore:
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         self._ask(lambda: self._world.create(name, partitions))
 
-    def shape(self, name: str) -> tuple[int, int, int]:
-        def found() -> tuple[int, int, int]:
+    def shape(self, name: str) -> TopicShape:
+        def found() -> TopicShape:
             machines = [machine for (topic, _), machine in self._world.machines.items() if topic == name]
             if not machines:
                 raise UnknownTopicOrPartition(topic=name, partition=None)
-            return len(machines), 1 << 20, machines[0].config.topic_id
+            return TopicShape(len(machines), 1 << 20, machines[0].config.topic_id)
 
         return self._ask(found)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stockade.client.blocking.writer import TopicShape
 from stockade.partition.errors import LeaderNotAvailable, NotFound, UnknownTopicOrPartition
 from stockade.spark.sink import committer as committers
 from stockade.spark.sink.committer import SinkCommitter, append_all, control_topic
@@ -134,7 +135,7 @@ def test_a_topic_deleted_after_the_decision_stops_no_other_topic(
     sink: Sink, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_made_anew: bool
 ) -> None:
     sink.world.create("other", 1)
-    other = sink.store.shape("other")[2]
+    other = sink.store.shape("other").topic_id
     for name in ("s~x1", "s~x2"):
         sink.store.put_stage("other", 0, name, [b"8"])
     decided = [*(Piece("other", 0, name, 1, other) for name in ("s~x1", "s~x2")), sink.stage("c", b"4")]
@@ -155,14 +156,14 @@ def test_a_node_that_knows_an_older_topic_of_the_name_makes_no_decided_rows_go(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are in the newer topic, of which this node has not heard yet."""
-    partitions, batch_bytes_max, topic_id = sink.store.shape("out")
-    piece = sink.stage("c", b"4")._replace(topic_id=topic_id)
+    shape = sink.store.shape("out")
+    piece = sink.stage("c", b"4")._replace(topic_id=shape.topic_id)
 
     def unheard(*place: Any) -> bool:
         raise UnknownTopicOrPartition(topic="out", partition=None)
 
     monkeypatch.setattr(sink.store, "append_stage", unheard)
-    monkeypatch.setattr(sink.store, "shape", lambda name: (partitions, batch_bytes_max, topic_id - 1))
+    monkeypatch.setattr(sink.store, "shape", lambda name: shape._replace(topic_id=shape.topic_id - 1))
     with pytest.raises(UnknownTopicOrPartition):
         sink.commit(1, piece)
     monkeypatch.undo()
@@ -233,7 +234,7 @@ def test_a_commit_that_fails_once_it_may_have_decided_leaves_its_stages_to_the_n
 
 
 def test_a_topic_that_was_deleted_does_not_stop_a_sink(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    def shape(topic: str) -> tuple[int, int, int]:
+    def shape(topic: str) -> TopicShape:
         raise UnknownTopicOrPartition(topic=topic, partition=None)
 
     monkeypatch.setattr(sink.store, "shape", shape)

@@ -9,7 +9,7 @@ from .test_committer import Sink
 
 
 def write(sink: Sink, value: bytes, run: str = "r1") -> bool:
-    piece = sink.stage(run, value)._replace(topic_id=sink.store.shape("out")[2])
+    piece = sink.stage(run, value)._replace(topic_id=sink.store.shape("out").topic_id)
     return SinkCommitter(sink.store, "s", NAMED_BATCH, run).commit(0, [piece])
 
 

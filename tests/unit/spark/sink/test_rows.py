@@ -6,11 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from stockade.client.blocking.writer import TopicShape
 from stockade.partition.partitioner import partition_for_key
 from stockade.partition.records import batch as records
 from stockade.partition.records.batch import batch_from_stream
 from stockade.spark.sink.rows import SCHEMA, Group, Router, RowsRefused, check_types, columns, stream
-from stockade.spark.sink.staging import Gatherer, Shape
+from stockade.spark.sink.staging import Gatherer
 
 
 def groups(batch: pa.RecordBatch, topic: str | None = "t", count: int = 3, first: int = 0) -> list[Group]:
@@ -105,8 +106,8 @@ class Shapes:
     def __init__(self, batch_bytes_max: int) -> None:
         self._batch_bytes_max = batch_bytes_max
 
-    def shape(self, topic: str) -> Shape:
-        return Shape(3, self._batch_bytes_max, 7)
+    def shape(self, topic: str) -> TopicShape:
+        return TopicShape(3, self._batch_bytes_max, 7)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from stockade.client.blocking.writer import Pair
+from stockade.client.blocking.writer import Pair, TopicShape
 from stockade.client.errors import ClusterUnreachable
 from stockade.partition.errors import LeaderNotAvailable, StockadeError, ThrottlingQuotaExceeded
 from stockade.spark.sink.committer import DISCARD_S, discard
@@ -27,8 +27,8 @@ class Stages:
         self.asked = 0
         self._most, self._failure = most, failure
 
-    def shape(self, name: str) -> tuple[int, int, int]:
-        return 1, 500, 7
+    def shape(self, name: str) -> TopicShape:
+        return TopicShape(1, 500, 7)
 
     def put_stage(self, topic: str, partition: int, name: str, stream: bytes) -> None:
         self.names.add(name)

@@ -8,7 +8,8 @@ module does not.
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, Self
@@ -152,6 +153,15 @@ class History:
     def settle_error(self, invoked: Event, error: BaseException) -> Event:
         """Record that the operation ended with an exception."""
         return self.settle(invoked, refusal_kind(error), **refusal_fields(error))
+
+    @contextmanager
+    def refusals_of(self, invoked: Event) -> Iterator[None]:
+        """Record the StockadeError that ends the block as the end of the operation."""
+        try:
+            yield
+        except StockadeError as error:
+            self.settle_error(invoked, error)
+            raise
 
     def note(self, process: str, f: str, **fields: Any) -> Event:
         """Record an event that is no client's operation: one of the nemesis."""

@@ -9,7 +9,6 @@ from ...client.producer.delivery import Delivery
 from ...client.producer.producer import Producer
 from ...client.session.session import Fence
 from ...partition.api.topics import Mode
-from ...partition.errors import StockadeError
 from ..history.history import Event, History, record_name
 from .stream import Stream
 
@@ -82,19 +81,13 @@ class StreamWriter:
         )
         keys = [record_name(self.writer, index + k).encode() for k in range(count)]
         values = [self._stream.line(index + k) for k in range(count)]
-        try:
+        with self._history.refusals_of(invoked):
             delivery = await self._producer.send_batch(self._topic, self._stream.partition, values, keys=keys)
-        except StockadeError as error:
-            self._history.settle_error(invoked, error)
-            raise
         return asyncio.create_task(self._settle(invoked, delivery, acknowledged))
 
     async def _settle(self, invoked: Event, delivery: Delivery, acknowledged: Acknowledged) -> None:
-        try:
+        with self._history.refusals_of(invoked):
             receipt = await delivery
-        except StockadeError as error:
-            self._history.settle_error(invoked, error)
-            raise
         self.last_acknowledged = invoked
         self._history.settle(invoked, "ok", offset=receipt.base_offset)
         acknowledged(receipt.count)

@@ -71,11 +71,8 @@ class _Member:
         context = self._context
         about = {"topic": context.topic, "partition": self._partition, "resource": self._group}
         invoked = context.history.invoke(self._process, "position", **about)
-        try:
+        with context.history.refusals_of(invoked):
             position = await self._client.position(self._group, context.topic, self._partition)
-        except StockadeError as error:
-            context.history.settle_error(invoked, error)
-            raise
         context.history.settle(invoked, "ok", resource=self._group, offset=position.offset or 0)
         return position.offset or 0
 
@@ -85,13 +82,10 @@ class _Member:
         invoked = context.history.invoke(
             self._process, "commit", topic=context.topic, partition=self._partition, **about
         )
-        try:
+        with context.history.refusals_of(invoked):
             await self._client.commit_position(
                 self._group, context.topic, self._partition, offset, fence_epoch=fence_epoch
             )
-        except StockadeError as error:
-            context.history.settle_error(invoked, error)
-            raise
         context.history.settle(invoked, "ok", **about)
 
 

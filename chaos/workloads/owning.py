@@ -40,11 +40,8 @@ async def own(
         process, "own", topic=context.topic, partition=partition, resource=resource, generation=generation
     )
     sever = context.chance.choice(get_args(Sever))
-    try:
+    with context.history.refusals_of(invoked):
         [owned] = await client.own(group_of(context.topic), session, [resource], generation=generation, sever=sever)
-    except StockadeError as error:
-        context.history.settle_error(invoked, error)
-        raise
     context.history.settle(invoked, "ok", resource=resource, generation=owned.generation, epoch=owned.fence_epoch)
     return owned
 

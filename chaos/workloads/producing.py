@@ -39,16 +39,13 @@ class RecordingProducer:
             self._context.history, self._process, self._context.topic, partition, batch, stamp, Guard()
         )
         indices = range(batch.first, batch.first + count)
-        try:
+        with self._context.history.refusals_of(invoked):
             delivery = await self._producer.send_batch(
                 self._context.topic,
                 partition,
                 [payload(batch.writer, index) for index in indices],
                 keys=[record_name(batch.writer, index).encode() for index in indices],
             )
-        except StockadeError as error:
-            self._context.history.settle_error(invoked, error)
-            raise
         task = asyncio.create_task(self._settle(invoked, delivery))
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # the history has the refusal
         self._window.append(task)
@@ -66,11 +63,8 @@ class RecordingProducer:
         await asyncio.gather(*self._window, return_exceptions=True)
 
     async def _settle(self, invoked: Event, delivery: Delivery) -> None:
-        try:
+        with self._context.history.refusals_of(invoked):
             receipt = await delivery
-        except StockadeError as error:
-            self._context.history.settle_error(invoked, error)
-            raise
         self._context.history.settle(invoked, "ok", offset=receipt.base_offset)
 
 
@@ -82,11 +76,8 @@ async def write_on(
     the refusal that ends the producer.
     """
     invoked = context.history.invoke(process, "init", topic=context.topic, value=name)
-    try:
+    with context.history.refusals_of(invoked):
         producer = await Producer(context.config, name=name).start()
-    except StockadeError as error:
-        context.history.settle_error(invoked, error)
-        raise
     pair = producer.identity
     context.history.settle(invoked, "ok", value=name, producer_id=pair.producer_id, producer_epoch=pair.producer_epoch)
     recording = RecordingProducer(producer, context, process, size=size)

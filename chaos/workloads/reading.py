@@ -36,13 +36,10 @@ class Reader:
         invoked = self._history.invoke(
             self._process, "poll", topic=self.topic, partition=self.partition, offset=self.offset, epoch=epoch
         )
-        try:
+        with self._history.refusals_of(invoked):
             answer = await self._client.fetch(
                 self.topic, self.partition, self.offset, max_bytes=FETCH_BYTES, max_wait_ms=wait_ms, guard=guard
             )
-        except StockadeError as error:
-            self._history.settle_error(invoked, error)
-            raise
         records = list(_runs(_names(answer, self.offset)))
         self._history.settle(
             invoked,

@@ -4,8 +4,9 @@ The bytes of a record follow from its name, so that a load of any length can be 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from ...client.config import ClientConfig
 from ...client.producer.producer import Producer
@@ -98,21 +99,16 @@ class SteadyLoad:
     async def _write(self, stream: Stream) -> None:
         producer = await Producer(self._config, name=stream.name).start()
         try:
+            acknowledged = partial(self.progress.add, stream.partition)
             writer = StreamWriter(producer, self._history, self._topic, stream.name, stream)
             async with writer.exclusive():
-                await writer.run(0, self._count, may_send=self._may_send(), acknowledged=self._adder(stream.partition))
+                await writer.run(0, self._count, may_send=self._paced, acknowledged=acknowledged)
         except StockadeError as error:
             self.failures.append(error)
         finally:
             await producer.abort()
 
-    def _may_send(self) -> Callable[[int], Awaitable[bool]]:
-        async def paced(_: int) -> bool:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._pace_s)
-            return not self._stopping.is_set()
-
-        return paced
-
-    def _adder(self, partition: int) -> Callable[[int], None]:
-        return lambda count: self.progress.add(partition, count)
+    async def _paced(self, _: int) -> bool:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), self._pace_s)
+        return not self._stopping.is_set()

@@ -30,6 +30,19 @@ from .load import SteadyLoad, steady_streams
 BACK_TIMEOUT_S = 60.0
 ALL_BACK_RATE = 0.6
 """The share of crashes that wait until every node is ready; the others hit a cluster that is still recovering."""
+RECOVERY_TIMEOUT_S = 60.0
+"""Every partition must be writable again this long after a crash."""
+DELIVERY_TIMEOUT_MS = 300_000
+SESSION_TTL_MS = 300_000
+"""Longer than any round, so that no writer loses its slot to its session's end."""
+
+
+class CrashFault(Protocol):
+    """A crash under load. Returns when the nodes that it stopped are being started again."""
+
+    async def __call__(self, chance: random.Random, processes: ClusterProcesses) -> str:
+        """Crash nodes; return in a few words what was done."""
+        ...
 
 
 class KillNodes:
@@ -76,13 +89,6 @@ async def _any_runs(processes: ClusterProcesses) -> bool:
     return any(node.pid is not None for node in processes.nodes().values())
 
 
-RECOVERY_TIMEOUT_S = 60.0
-"""Every partition must be writable again this long after a crash."""
-DELIVERY_TIMEOUT_MS = 300_000
-SESSION_TTL_MS = 300_000
-"""Longer than any round, so that no writer loses its slot to its session's end."""
-
-
 class Options(msgspec.Struct, frozen=True):
     """``pace_ms``: time between two batches of ``batch_records`` of a partition's writer."""
 
@@ -92,14 +98,6 @@ class Options(msgspec.Struct, frozen=True):
     batch_records: int = 2
     record_bytes: int = 100
     pace_ms: int = 20
-
-
-class CrashFault(Protocol):
-    """A crash under load. Returns when the nodes that it stopped are being started again."""
-
-    async def __call__(self, chance: random.Random, processes: ClusterProcesses) -> str:
-        """Crash nodes; return in a few words what was done."""
-        ...
 
 
 class Round(msgspec.Struct, frozen=True):

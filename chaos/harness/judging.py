@@ -19,6 +19,8 @@ from ..history.history import Event, payload
 Place = tuple[str, int | None]
 """Topic and partition; partition None for events about the topic as a whole."""
 LogKey = tuple[str, int]
+SINKS_MAX = 200
+"""Files open at once while a history is split."""
 
 
 class Extent(msgspec.Struct, frozen=True):
@@ -137,10 +139,6 @@ class _EventsByPartition:
             path = self._files.setdefault(place, self._folder / f"{len(self._files)}.jsonl")
             sinks[place] = path.open("ab")
         return sinks[place]
-
-
-SINKS_MAX = 200
-"""Files open at once while a history is split."""
 
 
 class _EventPlace(msgspec.Struct, frozen=True):

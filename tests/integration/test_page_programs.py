@@ -88,7 +88,7 @@ def test_ingest_copies_a_line_whole_that_is_completed_while_the_file_is_copied(r
 
 
 @pytest.mark.parametrize("sent", [2, 3])
-def test_a_relay_deletes_the_rows_that_one_which_died_had_sent_and_sends_none_of_them_again(
+def test_a_relay_deletes_the_rows_that_a_dead_relay_had_sent_and_sends_none_of_them_again(
     run: Callable[..., None], sent: int
 ) -> None:
     log = Log()

@@ -169,7 +169,7 @@ def test_a_checker_that_checked_nothing_is_not_ticked(script: Script) -> None:
 @pytest.mark.parametrize(
     ("number", "words"), [(0, "0 faults"), (1, "1 fault"), (2, "2 faults"), (1234, "1,234 faults")]
 )
-def test_one_is_not_many(number: int, words: str) -> None:
+def test_a_count_other_than_one_has_the_plural(number: int, words: str) -> None:
     assert counted(number, "fault") == words
 
 

@@ -73,7 +73,9 @@ def test_a_principal_has_as_many_as_its_quota_and_others_are_not_in_its_way(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_what_ends_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_session_and_a_deleted_topic_make_room_in_a_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(service: NodeService, _: FakeHost) -> None:
         by = By("p", most=1)
         opened = await session(service, "a", by)

@@ -112,7 +112,9 @@ def test_069_strict_refuses_the_sixth_newest_and_takes_the_fifth() -> None:
         pytest.param(NAMED, 2, 2, InvalidProducerEpoch(current_epoch=1), id="a-name-with-an-epoch-never-issued"),
     ],
 )
-def test_another_epoch(pid: int, epoch: int, first_seq: int, verdict: StockadeError | None) -> None:
+def test_only_an_anonymous_producer_appends_in_another_epoch_a_newer_one_from_sequence_0(
+    pid: int, epoch: int, first_seq: int, verdict: StockadeError | None
+) -> None:
     entry = Entry(run_of(3, epoch=1), None, 1, 0)
     assert judge(entry, Stamp(pid, epoch, first_seq), 1, strict=False) == verdict
 

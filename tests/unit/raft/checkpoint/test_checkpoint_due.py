@@ -76,7 +76,7 @@ def test_the_size_of_a_state_is_known_from_each_checkpoint_on_and_after_a_restar
     asyncio.run(scenario(0))
 
 
-def test_a_restart_has_little_to_do_again_however_many_groups_there_are_and_however_small_their_entries(
+def test_a_restart_applies_little_again_however_many_groups_there_are_and_however_small_their_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group_storage, "RECORDS", 1)

@@ -200,7 +200,7 @@ def test_a_frame_is_acked_once_and_after_the_disk() -> None:
     assert groups[2].came == [("take", append(9)), ("durable", append(9))]
 
 
-def test_what_a_group_does_not_take_it_receives_and_the_ack_of_the_frame_leaves_it_out() -> None:
+def test_an_append_that_a_group_does_not_coalesce_is_received_alone_and_left_out_of_the_ack_of_its_frame() -> None:
     groups = {1: FakeGroup(takes=False), 2: FakeGroup(), 3: FakeGroup(acks=False)}
     side = Side(groups)
     side.coalescer.take(PEER, AppendMany(7, [(1, append(5)), (9, append(2)), (2, append(9)), (3, append(6))]))

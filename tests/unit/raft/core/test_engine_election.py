@@ -68,7 +68,7 @@ def test_promises_are_no_votes() -> None:
     assert [election.count_vote(node) for node in ("n1", "n2")] == [False, True]
 
 
-def test_a_question_is_repeated_after_a_quarter_of_a_timeout_and_a_vote_after_a_whole_one() -> None:
+def test_a_pre_vote_is_repeated_after_a_quarter_of_an_election_timeout_and_a_vote_after_a_whole_one() -> None:
     election, _ = make()
     election.begin_prevote()
     assert election.deadline == 100.225

@@ -54,7 +54,7 @@ def commit(world: World, group_id: int = 1) -> float:
     return world.now - began
 
 
-def test_an_idle_group_keeps_its_leader_and_its_rest_by_a_message_to_each_follower_now_and_then() -> None:
+def test_an_idle_group_stays_quiescent_under_its_leader_with_a_rare_message_to_each_follower() -> None:
     world = at_rest()
     leaders, terms = world.leaders(), [world.group(node).term for node in world.nodes]
     sent = listen(world)

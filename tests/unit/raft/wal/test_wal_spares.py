@@ -127,7 +127,7 @@ def test_a_log_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "size", [1, PAGE_BYTES - FILE_HEADER_BYTES, PAGE_BYTES, 2 * PAGE_BYTES - 2 * FILE_HEADER_BYTES]
 )
-def test_a_page_is_written_whole_with_the_records_it_has_and_zeros_and_again_with_the_next_ones(
+def test_every_write_is_of_whole_pages_and_the_last_page_is_written_again_with_further_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file_bytes: int, size: int
 ) -> None:
     """The disk takes whole pages where writes bypass the cache."""
@@ -153,7 +153,7 @@ def test_a_page_is_written_whole_with_the_records_it_has_and_zeros_and_again_wit
 
 
 @pytest.mark.parametrize("records", [0, 1])
-def test_a_file_the_identity_does_not_count_is_dropped_with_what_its_room_held_before_unless_it_was_used(
+def test_a_last_file_that_the_identity_does_not_count_is_dropped_unless_it_has_records_of_its_own(
     tmp_path: Path, records: int
 ) -> None:
     files = a_log_of_two_files(tmp_path / "wal")
@@ -169,7 +169,7 @@ def test_a_file_the_identity_does_not_count_is_dropped_with_what_its_room_held_b
         assert contents(tmp_path / "wal").keys() == {FIRST, SECOND}
 
 
-def test_a_record_of_the_file_whose_room_this_was_is_none_of_its_own_even_under_the_same_marker(tmp_path: Path) -> None:
+def test_a_record_that_an_older_file_left_in_the_room_is_not_read_even_under_the_same_marker(tmp_path: Path) -> None:
     old, new = FileHeader(MARK, 1, 0), FileHeader(MARK, 2, FILE_HEADER_BYTES)
     first, second = Record(ENTRY, 1, 1, 1, 44, 0), Record(ENTRY, 1, 2, 1, 44, 0)
     data = encode_file_header(new) + encoded(new, first) + encoded(old, second)

@@ -31,7 +31,7 @@ def test_a_filter_that_is_taken_over_leaves_exactly_what_passes(
     assert narrowed.cut(RANGES) == left
 
 
-def test_filters_hold_together() -> None:
+def test_several_filters_cut_the_ranges_together() -> None:
     narrowed = AcceptedFilters()
     for kind, column, value in (
         ("In", "partition", (0, 1)),

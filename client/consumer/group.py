@@ -4,16 +4,17 @@ Each partition that a member reads is a resource that it owns; every fetch and e
 that ownership. So a member that was replaced while it stood still can neither read on nor set a position back.
 
 Each member decides alone, from what is owned now, which partitions it reads (`plan`, pure). A member owns a member
-number, a resource ``members/0``, ``members/1``, and so on: a new member takes the first free one. So a group never
-has more numbers than it had members at once. The rank of a number among those taken gives the member's share; shares
-differ by at most one and add up to all partitions. A member with more than its share gives the surplus up; one with
-less takes free partitions. Members need no agreement: ownership decides, and of two members that want the same
-partition one gets it, and the other looks again.
+number, a resource ``members/0``, ``members/1``, and so on: a new member takes the first free one, or, if others want
+that too, one of the next. The rank of a number among those taken gives the member's share; shares differ by at most
+one and add up to all partitions. A member with more than its share gives the surplus up; one with less takes free
+partitions. Members need no agreement: ownership decides, and of two members that want the same partition one gets it,
+and the other looks again.
 """
 
 import asyncio
 import logging
 import os
+import random
 import secrets
 import socket
 import time
@@ -35,6 +36,8 @@ MEMBERS = "members/"
 """Prefix of the resources that are member numbers."""
 PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions."""
+CHOICE_MAX = 1_024
+"""Most free member numbers among which a new member chooses."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
 
@@ -51,20 +54,24 @@ class Plan(NamedTuple):
     take: list[str]
 
 
-def free_member(resources: Sequence[Resource]) -> str:
-    """The first member number that no member owns."""
+def free_member(resources: Sequence[Resource], place: int = 0) -> str:
+    """A member number that no member owns: the first (``place`` 0), or one of the next."""
     taken = _members(resources)
-    return f"{MEMBERS}{next(number for number in range(len(taken) + 1) if number not in taken)}"
+    return f"{MEMBERS}{[number for number in range(len(taken) + place + 1) if number not in taken][place]}"
 
 
 def plan(member: str, mine: Sequence[str], wanted: Sequence[str], resources: Sequence[Resource]) -> Plan:
     """The next step of the member with the number ``member`` that owns ``mine``; the group reads ``wanted``."""
     members = sorted({*_members(resources), int(member.removeprefix(MEMBERS))})
+    rank = members.index(int(member.removeprefix(MEMBERS)))
     share, rest = divmod(len(wanted), len(members))
-    due = share + (members.index(int(member.removeprefix(MEMBERS))) < rest)
+    due = share + (rank < rest)
     held = [resource for resource in wanted if resource in {*mine}]
     owned = {resource.resource for resource in resources if resource.owned}
     free = [resource for resource in wanted if resource not in owned and resource not in {*mine}]
+    # Members that look at the same moment shall not all want the same partitions.
+    first = (rank * share + min(rank, rest)) * len(free) // max(1, len(wanted))
+    free = free[first:] + free[:first]
     return Plan(held[due:], free[: max(0, due - len(held))])
 
 
@@ -260,9 +267,16 @@ class GroupReading:
     # Sharing out
 
     async def begin(self) -> None:
-        """Take a member number and a first share."""
+        """Take a member number and a first share.
+
+        Of members that join at once, one gets the first number. The others choose among twice as many numbers with each
+        attempt: all after the same one, a thousand members would need a thousand attempts each.
+        """
+        choice = 1
         while not self._member:
-            wanted = free_member(await self._client.resources(self._group))
+            place = random.randrange(choice)  # noqa: S311  # nosec B311
+            choice = min(2 * choice, CHOICE_MAX)
+            wanted = free_member(await self._client.resources(self._group), place)
             [verdict] = await self._client.own(self._group, self._session.id, [wanted], atomic=False)
             self._member = wanted if verdict.granted else ""
         await self._share()

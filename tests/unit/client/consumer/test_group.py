@@ -109,6 +109,47 @@ def test_seats_are_taken_again() -> None:
     assert group.owners["members/1"] == "d"
 
 
+def test_members_that_look_at_the_same_moment_want_different_partitions() -> None:
+    """All wanted the first free one: one got it, and the others waited a third of the time to live for each next."""
+    group, members = Group(), [f"m{number}" for number in range(5)]
+    for member in members:
+        group.join(member)
+    found = group.resources()
+    taken = [name for number in range(5) for name in plan(f"{MEMBERS}{number}", [], WANTED, found).take]
+    assert sorted(taken) == WANTED
+
+
+def test_members_that_join_at_once_need_few_attempts_each() -> None:
+    """All wanted the first free number, so that 200 of them made 13,000 claims, and lost their sessions meanwhile."""
+
+    class Joining(Committing):
+        claims, group = 0, Group()
+
+        async def resources(self, group: str) -> list[Resource]:
+            await asyncio.sleep(0)
+            return self.group.resources()
+
+        async def own(self, group: str, session: str, names: list[str], **_: Any) -> list[Any]:
+            self.claims += 1
+            await asyncio.sleep(0)
+            is_mine = self.group.owners.setdefault(names[0], session) == session
+            return [SimpleNamespace(granted=is_mine, resource=names[0])]
+
+        async def topic(self, name: str) -> Any:
+            return SimpleNamespace(topic_id=1, partitions=[])
+
+    async def run() -> None:
+        cluster = Joining()
+        sessions = [SimpleNamespace(id=f"s{number}", lost=asyncio.Event()) for number in range(200)]
+        members = [GroupReading(cluster, each, "g", "t", 1, "earliest") for each in sessions]  # type: ignore[arg-type]
+        await asyncio.gather(*(member.begin() for member in members))
+        assert len({member._member for member in members}) == len(cluster.group.owners) == 200
+        assert cluster.claims < 200 * 20
+        await asyncio.gather(*(member.end() for member in members))
+
+    asyncio.run(run())
+
+
 def test_more_members_than_partitions_leave_some_without_and_they_stand_by() -> None:
     group, members = Group(), [f"m{number}" for number in range(9)]
     for member in members:

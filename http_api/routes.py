@@ -149,7 +149,7 @@ def _owners() -> list[Route]:
         Route("POST", _GROUP + "/own", groups.own, "controller", needs=()),
         Route("GET", _GROUP + "/resources", groups.list_resources, "controller", needs=_READ_GROUP),
         Route("GET", _POSITION, groups.get_position, "partition", needs=(*_READ_GROUP, *_READ)),
-        Route("PUT", _POSITION, groups.commit_position, "partition", needs=_COMMIT),
+        Route("PUT", _POSITION, groups.commit_position, "partition", ("topic_id",), needs=_COMMIT),
         Route("DELETE", _POSITION, groups.forget_position, "partition", ("fence_epoch",), needs=_COMMIT),
         Route("POST", "/v1/producers", producers.init_producer, "controller", needs=(Need("produce", "topic"),)),
         Route("GET", "/v1/producers/{producer}", producers.get_producer, "controller", needs=()),

@@ -472,16 +472,19 @@ class Client(Administration):
         partition: int,
         offset: int,
         *,
+        topic_id: int | None = None,
         fence_epoch: int | None = None,
         metadata: str | None = None,
     ) -> Position:
         """Commit that the group has processed everything below ``offset``. Raises NotOwner, OffsetOutOfRange.
 
-        ``fence_epoch``: that of the caller's ownership of the partition in the group. ``metadata``: kept with the
-        position, at most 4,096 characters; None: the position has none, even if the one before had some.
+        ``topic_id``: only in the topic with this id (else InconsistentTopicId). ``fence_epoch``: that of the caller's
+        ownership of the partition in the group. ``metadata``: kept with the position, at most 4,096 characters; None:
+        the position has none, even if the one before had some.
         """
-        body = {"offset": offset} | present(fence_epoch=fence_epoch, metadata=metadata)
-        return await self.calls.call(Position, "PUT", _position(group, topic, partition), body=body)
+        path, body = _position(group, topic, partition), {"offset": offset}
+        body |= present(fence_epoch=fence_epoch, metadata=metadata)
+        return await self.calls.call(Position, "PUT", path, params=present(topic_id=topic_id), body=body)
 
     async def forget_position(
         self, group: str, topic: str, partition: int, *, fence_epoch: int | None = None

@@ -132,10 +132,9 @@ class GroupReading:
         self._ready: asyncio.Queue[tuple[_Claim, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._taking = asyncio.Lock()  # several tasks may iterate
+        self._committing = asyncio.Lock()  # an older position must not arrive behind a newer one
         self._tasks: list[asyncio.Task[None]] = []
         self._turn_ends_s = 0.0
-        self._is_doubted = False
-        """Whether a read has failed as if the topic had been deleted, or created again."""
         self._end: Exception | None = None
         """The reason with which every iteration ends from now on; None while the member reads."""
 
@@ -239,16 +238,15 @@ class GroupReading:
         """Commit that every record that the application got is processed, the present one included.
 
         Where another member has taken a partition over meanwhile, its position stays, and this member drops the
-        partition. Raises InconsistentTopicId once the member knows that the topic was created again: the positions of
-        the new one say nothing of these records; and UnknownTopicOrPartition when it was deleted.
+        partition. Raises InconsistentTopicId when the topic was created again: the positions of the new one say nothing
+        of these records; and UnknownTopicOrPartition when it was deleted.
         """
         if isinstance(self._end, _GONE):
             raise with_fields(self._end)
-        if self._is_doubted:
-            await self._all_partitions()
-        for claim in (*self._claims.values(), *self._leaving):
-            await self._commit(claim)
-        await self._let_go()
+        async with self._committing:
+            for claim in (*self._claims.values(), *self._leaving):
+                await self._commit(claim)
+            await self._let_go()
 
     async def _commit(self, claim: _Claim) -> None:
         if claim.position is None or claim.is_committed:
@@ -257,10 +255,13 @@ class GroupReading:
             await self._keep(claim, claim.position)
         except NotOwner:
             self._drop(claim)
+        except _GONE as error:
+            self._stop(error)
+            raise
 
     async def _keep(self, claim: _Claim, position: int) -> None:
         await self._client.commit_position(
-            self._group, self._topic, claim.partition, position, fence_epoch=claim.fence_epoch
+            self._group, self._topic, claim.partition, position, topic_id=self._topic_id, fence_epoch=claim.fence_epoch
         )
         claim.committed = position
 
@@ -327,7 +328,6 @@ class GroupReading:
         except _GONE as error:
             self._stop(error)
             raise
-        self._is_doubted = False
         return [state.partition for state in described.partitions]
 
     async def _take(self, resources: Sequence[str]) -> None:
@@ -394,7 +394,6 @@ class GroupReading:
         except NotOwner:
             self._drop(claim)  # another member reads it now
         except Exception as error:
-            self._is_doubted = self._is_doubted or isinstance(error, _GONE)
             await self._ready.put((claim, error))
 
 

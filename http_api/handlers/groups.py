@@ -90,9 +90,9 @@ async def get_position(call: Call) -> web.StreamResponse:
 async def commit_position(call: Call) -> web.StreamResponse:
     """Store the offset at which a group continues to read."""
     group = call.parameters.group()
-    topic, number = call.parameters.topic(), call.parameters.partition()
+    topic, number, topic_id = call.parameters.topic(), call.parameters.partition(), call.parameters.topic_id()
     wanted = await call.read_json(schemas.NewPosition)
-    call.partition = partition = await call.service.partition(topic, number, None)
+    call.partition = partition = await call.service.partition(topic, number, topic_id)
     metadata = or_none(wanted.metadata)
     await partition.commit_position(group, wanted.offset, metadata, or_none(wanted.fence_epoch), call.caller.principal)
     return _position(group, partition, wanted.offset, metadata)

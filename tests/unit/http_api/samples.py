@@ -218,6 +218,7 @@ _INCONSISTENT = {
         "change_stages",
         "append_stage",
         "fence_topic",
+        "commit_position",
     )
 }
 _NOWHERE = {
@@ -229,7 +230,6 @@ _NOWHERE = {
         "list_tickets",
         "acquire",
         "get_position",
-        "commit_position",
         "forget_position",
     )
 }

@@ -208,9 +208,14 @@ class Committing:
     def __init__(self) -> None:
         self.home, self.config = Home(), ClientConfig(bootstrap=("http://n1:1",))
         self.committed: dict[int, int] = {}
+        self.topic_id = 1
         self.end = 100
 
-    async def commit_position(self, group: str, topic: str, partition: int, offset: int, *, fence_epoch: int) -> None:
+    async def commit_position(
+        self, group: str, topic: str, partition: int, offset: int, *, topic_id: int, fence_epoch: int
+    ) -> None:
+        if topic_id != self.topic_id:
+            raise InconsistentTopicId(topic_id=self.topic_id)
         self.committed[partition] = offset
 
     async def position(self, group: str, topic: str, partition: int) -> Any:
@@ -432,7 +437,7 @@ def test_a_partition_that_is_lost_while_the_member_looks_at_its_group_ends_no_it
     assert (reading.partitions, cluster.given_up) == ([0], [])
 
 
-@pytest.mark.parametrize("noticed_by", ["read", "look"])
+@pytest.mark.parametrize("noticed_by", ["read", "look", "commit"])
 def test_a_position_in_a_deleted_topic_is_not_committed_to_the_topic_that_has_its_name_now(
     monkeypatch: pytest.MonkeyPatch, noticed_by: str
 ) -> None:
@@ -447,13 +452,14 @@ def test_a_position_in_a_deleted_topic_is_not_committed_to_the_topic_that_has_it
 
     async def run() -> None:
         cluster = Anew()
+        cluster.topic_id = 2
         monkeypatch.setattr(group_module, "fetch_again", fetch)
         reading, claim = reading_of(cluster)
         await reading._ready.put((claim, Piece("t", 0, 0, batch_of(10))))
         assert (await anext(reading)).offset == 0
         if noticed_by == "read":
             await reading._read(claim)
-        else:
+        elif noticed_by == "look":
             with pytest.raises(InconsistentTopicId):
                 await reading._share()
         for _ in range(2):
@@ -462,6 +468,33 @@ def test_a_position_in_a_deleted_topic_is_not_committed_to_the_topic_that_has_it
         assert cluster.committed == {}
         with pytest.raises(InconsistentTopicId):
             await anext(reading)
+
+    asyncio.run(run())
+
+
+def test_a_commit_waits_for_the_one_before_so_that_no_older_position_arrives_behind_a_newer_one() -> None:
+    class Slow(Committing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.arrives = asyncio.Event()
+
+        async def commit_position(self, *where: Any, **guards: Any) -> None:
+            if where[3] == 1:
+                await self.arrives.wait()
+            await super().commit_position(*where, **guards)
+
+    async def run() -> None:
+        cluster = Slow()
+        reading, claim = reading_of(cluster)
+        claim.position = 1
+        first = asyncio.create_task(reading.commit())
+        await asyncio.sleep(0)
+        claim.position = 2
+        second = asyncio.create_task(reading.commit())
+        await asyncio.sleep(0)
+        cluster.arrives.set()
+        await asyncio.gather(first, second)
+        assert (cluster.committed, claim.committed) == ({0: 2}, 2)
 
     asyncio.run(run())
 

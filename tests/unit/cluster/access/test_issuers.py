@@ -199,6 +199,8 @@ def test_remembered_verdicts_are_as_many_as_documented(issuers: Issuers, monkeyp
         b'{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "k1"}]}',
         keys(jwk(RSA, "k1", use="enc")),
         b'{"keys": [7]}',
+        b"[" * 100_000,
+        keys(jwk(RSA, "k1", alg="none")),
         keys(jwk(RSA, None) | {"kid": []}),
         b" " * (rules.KEYS_BYTES_MAX + 1),
     ],
@@ -206,6 +208,11 @@ def test_remembered_verdicts_are_as_many_as_documented(issuers: Issuers, monkeyp
 def test_a_set_without_public_signature_keys_is_refused(text: bytes) -> None:
     with pytest.raises(KeysFault):
         read_keys(text)
+
+
+def test_a_key_that_says_that_it_checks_nothing_is_left_out_and_the_others_count() -> None:
+    """It ended the task that reads keys, certificates and ``revoked`` again, without a word."""
+    assert list(read_keys(keys(jwk(RSA, "k1", alg="none"), jwk(EC, "k2")))) == ["k2"]
 
 
 def test_a_file_of_keys_is_read_again_when_it_changes(tmp_path: Any) -> None:

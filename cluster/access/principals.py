@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ...partition.errors import Unauthenticated
+from ...partition.errors import LeaderNotAvailable, Unauthenticated
 from ..https import ClientCertificate
 from .issuers import Issuers, is_subject
 from .quotas import NO_QUOTA, Quota, Spending, quota_faults
@@ -38,6 +38,11 @@ SUBJECTS_MAX = 16
 """Subjects of one principal."""
 RECOGNIZED_MAX = 10_000
 """Tokens that a node has recognized since the principals last changed, and so need not hash again."""
+
+UNHEARD = -1
+"""The index of the cluster's principals at a node that has not heard yet whether there are any: it lets no caller in
+but those of its configuration.
+"""
 
 Level = Literal["read", "write", "admin"]
 """The level of a token of [[tokens]]. Each level includes those before it."""
@@ -214,7 +219,7 @@ class Access:
         self._replicated: dict[str, Principal] = {}
         self._told: tuple[Principal, ...] = ()
         self._spendings: dict[str, Spending] = {}  # by name, so that a principal that changes keeps its spending
-        self._index = 0
+        self._index = 0  # of ``replicate``; UNHEARD is not 0, so such a node is not open
         for principal in principals:
             self._admit(principal)
 
@@ -229,7 +234,7 @@ class Access:
         """Take over the controller's principals as of an index of its log, unless newer ones are here. A principal of
         the configuration has precedence over a replicated one with the same name, token, certificate or subject.
         """
-        if index < self._index:
+        if self._index and index < self._index:
             return
         self._index = index
         self._told = tuple(principals)
@@ -264,10 +269,19 @@ class Access:
 
     def caller(self, authorization: str | None, certificate: ClientCertificate | None) -> Caller:
         """The caller that makes a request with this Authorization header and client certificate. A certificate counts
-        only if there is no header. Raises Unauthenticated.
+        only if there is no header. Raises Unauthenticated; LeaderNotAvailable while this node cannot know the caller,
+        because it has not heard yet of the cluster's principals.
         """
         if self.is_open:
             return self._everyone
+        try:
+            return self._of(authorization, certificate)
+        except Unauthenticated:
+            if self._index != UNHEARD:
+                raise
+        raise LeaderNotAvailable("this node has not heard yet from the controller who may do what in the cluster")
+
+    def _of(self, authorization: str | None, certificate: ClientCertificate | None) -> Caller:
         if authorization is not None and authorization[: len(_SCHEME)].lower() == _SCHEME:
             return self._of_token(authorization[len(_SCHEME) :].strip())
         if authorization is None and certificate is not None:

@@ -11,14 +11,16 @@ import msgspec
 from ...partition.log.fsutil import write_durably
 from ...partition.log.modes import SECRET_MODE
 from ...raft.wal.errors import DiskRefused
-from .principals import Principal
+from .principals import UNHEARD, Principal
 
 FILE = "principals.json"
 """File in a node's data folder. Of tokens it has only the salted hashes."""
 
 
 class PrincipalTable(msgspec.Struct, frozen=True):
-    """The principals of the cluster as of an index of the controller's log; 0: there never were any."""
+    """The principals of the cluster as of an index of the controller's log; 0: there never were any; UNHEARD: this node
+    has not heard yet.
+    """
 
     index: int = 0
     rows: list[Principal] = []
@@ -29,10 +31,12 @@ class PrincipalStore:
     ever takes its place: a replica of the controller that restarts replays its log, and so passes through older tables.
     """
 
-    def __init__(self, data: Path) -> None:
-        """Read the file, if there is one. Raises DiskRefused when it is damaged."""
+    def __init__(self, data: Path, *, is_member: bool = True) -> None:
+        """Read the file, if there is one. Without one, a node that ``is_member`` knows a cluster that never had any,
+        and another node knows nothing. Raises DiskRefused when the file is damaged.
+        """
         self._path = data / FILE
-        self.table: PrincipalTable = _read(self._path)
+        self.table: PrincipalTable = _read(self._path) or PrincipalTable(0 if is_member else UNHEARD)
         self._written_index = self.table.index
         self._tell: Callable[[PrincipalTable], None] = lambda table: None
 
@@ -60,10 +64,10 @@ class PrincipalStore:
             self._written_index = table.index
 
 
-def _read(path: Path) -> PrincipalTable:
+def _read(path: Path) -> PrincipalTable | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=PrincipalTable)
     except FileNotFoundError:
-        return PrincipalTable()
+        return None
     except msgspec.DecodeError as error:
         raise DiskRefused(path, f"damaged ({error})") from error

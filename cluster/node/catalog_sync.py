@@ -54,6 +54,7 @@ class CatalogSync:
             catalog = None
             if control is not None and await self.is_newer(control, self._after, self._principals.written_index):
                 catalog = control.catalog()
+                self._principals.take(control.machine.principals.table())
             if control is None or (catalog is None and control.group.leader is None):
                 # A replica that belongs to the group no more hears nothing of it: not even that it was removed.
                 catalog = await self._ask()

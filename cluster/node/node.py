@@ -61,7 +61,8 @@ class Node:
         await asyncio.to_thread(_close_to_others, Path(config.data_dir))
         await asyncio.to_thread(check_level, Path(config.data_dir), SOFTWARE)
         disk = await asyncio.to_thread(DiskWatch, config.node_id, Path(config.data_dir), config.limits)
-        failure, view, principals = NodeFailure(on_failure), ClusterView(config), PrincipalStore(Path(config.data_dir))
+        failure, view = NodeFailure(on_failure), ClusterView(config)
+        principals = PrincipalStore(Path(config.data_dir), is_member=view.index > 0)
         host = RaftHost(
             config.node_id,
             config.cluster_id,

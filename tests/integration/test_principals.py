@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -168,6 +169,36 @@ def test_no_node_is_open_when_it_starts_again(closed: Closed) -> None:
     eventually(all_ready)
     assert seen == {401}
     assert closed.everywhere("GET", "/v1/topics", closed.root) == {200}
+
+
+def test_a_node_with_an_empty_disk_lets_no_caller_in_before_it_has_heard_who_may_do_what(module_path: Path) -> None:
+    """It was open to every caller until a controller answered it: for good, if none knew it."""
+    with LocalCluster(module_path / "wiped", port_base=0, restart=False) as cluster:
+        root, last = Closed(cluster).root, cluster.nodes[-1]
+        for node in cluster.nodes:
+            cluster.kill(node, signal.SIGKILL)
+        for path in last.data.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name not in ("node.toml", "node.log"):
+                path.unlink()
+        cluster.start_node(last)
+        eventually(lambda: _answers(last.url))
+        for token in ("", root, "stk.0123456789abcdef." + "x" * 43):
+            for asked in ("/v1/caller", "/v1/nodes", "/v1/settings", "/v1/cluster", "/v1/topics"):
+                answer = call("GET", last.url + asked, headers=bearer(token) if token else {})
+                assert (answer.status, answer.json["code"]) == (503, "LEADER_NOT_AVAILABLE"), (asked, answer.body)
+        for node in cluster.nodes[:-1]:
+            cluster.start_node(node)
+        eventually(lambda: call("GET", last.url + "/v1/caller", headers=bearer(root)).status == 200)
+        assert call("GET", last.url + "/v1/caller").status == 401
+
+
+def _answers(url: str) -> bool:
+    try:
+        return call("GET", f"{url}/healthz").status == 200
+    except OSError:
+        return False
 
 
 def test_what_lies_on_the_disks_is_no_credential(closed: Closed) -> None:

@@ -65,6 +65,14 @@ UNREACHED: dict[tuple[str, int | str], str] = {
         (name, 500): "nothing of it can fail"
         for name in ("list_refused_writes", "list_nodes", "list_settings", "list_stalls", "get_caller")
     },
+    **{
+        (name, 503): "said before the node has heard of the principals: tests/integration/test_principals.py"
+        for name in ("append_parts", "get_caller", "list_nodes", "list_settings", "list_stalls")
+    },
+    **{
+        (name, 503): "said before the node has heard of the principals: tests/integration/test_principals.py"
+        for name in ("follow_events", "list_refused_writes")
+    },
     ("follow_events", 429): "needs as many followers as a node takes: handlers/test_nodes.py",
     ("follow_events", 500): "nothing of it can fail before the stream begins",
     ("append", "INVALID_PRODUCER_ID_MAPPING"): ON_REAL_MACHINES,

@@ -11,6 +11,7 @@ from stockade.cluster.access.principals import (
     CERTIFICATES_MAX,
     LEVELS,
     RIGHTS_MAX,
+    UNHEARD,
     Access,
     Principal,
     PrincipalToken,
@@ -22,7 +23,7 @@ from stockade.cluster.access.principals import (
 from stockade.cluster.access.quotas import Quota
 from stockade.cluster.access.rights import Caller
 from stockade.cluster.https import ClientCertificate
-from stockade.partition.errors import ThrottlingQuotaExceeded, Unauthenticated
+from stockade.partition.errors import LeaderNotAvailable, ThrottlingQuotaExceeded, Unauthenticated
 
 LEGACY = [Token(level, hashlib.sha256(level.encode()).hexdigest(), level) for level in LEVELS]
 CERTIFICATE = ClientCertificate("c0ffee" + "0" * 58, ("DNS:a.example", "URI:spiffe://x/alice"), "alice")
@@ -183,6 +184,28 @@ def test_a_cluster_whose_last_principals_are_deleted_is_not_open_to_all() -> Non
             access.caller(header, None)
     access.configure((), [Principal("root", ["all"], [PrincipalToken(mine.hash)])])
     assert access.caller(bearer(mine.token), None).principal == "root"
+
+
+def test_a_node_that_has_not_heard_of_the_principals_is_not_open_and_refuses_no_credential_for_good() -> None:
+    """It was open. One with principals of its own answered 401 to the tokens of others, at which clients give up."""
+    for configured in ([], [Principal("root", ["all"], [], ["CN:alice"])]):
+        access, mine = Access((), configured), new_token()
+        access.replicate(UNHEARD, [])
+        assert not access.is_open
+        for header in (None, bearer(mine.token), bearer("guessed"), "Basic cmVhZA=="):
+            with pytest.raises(LeaderNotAvailable, match="has not heard yet") as refused:
+                access.caller(header, None)
+            assert refused.value.retriable
+        if configured:
+            assert access.caller(None, CERTIFICATE).principal == "root"
+        access.replicate(3, [Principal("p", ["read topic:t"], [PrincipalToken(mine.hash)])])
+        assert access.caller(bearer(mine.token), None).principal == "p"
+        with pytest.raises(Unauthenticated):
+            access.caller(bearer("guessed"), None)
+    access = Access()
+    access.replicate(UNHEARD, [])
+    access.replicate(0, [])
+    assert access.is_open, "the cluster never had any"
 
 
 def test_told_principals_end_an_open_cluster_and_the_newest_count() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cluster.access.principals import Principal
+from stockade.cluster.access.principals import UNHEARD, Principal
 from stockade.cluster.access.store import FILE, PrincipalStore, PrincipalTable
 from stockade.raft.wal.errors import DiskRefused
 
@@ -22,6 +22,19 @@ def test_a_node_that_starts_again_has_what_it_was_told_last(tmp_path: Path) -> N
     assert store.written_index == 4
     again = PrincipalStore(tmp_path)
     assert (again.table, again.written_index) == (NEW, 4)
+
+
+def test_a_node_that_is_no_member_has_heard_of_no_principals_until_it_is_told_that_there_are_none(
+    tmp_path: Path,
+) -> None:
+    store = PrincipalStore(tmp_path, is_member=False)
+    told: list[PrincipalTable] = []
+    store.tell(told.append)
+    assert store.written_index == UNHEARD, "so a controller tells it also that there are none"
+    store.take(PrincipalTable())
+    assert told == [PrincipalTable(UNHEARD), PrincipalTable()]
+    asyncio.run(store.write())
+    assert PrincipalStore(tmp_path, is_member=False).table == PrincipalTable()
 
 
 def test_an_older_table_takes_no_place(tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ async def doctor(config: ClientConfig, data: Path | None, what_if: str | None, o
     if output == "json":
         show_json(findings)
     elif sys.stdout.isatty():
-        Console(highlight=False).print(_table(findings))
+        Console(highlight=False, emoji=False).print(_table(findings))
     else:
         show_table(HEADINGS, [(each.verdict, each.about, each.found, each.advice) for each in findings])
     if not is_reached:

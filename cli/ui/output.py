@@ -61,7 +61,7 @@ def output_option(function: _Function) -> _Function:
 
 def stdout_console() -> Console:
     """A console on standard output for progress and prose. It wraps lines and has colours only on a terminal."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Console(highlight=False, emoji=False, soft_wrap=not sys.stdout.isatty())
 
 
 yes_option: Adding = click.option("--yes", is_flag=True, help="Do not ask. Without a terminal the command never asks.")
@@ -99,12 +99,12 @@ def show_result(facts: object, text: str, output: str) -> None:
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns aligned with blanks, which other tools can cut. A narrow terminal folds long cells."""
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
     text = table(headings, cells)
     if not sys.stdout.isatty():
         click.echo(text)
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading, *column in zip(headings, *cells, strict=True):
         narrow = max(map(len, [heading, *column])) <= console.width // (len(headings) + 1)
@@ -112,6 +112,13 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for row in cells:
         shown.add_row(*row)
     console.print(shown, markup=False)
+
+
+def one_line(text: str) -> str:
+    """The text with each character that does not print as itself escaped: a name that a client chose would otherwise
+    make rows of its own, or send commands to the terminal.
+    """
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def show_rest(number: int) -> None:
@@ -122,7 +129,7 @@ def show_rest(number: int) -> None:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """The table as text with aligned columns."""
-    cells = [[str(cell) for cell in row] for row in (headings, *rows)]
+    cells = [[one_line(str(cell)) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)

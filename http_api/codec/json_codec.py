@@ -38,6 +38,7 @@ _CHARACTERS = re.compile(
 """msgspec's message for a name with the wrong characters or length. It is put into words, because users of programs
 should not have to read regular expressions.
 """
+_PLAIN = re.compile(r"Expected `str` matching regex '\^\[\^\\+x00-\S+'")
 _DIGITS = re.compile(r"Expected `str` matching regex '\^\[0-9a-f\]\{(?P<count>\d+)\}\\+Z'")
 
 _T = TypeVar("_T")
@@ -84,6 +85,7 @@ def explain(error: msgspec.ValidationError) -> tuple[str, str]:
     text = str(error)
     place = _PLACE.search(text)
     problem = _PLACE.sub("", text).replace("orjson.Fragment", "number that is no 64-bit integer")
+    problem = _PLAIN.sub("must not have control characters", problem)
     problem = _DIGITS.sub(r"not \g<count> of the digits 0 to 9 and a to f", _CHARACTERS.sub(_in_words, problem))
     return (place.group(1)[:_SHOWN_MAX] if place else ""), problem[:_SHOWN_MAX]
 

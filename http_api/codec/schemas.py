@@ -37,7 +37,8 @@ RESOURCE_BYTES_MAX = 1024
 UNIX_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999, since 1970."""
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS = r"\x00-\x1f\x7f-\x9f"
+_CONTROL = re.compile(f"[{_CONTROL_CHARACTERS}]")
 
 OrUnlimited = Annotated[int, Meta(ge=-1, le=INT64_MAX)]
 Name = Annotated[str, Meta(pattern=rf"^{TOPIC_NAME}\Z")]
@@ -49,7 +50,11 @@ Partitions = Literal["all"] | Annotated[list[Partition], Meta(min_length=1, max_
 _Positive = Annotated[int, Meta(ge=1, le=INT64_MAX)]
 _Natural = Annotated[int, Meta(ge=0, le=INT64_MAX)]
 _Unsigned = Annotated[int, Meta(ge=0)]  # json_codec.parse lets no integer beyond 64 bits through
-_ClientName = Annotated[str, Meta(min_length=1, max_length=249)]
+_PLAIN = rf"^[^{_CONTROL_CHARACTERS}]*\Z"
+"""What operators read in a line of a log or of a table: a line end in it would begin another line."""
+_ClientName = Annotated[str, Meta(min_length=1, max_length=249, pattern=_PLAIN)]
+_ProducerName = Annotated[str, Meta(min_length=1, max_length=249)]
+_Reason = Annotated[str, Meta(min_length=1, max_length=200, pattern=_PLAIN)]
 _ResourceName = Annotated[str, Meta(min_length=1, max_length=RESOURCE_BYTES_MAX)]
 
 
@@ -75,7 +80,7 @@ class NewGrant(msgspec.Struct, forbid_unknown_fields=True):
 class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/producers."""
 
-    name: _ClientName | None = None
+    name: _ProducerName | None = None
     producer_id: _Natural | UnsetType = UNSET
     producer_epoch: Annotated[int, Meta(ge=0, le=PRODUCER_EPOCH_MAX)] | UnsetType = UNSET
     nonce: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType = UNSET
@@ -98,7 +103,7 @@ class NewProducer(msgspec.Struct, forbid_unknown_fields=True):
 class ProducerFence(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/cluster/producer_fences."""
 
-    name: _ClientName
+    name: _ProducerName
 
 
 class TrimBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -239,7 +244,7 @@ class TopicFence(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/topics/{topic}/fence."""
 
     partitions: Partitions
-    reason: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    reason: _Reason | UnsetType = UNSET
     if_grants: Annotated[list[str], Meta(max_length=10_000)] | UnsetType = UNSET
 
 
@@ -247,7 +252,7 @@ class SessionFence(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/cluster/session_fences."""
 
     handle: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
-    reason: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+    reason: _Reason | UnsetType = UNSET
     if_grants: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")] | UnsetType = UNSET
     if_resources: Annotated[int, Meta(ge=0, le=1_000_000)] | UnsetType = UNSET
 

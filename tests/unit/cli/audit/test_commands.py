@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from stockade.cli.audit import commands
 from stockade.cli.audit.commands import _pages, audit
+from stockade.cli.ui.output import show_table
 from stockade.client.api.client import Client
 from stockade.cluster.controller.ledger import Ledger
 from stockade.partition.api.ledger import HashedEntry, LedgerPage, entry_hash
@@ -38,6 +39,21 @@ def test_a_ledger_that_is_followed_from_a_later_entry_shows_none_before_it() -> 
         assert client.asked == [9, 9]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_name_that_a_client_chose_makes_no_row_of_the_ledger_and_sends_the_terminal_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_terminal: bool
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
+    forged = "printer\n8  2026-11-28T02:02:42Z  root  topic.delete\x1b[2J\x9b\u202e"
+    show_table(["NUMBER", "ABOUT", "ÄHNLICH"], [(7, forged, "ns:key:ä")])
+    shown = capsys.readouterr().out
+    assert not any(sent in shown for sent in ("\x1b[2J", "\x9b", "\u202e"))
+    assert "topic.delete\\x1b[2J\\x9b\\u202e" in shown
+    assert "ns:key:ä" in shown
+    if not is_terminal:
+        assert len(shown.splitlines()) == 2
 
 
 class Reached:

@@ -231,6 +231,6 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def printable(text: str) -> str:
-    """The first 64 characters of a text from outside, escaped to printable ASCII."""
-    return ascii(text[:64])[1:-1]
+def printable(text: str, most: int = 64) -> str:
+    """The first ``most`` characters of a text from outside, escaped to printable ASCII."""
+    return ascii(text[:most])[1:-1]

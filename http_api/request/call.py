@@ -223,6 +223,12 @@ class Call:
             return self.request.headers.get(CLIENT_ADDRESS, "")
         return self.request.remote or ""
 
+    @property
+    def who(self) -> str:
+        """The maker of the request, as far as it is known, and its address, for the log."""
+        known: Caller | None = self.__dict__.get("caller")
+        return f"{(known and known.name) or 'a caller'} at {self.client or 'an unknown address'}"
+
     def by_most(self, what: Literal["sessions", "topics"]) -> By:
         """Author of a command that creates a session or a topic, with the caller's quota for their number."""
         most: int | None = getattr(self.caller.spending.quota, what)

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -22,6 +23,7 @@ TOKENS = [
     for token, level in LEVEL_TOKENS.items()
 ]
 ROUTES = {(route.method, route.path): route for route in routes() if route.path not in UNDOCUMENTED}
+RECORDS = "/v1/topics/{topic}/partitions/{partition}/records"
 OPERATIONS = {
     operation["operationId"]: (method.upper(), path, operation)
     for path, methods in document()["paths"].items()
@@ -335,5 +337,30 @@ def test_a_reader_takes_what_is_free_and_throws_no_writer_out() -> None:
                 assert await own("writes", writer, None, resource=free) == 200
             for harmless in ("read/0", "nowhere/0", "written/0/x", "written"):
                 assert await own("looks", reader, None, resource=harmless) == 200
+
+    asyncio.run(main())
+
+
+def test_the_log_says_who_was_refused_from_where_and_what_was_missing(caplog: pytest.LogCaptureFixture) -> None:
+    """It had the route alone, so no operator could tell whose token it was that had leaked."""
+
+    async def main() -> None:
+        async with with_principal(["produce topic:orders"]) as (node, credentials):
+            append = ("POST", "/v1/topics/orders/partitions/0/records", {"records": [{"value": "x"}]})
+            assert (await node.call(*append, credentials)).status == 200
+            own = ("POST", "/v1/groups/g/own", {"claims": [{"resource": "a\nb"}]})
+            with caplog.at_level(logging.INFO, "stockade.http_api"):
+                denied = await node.call("POST", "/v1/topics/orders/partitions/0/trim", {"before": 0}, credentials)
+                forged = await node.call(*own, credentials | {"Stockade-Session": "s"})
+                unknown = await node.call(*append, bearer("stk.0123456789abcdef." + "x" * 43))
+            missing = ("trim topic:orders", "own resource:g/a\\nb")
+            told = [f"principal p at 127.0.0.1 was refused: principal p lacks the right: {right}" for right in missing]
+            told += ["a caller at 127.0.0.1 was refused: this cluster does not know the token"]
+            paths = ("/v1/topics/{topic}/partitions/{partition}/trim", "/v1/groups/{group}/own", RECORDS)
+            lines = [each.getMessage() for each in caplog.records if each.name.startswith("stockade.http_api")]
+            assert lines == [
+                f"request {answer.json['instance']} (POST {route}) of {why}"
+                for answer, route, why in zip((denied, forged, unknown), paths, told, strict=True)
+            ]
 
     asyncio.run(main())

@@ -38,13 +38,17 @@ _log = logging.getLogger("stockade")
 
 def check_data(config: NodeConfig) -> None:
     """Raises ConfigError when the data folder belongs to a single node and the configuration describes a machine of
-    several, or the reverse: the node would not find its data, and would begin anew in an empty folder beside them.
+    several, or the reverse: the node would not find its data, and would begin anew in an empty folder beside them. Also
+    when the folder cannot be looked into.
     """
     data, first = Path(config.data_dir), node_name(config.node_id, 1)
-    if config.processes is not None and (data / WAL).exists():
-        raise ConfigError([f"data_dir: {data} has the data of a single node; {FROM_ONE_TO_MANY}"])
-    if config.processes is None and (data / first / WAL).exists():
-        raise ConfigError([f"data_dir: {data} has the data of a machine of several nodes ({first}): say processes"])
+    try:
+        if config.processes is not None and (data / WAL).exists():
+            raise ConfigError([f"data_dir: {data} has the data of a single node; {FROM_ONE_TO_MANY}"])
+        if config.processes is None and (data / first / WAL).exists():
+            raise ConfigError([f"data_dir: {data} has the data of a machine of several nodes ({first}): say processes"])
+    except OSError as error:
+        raise ConfigError([f"data_dir: {data}: {error.strerror}"]) from error
 
 
 def left_over(config: NodeConfig) -> list[str]:

@@ -177,6 +177,15 @@ def test_a_data_folder_that_cannot_be_written_is_found_by_a_check(
     assert cannot_write(tmp_path / "new" / "folder") == f"{tmp_path}: Permission denied"
 
 
+@pytest.mark.parametrize("text", [CONFIG, MACHINE])
+def test_a_data_folder_that_cannot_be_looked_into_is_named_without_a_traceback(tmp_path: Path, text: str) -> None:
+    """As is a folder that was restored by root. Root itself is refused a name that is too long."""
+    path = machine(tmp_path, text.replace('"n1"\nhttp', f'"{"n" * 256}"\nhttp'))
+    for refused in (serve(path), CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])):
+        assert refused.exit_code == 1
+        assert refused.stderr.endswith(f"  - data_dir: {tmp_path}/{'n' * 256}: File name too long\n")
+
+
 def test_a_machine_does_not_begin_anew_beside_the_data_of_a_single_node(config: Path) -> None:
     refused = serve(machine(config.parent))
     assert refused.exit_code == 1

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -117,7 +118,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?\Z"
 _PORT = re.compile(r":[0-9]+\Z")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
-_URL = re.compile(r"https?://[^/\s]+\Z")
+_URL = re.compile(r"https?://[^/?#@\s]+\Z")
 LIMITS = {
     "request_timeout_ms": (100, 300_000),
     "segment_bytes_max": (1 << 20, 1 << 31),
@@ -249,6 +250,15 @@ def is_address(text: str) -> bool:
     return True
 
 
+def is_base_url(text: str) -> bool:
+    """Whether a text is http://host:port, or the same with https or without a port."""
+    try:
+        parts = urlsplit(text)
+        return _URL.match(text) is not None and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no such port, or an IPv6 address without its brackets
+        return False
+
+
 def is_name(text: str) -> bool:
     """Whether a node or a cluster can be called this."""
     return _NAME.match(text) is not None
@@ -361,7 +371,7 @@ def check(raw: Mapping[str, Any]) -> NodeConfig:
     faults.extend(token_faults(values.get("tokens", [])))
     faults.extend(principal_faults(values.get("principals", [])))
     faults.extend(issuer_faults(values.get("issuers", [])))
-    faults.extend(f"join: {url!r} is not http://host:port" for url in values.get("join", []) if not _URL.match(url))
+    faults.extend(f"join: {url!r} is not http://host:port" for url in values.get("join", []) if not is_base_url(url))
     faults.extend(_host_faults(values.get("allowed_hosts", [])))
     if faults:
         raise ConfigError(faults)
@@ -559,20 +569,27 @@ def _nodes_of(listed: list[Member], values: dict[str, Any], faults: list[str]) -
         wrong += machines.listening_faults(values["http"], values["raft_listen"], values["processes"])
     if len(found) > len(listed):
         wrong += machines.sharing_faults(found)
+    else:
+        rafts = {member.node_id: member.raft for member in found}
+        wrong += [f"members: {raft} is raft of two nodes" for raft in _twice([*rafts.values()])]
     faults.extend(wrong)
     return found
+
+
+def _twice(texts: list[str]) -> list[str]:
+    return sorted({text for text in texts if texts.count(text) > 1})
 
 
 def _check_members(members: list[Member], faults: list[str]) -> None:
     ids = [member.node_id for member in members]
     if len(members) > NODES_MAX:
         faults.append(f"members: at most {NODES_MAX}")
-    for name in sorted({name for name in ids if ids.count(name) > 1}):
+    for name in _twice(ids):
         faults.append(f"members: {name} is there twice")
     for member in members:
         if not is_name(member.node_id):
             faults.append(f"members: node_id {member.node_id!r} is not 1 to 249 of letters, digits, '.', '_', '-'")
-        if not _URL.match(member.url):
+        if not is_base_url(member.url):
             faults.append(f"members: url {member.url!r} of {member.node_id} is not http://host:port")
         try:
             parse_address(member.raft)

@@ -20,7 +20,7 @@ from ...cluster.access.principals import (
     from_unix_ms,
 )
 from ...cluster.access.quotas import NO_QUOTA, Quota
-from ...cluster.config import is_address
+from ...cluster.config import is_address, is_base_url
 from ...cluster.controller.backups import NAME_CHARACTERS_MAX, PLACE_CHARACTERS_MAX
 from ...cluster.controller.topology.replica_assignment import CONTROLLERS_MAX
 from ...cluster.model import Claim
@@ -259,8 +259,6 @@ class SessionFence(msgspec.Struct, forbid_unknown_fields=True):
 
 _NodeId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,249}\Z")]
 
-_BASE_URL = re.compile(r"https?://[^/\s]+/?\Z")
-
 
 class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST /v1/cluster/members. ``add`` takes a node with its addresses and zone; ``remove`` takes a node or a
@@ -281,11 +279,11 @@ class MemberChange(msgspec.Struct, forbid_unknown_fields=True):
             raise InvalidRequest("dry_run, if_plan: only with the action remove")
         if self.node_id is UNSET:
             raise InvalidRequest("node_id: missing")
-        if self.url is UNSET or not _BASE_URL.match(self.url):
+        if self.url is UNSET or not is_base_url(url := self.url.rstrip("/")):
             raise InvalidRequest("url: not http://host:port")
         if self.raft_address is UNSET or not is_address(self.raft_address):
             raise InvalidRequest("raft_address: not host:port")
-        return self.node_id, self.url.rstrip("/"), self.raft_address
+        return self.node_id, url, self.raft_address
 
     def leaving(self) -> tuple[Literal["node", "zone"], str]:
         """The kind and name of what to remove: a node, or a zone with all its nodes. Raises InvalidRequest."""

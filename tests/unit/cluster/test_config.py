@@ -36,7 +36,7 @@ def faults_of(raw: dict[str, Any]) -> list[str]:
 
 def sized(count: int) -> NodeConfig:
     ids = [f"n{number}" for number in range(1, count + 1)]
-    members = [{"node_id": name, "url": "http://127.0.0.1:1", "raft": "127.0.0.1:1"} for name in ids]
+    members = [{"node_id": name, "url": "http://127.0.0.1:1", "raft": f"{name}:1"} for name in ids]
     return check(configuration(members=members))
 
 
@@ -302,6 +302,29 @@ def test_certificates_that_do_not_fit_the_node_are_refused_by_name(
 def test_a_member_named_twice_is_refused() -> None:
     member = {"node_id": "n1", "url": "http://x:1", "raft": "127.0.0.1:1"}
     assert faults_of(configuration(members=[member, member])) == ["members: n1 is there twice"]
+
+
+def test_nodes_that_others_would_reach_under_one_address_are_refused() -> None:
+    """A copied table whose address was not changed: the cluster was founded, and two of its nodes never connected."""
+    members = configuration()["members"]
+    members[2]["raft"] = members[1]["raft"]
+    assert faults_of(configuration(members=members)) == ["members: 127.0.0.1:7202 is raft of two nodes"]
+
+
+NO_BASE_URLS = [
+    *("ftp://a:1", "http://:1", "http://a:0", "http://a:71011", "http://a:x", "http://a:1/", "http://a:1?"),
+    *("http://u@a:1", "http://fd00::1:7101", "http://[fd00::1"),
+]
+
+
+@pytest.mark.parametrize("url", NO_BASE_URLS)
+def test_a_url_that_no_client_could_use_is_refused_wherever_it_stands(url: str) -> None:
+    """A node that was to join through one ended with a traceback, after a check had found it fine."""
+    member = {"node_id": "n1", "url": url, "raft": "127.0.0.1:1"}
+    assert faults_of(configuration(members=[member], join=[url])) == [
+        f"members: url {url!r} of n1 is not http://host:port",
+        f"join: {url!r} is not http://host:port",
+    ]
 
 
 @pytest.mark.parametrize(("count", "controllers"), [(1, 1), (2, 1), (3, 3), (4, 3), (5, 5), (9, 5)])

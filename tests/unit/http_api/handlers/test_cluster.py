@@ -58,6 +58,7 @@ def test_any_node_takes_an_operators_orders() -> None:
         ("members", ADD | {"action": "drop"}, "action"),
         ("members", ADD | {"node_id": "n 4"}, "node_id"),
         ("members", ADD | {"url": "127.0.0.1:7304"}, "url"),
+        ("members", ADD | {"url": "http://127.0.0.1:73040"}, "url"),
         ("members", {"action": "add", "node_id": "n4", "raft_address": "h:1"}, "url"),
         ("members", ADD | {"raft_address": "127.0.0.1"}, "raft_address"),
         ("members", {"action": "add", "node_id": "n4", "url": "http://h:1"}, "raft_address"),

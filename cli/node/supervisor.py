@@ -159,7 +159,9 @@ def cannot_listen(address: str) -> str | None:
     try:
         socket.create_server((host, port), family=family).close()
     except OSError as error:
-        return os.strerror(error.errno) if error.errno else str(error)
+        if error.errno is not None and error.errno > 0:
+            return os.strerror(error.errno)
+        return str(error.strerror or error).partition(" (")[0]  # the resolver's errors have numbers of their own
     return None
 
 

@@ -189,6 +189,11 @@ def test_a_node_that_does_not_answer_is_told_with_its_address_and_the_cause_in_w
     assert said == f"http://127.0.0.1:{port}/readyz/data does not answer (Connection refused): does the node run?"
 
 
+def test_an_address_whose_name_does_not_resolve_is_told_in_words() -> None:
+    """It was `Unknown error -2`."""
+    assert (cannot_listen("nowhere.invalid:7101") or "").endswith(("not known", "in name resolution"))
+
+
 def test_a_node_that_dies_in_its_answer_that_it_is_not_ready_is_told_as_one_that_does_not_answer(
     supervised: Supervised,
 ) -> None:

@@ -30,6 +30,8 @@ class Dialer:
         self._reconnect_s = reconnect_s
         self._addresses: dict[str, Address] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._told: set[tuple[str, str]] = set()
+        """Nodes that could not be reached, each with a failure that is in the log."""
 
     def dial(self, peer: str, address: Address) -> None:
         """Dial a node from now on, at this address. An open connection stays; the next dial uses the address."""
@@ -39,9 +41,14 @@ class Dialer:
 
     def leave(self, peer: str) -> None:
         """Stop dialling a node, and cancel the dial under way; an open connection stays."""
+        self.reached(peer)
         task = self._tasks.pop(peer, None)
         if task is not None:
             task.cancel()
+
+    def reached(self, peer: str) -> None:
+        """Forget the failures to reach a node, as it is connected: the same failure after this is news."""
+        self._told = {(node, why) for node, why in self._told if node != peer}
 
     async def stop(self) -> None:
         """Stop dialling all nodes."""
@@ -55,7 +62,7 @@ class Dialer:
             try:
                 connection = await self._connect(peer)
             except OSError as error:
-                _log.debug("cannot reach %s: %s", peer, error)
+                self._failed(peer, error)
             except Exception:  # a bug, which must not separate two nodes for ever
                 _log.exception("dialling %s failed", peer)
             else:
@@ -63,6 +70,15 @@ class Dialer:
                 if connection.is_to_be_dialled_again:
                     continue
             await asyncio.sleep(self._reconnect_s)
+
+    def _failed(self, peer: str, error: OSError) -> None:
+        """Log a failed dial, once for each reason."""
+        host, port = self._addresses[peer]
+        why = error.strerror or str(error) or f"no answer in {self._timeout_s:g} s"
+        failure = peer, f"cannot reach {peer} at {host}:{port}: {why}"
+        if failure not in self._told:
+            self._told.add(failure)
+            _log.info(failure[1])
 
     async def _connect(self, peer: str) -> Dialled:
         made: list[Dialled] = []

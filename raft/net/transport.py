@@ -526,6 +526,7 @@ class Transport:
         self.incarnations[peer], self.hellos[peer] = incarnation, hello
         self.liveness.up(peer)
         self._rejections.clear()
+        self._dialer.reached(peer)
         _log.info("connected to %s, protocol %d", connection.other_end, connection.protocol)
         self.on_up(peer, incarnation)
 

@@ -63,6 +63,13 @@ def test_a_node_has_the_time_the_files_and_the_signals_that_it_needs() -> None:
     assert found["ExecStart"] == ["/opt/stockade/bin/stockade serve"]
 
 
+def test_the_page_makes_the_folders_that_systemd_does_not_bring() -> None:
+    """Debian 12 has no /etc/sysusers.d: `install` without -D ended there, and no user was made."""
+    page = (ROOT / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
+    into = {Path(to).parent.name: options for options, to in re.findall(r"^install (.*) (/etc/[^ \n]+)", page, re.M)}
+    assert {name for name, options in into.items() if "-D" not in options.split()} == {"systemd"}
+
+
 NODE = """
 node_id = "n1"
 cluster_id = "house"

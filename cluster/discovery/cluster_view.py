@@ -122,6 +122,8 @@ def _changes(before: _Known, after: _Known) -> Iterator[tuple[str, dict[str, obj
             yield f"{entry.node_id} is being removed", {"node_leaving": entry.node_id}
         elif known.incarnation is not None and entry.incarnation != known.incarnation:
             yield f"{entry.node_id} came back with another disk", {"node_wiped": entry.node_id}
+        if known is not None and entry.raft != known.raft:
+            yield f"{entry.node_id} is at {entry.raft} now, and was at {known.raft}", {"node_moved": entry.node_id}
     for node_id in sorted(there.keys() - {entry.node_id for entry in after.nodes}):
         yield f"{node_id} is no member any more", {"node_removed": node_id}
     if after.controllers != before.controllers:

@@ -93,11 +93,12 @@ def test_each_change_of_the_members_is_a_line_in_the_log(tmp_path: Path, caplog:
         assert caplog.records == []
         leaving = msgspec.structs.replace(entry("n2", "h2"), draining=True)
         told(book, 11, msgspec.structs.replace(entry("n1", "h1"), incarnation=8), leaving, entry("n4", "h4"))
-        told(book, 12, entry("n4", "h4"), removed=["n1", "n2"])
+        told(book, 12, entry("n4", "h5"), removed=["n1", "n2"])
     assert [record.getMessage() for record in caplog.records] == [
         "cluster: n1 came back with another disk",
         "cluster: n2 is being removed",
         "cluster: n4 is a member, at h4:2",
+        "cluster: n4 is at h5:2 now, and was at h4:2",
         "cluster: n1 is no member any more",
         "cluster: n2 is no member any more",
     ]

@@ -9,8 +9,10 @@ import asyncio
 import logging
 import secrets
 import time
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from ...partition.commands import AddTierObject, BeginTier, Offset, Tiered, TierObject, encode_command
@@ -30,9 +32,13 @@ LOOK_S = 2.0
 """Between two looks at all replicas."""
 PAUSE_MAX_S = 60.0
 """Longest pause after uploads that failed; it doubles from LOOK_S on."""
+OBJECTS_A_TURN = 10
+"""Most objects of one partition before the others have their turn: some ten seconds."""
 SWEEP_PAUSE_S = 60.0
 """Between two sweeps of one home."""
 _TOPIC_CHARACTERS_MAX = 80
+_ALL = -1
+"""In place of a group's id: all groups, while the store is away."""
 _FAILURES = (*EXPECTED, TimeoutError, StockadeError)
 
 _log = logging.getLogger(__name__)
@@ -46,6 +52,13 @@ class _Swept(NamedTuple):
     term: int
     first: Offset
     lost: int
+
+
+class _Pause(NamedTuple):
+    """A pause of ``length_s``, before ``until``."""
+
+    length_s: float
+    until: float
 
 
 class Tiering:
@@ -65,7 +78,7 @@ class Tiering:
         self._dropped = dropped
         self._seen = Seen(store)
         self._unseen: list[tuple[Replica, Offset]] = []  # replica, offset below which it may drop what is seen
-        self._pause_s = LOOK_S
+        self._pauses: dict[int, _Pause] = {}  # by group, or _ALL
         self._is_away = False  # whether the store could not be reached at the last try
         self._is_stuck = False  # whether a call did not end in time: other work would wait for its thread
         self._waiting: dict[int, float] = {}  # group -> since when a segment of it waits
@@ -90,16 +103,38 @@ class Tiering:
     async def _keep_uploading(self) -> None:
         looks = 0
         while True:
-            is_fine = True
             led = [replica for replica in self._replicas.all() if may_upload(replica)]
             self._forget_others(led)
             first, looks = looks % max(1, len(led)), looks + 1
-            for replica in (*led[first:], *led[:first]):
-                is_fine = await self._serve(replica) and is_fine
-                if self._is_away:
-                    break  # the next look begins with another partition
-            self._pause_s = LOOK_S if is_fine else min(2 * self._pause_s, PAUSE_MAX_S)
-            await asyncio.sleep(aligned_s(self._pause_s))
+            await asyncio.sleep(aligned_s(await self._give_turns([*led[first:], *led[:first]])))
+
+    async def _give_turns(self, led: list[Replica]) -> float:
+        """Give each partition its turn, unless it pauses; returns the seconds until their next turns."""
+        waiting = [replica for replica in led if next_segment(replica) is not None]
+        for replica in waiting:
+            self._waiting.setdefault(replica.group.group_id, time.monotonic())
+        stored, self._is_away = self._store.counts.stored, False
+        for replica in led:
+            if self._may_try(replica):
+                self._pause(replica.group.group_id, is_fine=await self._serve(replica))
+            if self._is_away:
+                break  # the next turns begin with another partition
+        pause_s = self._pause(_ALL, is_fine=not self._is_away or self._store.counts.stored > stored)
+        is_due = any(self._may_try(replica) and next_segment(replica) is not None for replica in waiting)
+        return pause_s or (0.0 if is_due else LOOK_S)
+
+    def _may_try(self, replica: Replica) -> bool:
+        pause = self._pauses.get(replica.group.group_id)
+        return pause is None or pause.until <= time.monotonic()
+
+    def _pause(self, group: int, *, is_fine: bool) -> float:
+        """Note how a turn of a group, or of _ALL, ended; returns the seconds before its next one."""
+        before = self._pauses.pop(group, None)
+        if is_fine:
+            return 0.0
+        length_s = min(2 * (LOOK_S if before is None else before.length_s), PAUSE_MAX_S)
+        self._pauses[group] = _Pause(length_s, time.monotonic() + length_s)
+        return length_s
 
     @property
     def waiting_s(self) -> float:
@@ -136,7 +171,7 @@ class Tiering:
         await self._seen.look(self._unseen)
 
     async def _serve(self, replica: Replica) -> bool:
-        """Upload all that waits in one partition, and sweep its home; returns whether nothing failed."""
+        """One partition's turn: upload what waits in it, and sweep its home; returns whether nothing failed."""
         self._is_away = self._is_stuck = False
         is_fine = await self._tried(replica, self._upload_waiting)
         if self._is_stuck or not may_upload(replica):
@@ -157,9 +192,13 @@ class Tiering:
             return False
 
     async def _upload_waiting(self, replica: Replica) -> bool:
-        """Upload all that waits in one partition; returns False if its list is full. Raises _FAILURES."""
+        """Upload what waits in one partition, as much as one turn has; returns False if its list is full. Raises
+        _FAILURES.
+        """
         group = replica.group.group_id
-        while (segment := next_segment(replica)) is not None and may_upload(replica):
+        for _ in range(OBJECTS_A_TURN):
+            if (segment := next_segment(replica)) is None or not may_upload(replica):
+                break
             self._waiting.setdefault(group, time.monotonic())
             if replica.machine.tier.is_full:
                 _log.warning("%s/%d has as many objects as it may have", replica.topic, replica.partition)
@@ -167,7 +206,8 @@ class Tiering:
             if not await self.upload(replica, segment):
                 return True  # another leader goes on
             self._waiting[group] = time.monotonic()
-        self._waiting.pop(group, None)
+        if next_segment(replica) is None:
+            self._waiting.pop(group, None)
         return True
 
     async def upload(self, replica: Replica, segment: SegmentIndex) -> bool:
@@ -238,8 +278,8 @@ class Tiering:
 
     def _forget_others(self, led: list[Replica]) -> None:
         groups = {replica.group.group_id for replica in led}
-        for known in (self._waiting, self._swept, self._lost):
-            for group in known.keys() - groups:
+        for known in (self._waiting, self._swept, self._lost, self._pauses):
+            for group in known.keys() - groups - {_ALL}:
                 del known[group]
 
 
@@ -254,8 +294,9 @@ def next_segment(replica: Replica) -> SegmentIndex | None:
     tier = replica.machine.tier
     if not replica.config.is_tiered:
         return None
-    start = max(tier.end, replica.machine.log_start)
-    return next((each for each in replica.log.full_segments if each.next_offset > start), None)
+    start, segments = max(tier.end, replica.machine.log_start), replica.log.full_segments
+    number = bisect_right(segments, start, key=attrgetter("next_offset"))
+    return segments[number] if number < len(segments) else None
 
 
 def _new_home(replica: Replica) -> str:

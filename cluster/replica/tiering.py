@@ -148,8 +148,8 @@ class Tiering:
 
     def drop(self, wall_ms: int) -> None:
         """Drop the local files of every replica whose objects this node has seen, and that are outside the topic's
-        local retention at ``wall_ms`` (since 1970). A disk with little room keeps none whose objects were seen: that is
-        better than to refuse appends.
+        local retention at ``wall_ms`` (since 1970). A disk with little room keeps none whose objects were seen, and
+        little of the cache: that is better than to refuse appends. Of objects in no list, the cache keeps nothing.
         """
         count, is_low, self._unseen = 0, self._is_low(), []
         for replica in self._replicas.all():
@@ -164,6 +164,9 @@ class Tiering:
                     self._unseen.append((replica, before))
         if count:
             self._dropped()
+        tiers = {replica.machine.tier.home: replica.machine.tier for replica in self._replicas.all()}
+        is_listed = lambda key: key[0] in tiers and tiers[key[0]].lists(key[1])  # noqa: E731
+        self._store.keep_cached(is_listed, is_low=is_low)
 
     async def look(self) -> None:
         """Look in this node's place for the objects of the files that the last ``drop`` had to keep."""

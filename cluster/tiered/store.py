@@ -5,7 +5,6 @@ A store that hangs holds its threads, and then further calls are refused in time
 """
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -22,13 +21,16 @@ from ...partition.log.index import SegmentIndex
 from ...partition.places.place import CannotReach, NotThere, Place, without_arguments
 from ...partition.state.tier import name_of
 from . import objects
-from .cache import Cache
+from .cache import Cache, Key
 from .objects import ObjectDamaged
+from .place import CACHE_BYTES
 from .threads import threads
 
 FETCHES_AT_ONCE = 4
 FETCHES_WAITING_MAX = 64
 """Fetches of objects that are under way or wait for a thread; others are refused."""
+LOW_CACHE_BYTES = CACHE_BYTES[0]
+"""Most bytes of the cache while the disk has little room."""
 RUN_TIMEOUT_S = 600.0
 """Time after which an upload or a removal counts as failed."""
 FOLDER = "tiered"
@@ -66,7 +68,8 @@ class TieredStore:
         self._url, self._prefix = url, prefix
         self._place: Place | None = None
         self._cache = Cache(data / FOLDER / CACHE, cache_bytes)
-        self._fetches: dict[str, asyncio.Task[SegmentIndex]] = {}
+        self._cache_bytes = cache_bytes
+        self._fetches: dict[Key, asyncio.Task[SegmentIndex]] = {}
         self._readers = threads(FETCHES_AT_ONCE, "fetch")
         self._writers = threads(1, "upload")
         self._removers = threads(1, "remove")
@@ -74,7 +77,7 @@ class TieredStore:
 
     async def segment(self, home: str, item: TierObject) -> SegmentIndex:
         """An object as a segment on this disk, from the cache or fetched into it. Raises TieredStoreUnavailable."""
-        key = f"{hashlib.blake2b(home.encode(), digest_size=8).hexdigest()}-{name_of(item)}"
+        key = home, item
         found = self._cache.get(key)
         if found is not None:
             self.counts.cached += 1
@@ -85,7 +88,7 @@ class TieredStore:
                 raise self._unavailable(f"{FETCHES_WAITING_MAX} objects are being fetched already")
             if not self.has_room():
                 raise self._unavailable("this node's disk has no room for them")
-            task = self._fetches[key] = asyncio.create_task(self._fetch(home, item, key))
+            task = self._fetches[key] = asyncio.create_task(self._fetch(home, item))
             task.add_done_callback(partial(self._fetched, key))
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -103,16 +106,26 @@ class TieredStore:
         _log.warning("old records cannot be read from %s: %s (%s)", self.name, what, error or "no error")
         return TieredStoreUnavailable(f"these records are in {self.name}: {what}", self.name)
 
-    async def _fetch(self, home: str, item: TierObject, key: str) -> SegmentIndex:
-        work = partial(self._fetch_here, f"{home}/{name_of(item)}", item, self._cache.path(key))
+    async def _fetch(self, home: str, item: TierObject) -> SegmentIndex:
+        work = partial(self._fetch_here, f"{home}/{name_of(item)}", item, self._cache.path(item))
         segment = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         self.counts.fetched += 1
-        if doomed := self._cache.add(key, segment):
-            # Not awaited: readers of the object need not wait until the other files are removed.
-            self._removers.submit(_remove, doomed)
+        self._remove_soon(self._cache.add((home, item), segment))
         return segment
 
-    def _fetched(self, key: str, task: "asyncio.Task[SegmentIndex]") -> None:
+    def keep_cached(self, is_wanted: Callable[[Key], bool], *, is_low: bool) -> None:
+        """Drop from the cache what is not wanted any more and, while the disk has little room, all but what was read
+        last: it can be fetched again, and appends are refused meanwhile.
+        """
+        self._cache.bytes_max = min(self._cache_bytes, LOW_CACHE_BYTES) if is_low else self._cache_bytes
+        self._remove_soon(self._cache.keep(is_wanted))
+
+    def _remove_soon(self, doomed: list[Path]) -> None:
+        """Remove files of the cache, in a thread: readers of an object need not wait until others have made room."""
+        if doomed:
+            self._removers.submit(_remove, doomed)
+
+    def _fetched(self, key: Key, task: "asyncio.Task[SegmentIndex]") -> None:
         del self._fetches[key]
         if not task.cancelled():
             task.exception()  # retrieved, since a caller that gave up does not ask for it

@@ -108,6 +108,11 @@ class Tier:
         """The first object with records at or after ``offset``, which is below ``end``."""
         return self.objects[bisect_right(self.objects, offset, key=attrgetter("end"))]
 
+    def lists(self, item: TierObject) -> bool:
+        """Whether an object is in the list."""
+        number = bisect_right(self.objects, item.first, key=attrgetter("end"))
+        return number < len(self.objects) and self.objects[number] == item
+
     def known(self, log_start: Offset, term: int) -> "Known":
         """A copy of the list as it is now, for a leader's sweep of the home."""
         return Known(list(self.objects), self.end, log_start, term)

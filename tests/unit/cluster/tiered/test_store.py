@@ -15,11 +15,13 @@ from stockade.cluster.tiered.place import probe, tiered_faults
 from stockade.partition.errors import TieredStoreUnavailable
 from stockade.partition.places.place import CannotReach, Place, without_arguments
 
+from ..replica.test_replica import RECEIVED_MS
+from ..replica.test_tiering import House, scenario, serve
 from .test_tiered_log import filled
 from .tiers import HOME, store_at, until
 
 
-def cached(tmp_path: Path) -> int:
+def bytes_cached(tmp_path: Path) -> int:
     """Bytes of its files; one that is removed meanwhile has none."""
     size = 0
     for path in (tmp_path / "data" / "tiered" / "cache").iterdir():
@@ -33,7 +35,7 @@ def test_the_cache_keeps_to_its_bytes_and_one_object_at_least(tmp_path: Path) ->
         tiered = await filled(tmp_path, 40, cache_bytes=5000)
         for offset in range(0, 70, 4):
             assert (await tiered.whole.read(offset, 1)).batches[0].base_offset == offset
-            await until(lambda: cached(tmp_path) <= 5000 + 16 * 20)
+            await until(lambda: bytes_cached(tmp_path) <= 5000 + 16 * 20)
         counts = tiered.store.counts
         assert (counts.fetched, counts.cached) == (18, 0)  # an answer that is full looks at no next object
         await tiered.whole.read(68, 1)
@@ -165,6 +167,53 @@ def test_a_full_disk_gets_no_more_of_the_cache(tmp_path: Path) -> None:
             await tiered.whole.read(8, 1)
 
     asyncio.run(scenario())
+
+
+def cached(house: House) -> list[int]:
+    """The first offsets of the objects in the cache, after what has to go is gone."""
+    house.store._removers.submit(int).result()
+    return sorted(int(path.name.split("-")[-5]) for path in (house.root / "data" / "tiered" / "cache").glob("*.arrow"))
+
+
+@scenario()
+async def test_the_cache_keeps_nothing_of_what_was_trimmed_or_deleted(house: House) -> None:
+    await house.fill()
+    await serve(house)
+    await house.drop(RECEIVED_MS + 1)
+    assert await house.values() == 40
+    objects = house.leader.machine.tier.objects
+    assert cached(house) == [each.first for each in objects]
+    await house.leader.trim(objects[2].first + 1, topic_id=None, token=None)
+    house.tiering.drop(RECEIVED_MS + 1)
+    assert cached(house) == [each.first for each in objects]
+    assert len(objects) > 3
+    assert await house.values() > 0
+    house.replicas.clear()  # the topic was deleted, or the replica moved away
+    house.tiering.drop(RECEIVED_MS + 1)
+    assert cached(house) == []
+
+
+@scenario()
+async def test_a_disk_with_little_room_keeps_little_of_the_cache(house: House) -> None:
+    await house.fill()
+    await serve(house)
+    await house.drop(RECEIVED_MS + 1)
+    assert await house.values() == 40
+    objects = house.leader.machine.tier.objects
+    firsts = [each.first for each in objects]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_module, "LOW_CACHE_BYTES", 7 * objects[0].log_bytes)
+        house.tiering._is_low = lambda: True
+        house.tiering.drop(RECEIVED_MS + 1)
+        few = cached(house)
+        assert 0 < len(few) < len(firsts)
+        assert few == firsts[-len(few) :], "what was read last stays"
+        assert await house.values() == 40
+        assert cached(house) == few
+    house.tiering._is_low = lambda: False
+    house.tiering.drop(RECEIVED_MS + 1)
+    assert await house.values() == 40
+    assert cached(house) == firsts
 
 
 def test_the_home_of_a_deleted_topic_is_removed_also_after_a_restart(tmp_path: Path) -> None:

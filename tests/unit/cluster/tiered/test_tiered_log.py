@@ -281,7 +281,7 @@ def test_a_tail_of_more_objects_than_the_cache_holds_is_read_on_to_its_end(
     async def scenario() -> None:
         tiered = await filled(tmp_path)
         one = tiered.tier.objects[0].log_bytes
-        monkeypatch.setattr(tiered.store._cache, "_bytes_max", 4 * one)
+        monkeypatch.setattr(tiered.store._cache, "bytes_max", 4 * one)
         monkeypatch.setattr(tiered_log, "TAIL_BYTES", one // 4)
         found = await tiered.whole.tail(10_000)
         end, messages = found.log_end, found.messages()

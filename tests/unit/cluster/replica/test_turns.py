@@ -1,0 +1,68 @@
+"""The partitions of a leader take turns with their uploads: none holds up the others."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from stockade.cluster.features import Features
+from stockade.cluster.replica import tiering as tiering_module
+from stockade.cluster.replica.replica import Replica
+from stockade.cluster.replica.tiering import next_segment
+
+from ..tiered.tiers import until
+from .test_replica import append, group_of, replica
+from .test_tiering import LOCAL, SEGMENT_BYTES, Held, House, scenario
+
+
+async def beside(house: House) -> Replica:
+    """A second partition that this node leads, with records."""
+    (house.root / "other").mkdir()
+    other = replica(house.root / "other", LOCAL, SEGMENT_BYTES)
+    other.whole.store, other.features = house.store, Features(level=2)
+    group_of(other).group_id = 78
+    house.replicas.append(other)
+    for _ in range(20):
+        await append(other, 2)
+    return other
+
+
+@scenario()
+async def test_a_partition_with_much_to_upload_holds_up_no_other(house: House) -> None:
+    for _ in range(60):
+        await append(house.leader, 2)
+    other = await beside(house)
+    place = house.store._place = Held(str(house.root / "store"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiering_module, "LOOK_S", 1000.0)  # nothing waits for a look
+        running = asyncio.create_task(house.tiering._keep_uploading())
+        await asyncio.to_thread(place.begun.wait, 60)
+        assert house.tiering._waiting.keys() == {77, 78}, "what was not served yet waits, and is measured"
+        place.go.set()
+        await until(lambda: other.machine.tier.objects)
+        assert next_segment(house.leader) is not None
+        await until(lambda: not house.tiering._waiting)
+        running.cancel()
+    assert next_segment(house.leader) is next_segment(other) is None
+
+
+def damage(one: Replica) -> None:
+    segment = Path(one.log.full_segments[0].segment)
+    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
+
+
+@scenario()
+async def test_a_partition_whose_uploads_fail_holds_up_no_other(house: House) -> None:
+    await house.fill()
+    other = await beside(house)
+    assert await house.tiering._serve(other)
+    for _ in range(20):
+        await append(other, 2)
+    damage(house.leader)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiering_module, "LOOK_S", 1000.0)
+        running = asyncio.create_task(house.tiering._keep_uploading())
+        await until(lambda: next_segment(other) is None)
+        running.cancel()
+    assert house.listed() == []
+    assert house.store.counts.upload_failed == 1

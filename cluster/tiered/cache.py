@@ -11,6 +11,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+import msgspec
+
 from ...partition.commands import TierObject
 from ...partition.log import segment_files
 from ...partition.log.index import SegmentIndex
@@ -23,6 +25,16 @@ Key = tuple[str, TierObject]
 """The home of an object, and its item in the list."""
 
 
+class Held(msgspec.Struct, eq=False):
+    """An object in the cache: its segment, the sums of its two files (objects.py), and until when they count as right
+    without a look at the files.
+    """
+
+    segment: SegmentIndex
+    sums: tuple[int, int]
+    good_until: float
+
+
 class Cache:
     """Segments of fetched objects. Beyond ``bytes_max`` the least recently used are dropped; a reader that has the file
     open reads on.
@@ -33,7 +45,7 @@ class Cache:
         self.bytes_max: int = bytes_max
         self._folder = folder
         self._numbers = count()
-        self._held: OrderedDict[Key, SegmentIndex] = OrderedDict()
+        self._held: OrderedDict[Key, Held] = OrderedDict()
         self.size: int = 0
         """Bytes of all files."""
         shutil.rmtree(folder, ignore_errors=True)
@@ -43,23 +55,27 @@ class Cache:
         """The path for the messages of an object: a new one for each fetch, so a late removal hits no newer file."""
         return self._folder / f"{name_of(item)}-{next(self._numbers)}{SUFFIX}"
 
-    def get(self, key: Key) -> SegmentIndex | None:
-        """The segment of an object; None: it, or a file of it, is not here. An operator may have removed files."""
+    def get(self, key: Key) -> Held | None:
+        """An object; None: it, or a file of it, is not here. An operator may have removed files."""
         found = self._held.get(key)
         if found is None:
             return None
-        if not _is_whole(found):
+        if not _is_whole(found.segment):
             with suppress(OSError):  # a start removes what is left
                 segment_files.remove(self._drop(key))
             return None
         self._held.move_to_end(key)
         return found
 
-    def add(self, key: Key, segment: SegmentIndex) -> list[Path]:
+    def add(self, key: Key, held: Held) -> list[Path]:
         """Take in a fetched object; returns the files that have to make room for it, which a thread removes."""
-        self._held[key] = segment
-        self.size += _size(segment)
+        self._held[key] = held
+        self.size += _size(held.segment)
         return self._shrink()
+
+    def drop(self, key: Key, held: Held) -> list[Path]:
+        """Drop an object, unless it went already; returns its files, which a thread removes."""
+        return list(self._drop(key)) if self._held.get(key) is held else []
 
     def keep(self, is_wanted: Callable[[Key], bool]) -> list[Path]:
         """Drop the objects that are not wanted, and those beyond the bound; returns their files, which a thread
@@ -77,7 +93,7 @@ class Cache:
         return doomed
 
     def _drop(self, key: Key) -> tuple[Path, Path]:
-        segment = self._held.pop(key)
+        segment = self._held.pop(key).segment
         self.size -= _size(segment)
         return segment_files.files_of(segment)
 

@@ -162,6 +162,20 @@ def unpack(packed: Path, item: TierObject, data: Path) -> SegmentIndex:
     return index
 
 
+def sums(segment: SegmentIndex) -> tuple[int, int]:
+    """The CRCs of the files of a segment that does not grow. Raises OSError."""
+    messages, index = segment_files.files_of(segment)
+    return _sum(messages), _sum(index)
+
+
+def _sum(path: Path) -> int:
+    found = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            found = crc32(piece, found)
+    return found
+
+
 def _created(path: Path) -> BinaryIO:
     """An empty file for the node's user and its group."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, DATA_MODE), "wb")

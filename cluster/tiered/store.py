@@ -6,6 +6,7 @@ A store that hangs holds its threads, and then further calls are refused in time
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from ...partition.log.index import SegmentIndex
 from ...partition.places.place import CannotReach, NotThere, Place, without_arguments
 from ...partition.state.tier import name_of
 from . import objects
-from .cache import Cache, Key
+from .cache import Cache, Held, Key
 from .objects import ObjectDamaged
 from .place import CACHE_BYTES
 from .threads import threads
@@ -29,6 +30,8 @@ from .threads import threads
 FETCHES_AT_ONCE = 4
 FETCHES_WAITING_MAX = 64
 """Fetches of objects that are under way or wait for a thread; others are refused."""
+CHECK_S = 60.0
+"""Time after which files of the cache are compared again with what was written, when they are needed."""
 LOW_CACHE_BYTES = CACHE_BYTES[0]
 """Most bytes of the cache while the disk has little room."""
 RUN_TIMEOUT_S = 600.0
@@ -78,10 +81,10 @@ class TieredStore:
     async def segment(self, home: str, item: TierObject) -> SegmentIndex:
         """An object as a segment on this disk, from the cache or fetched into it. Raises TieredStoreUnavailable."""
         key = home, item
-        found = self._cache.get(key)
-        if found is not None:
+        held = self._cache.get(key)
+        if held is not None and await self._is_good(key, held):
             self.counts.cached += 1
-            return found
+            return held.segment
         task = self._fetches.get(key)
         if task is None:
             if len(self._fetches) >= FETCHES_WAITING_MAX:
@@ -100,6 +103,23 @@ class TieredStore:
         except (CannotReach, OSError) as error:
             raise self._unavailable("it, or this node's cache of it, cannot be used", error) from error
 
+    async def _is_good(self, key: Key, held: Held) -> bool:
+        """Whether the files of an object in the cache are as they were written, as bits on a disk can flip; they are
+        compared once in CHECK_S. An object that is not good is dropped.
+        """
+        now = time.monotonic()
+        if now < held.good_until:
+            return True
+        held.good_until = now + CHECK_S
+        try:
+            is_good = await asyncio.to_thread(objects.sums, held.segment) == held.sums
+        except OSError:
+            is_good = False
+        if not is_good:
+            _log.warning("fetching %s again: its files in the cache are not as they were written", name_of(key[1]))
+            self._remove_soon(self._cache.drop(key, held))
+        return is_good
+
     def _unavailable(self, what: str, error: Exception | None = None) -> TieredStoreUnavailable:
         """The refusal for clients. The error itself, which may name buckets and hosts, goes to this node's log only."""
         self.counts.read_failed += 1
@@ -108,9 +128,9 @@ class TieredStore:
 
     async def _fetch(self, home: str, item: TierObject) -> SegmentIndex:
         work = partial(self._fetch_here, f"{home}/{name_of(item)}", item, self._cache.path(item))
-        segment = await asyncio.get_running_loop().run_in_executor(self._readers, work)
+        segment, sums = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         self.counts.fetched += 1
-        self._remove_soon(self._cache.add((home, item), segment))
+        self._remove_soon(self._cache.add((home, item), Held(segment, sums, time.monotonic() + CHECK_S)))
         return segment
 
     def keep_cached(self, is_wanted: Callable[[Key], bool], *, is_low: bool) -> None:
@@ -130,11 +150,12 @@ class TieredStore:
         if not task.cancelled():
             task.exception()  # retrieved, since a caller that gave up does not ask for it
 
-    def _fetch_here(self, path: str, item: TierObject, there: Path) -> SegmentIndex:
+    def _fetch_here(self, path: str, item: TierObject, there: Path) -> tuple[SegmentIndex, tuple[int, int]]:
         packed = there.with_suffix(".part")
         try:
             self._guarded(lambda place: objects.receive(place.pieces(self._path(path)), item, packed))
-            return objects.unpack(packed, item, there)
+            segment = objects.unpack(packed, item, there)
+            return segment, objects.sums(segment)
         except BaseException:
             segment_files.remove([there, there.with_suffix(".index")])
             raise

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from stockade.cluster.tiered import cache, objects
 from stockade.cluster.tiered import log as tiered_log
+from stockade.cluster.tiered import store as store_module
 from stockade.partition.commands import Stamp
 from stockade.partition.errors import OffsetOutOfRange, TieredStoreUnavailable
 from stockade.partition.log.interface import Slice
@@ -250,21 +251,28 @@ def test_a_read_whose_object_leaves_the_cache_may_be_tried_again(
 
 
 @pytest.mark.parametrize("suffix", [".arrow", ".index"])
-@pytest.mark.parametrize("is_cut", [True, False])
-def test_an_object_whose_file_was_removed_from_the_cache_or_cut_there_is_fetched_again(
-    tmp_path: Path, suffix: str, is_cut: bool
+@pytest.mark.parametrize("how", ["removed", "cut", "flipped"])
+def test_an_object_whose_file_in_the_cache_was_removed_or_is_damaged_is_fetched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, how: str
 ) -> None:
-    """An operator who makes room removes it, without a restart of the node."""
+    """An operator who makes room removes it, without a restart of the node; or a bit of the disk flips."""
+    monkeypatch.setattr(store_module, "CHECK_S", 0.0)
 
     async def scenario() -> None:
         tiered = await filled(tmp_path)
         whole = content(await tiered.whole.read(0, 1 << 20))
         for path in (tmp_path / "data" / "tiered" / "cache").glob(f"*{suffix}"):
-            if is_cut:
+            if how == "cut":
                 os.truncate(path, path.stat().st_size // 2)
+            elif how == "flipped":
+                damaged = bytearray(path.read_bytes())
+                damaged[-20] ^= 1
+                path.write_bytes(damaged)
             else:
                 path.unlink()
         assert content(await tiered.whole.read(0, 1 << 20)) == whole
+        assert tiered.store.counts.fetched == 2 * len(tiered.tier.objects)
+        tiered.store._removers.submit(int).result()
         assert tiered.store._cache.size == sum(
             path.stat().st_size - (8 if path.suffix == ".arrow" else 0)  # the end of the stream does not count
             for path in (tmp_path / "data" / "tiered" / "cache").iterdir()

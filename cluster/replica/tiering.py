@@ -23,7 +23,7 @@ from ...partition.state.tier import dead, name_of
 from ..condition import aligned_s
 from ..features import TIERS
 from ..tiered import objects
-from ..tiered.store import EXPECTED, TieredStore
+from ..tiered.store import EXPECTED, REMOVALS_A_TURN, TieredStore
 from .replica import Replica
 from .replica_manager import ReplicaManager
 from .seen import Seen
@@ -258,14 +258,14 @@ class Tiering:
         first = tier.objects[0].first if tier.objects else tier.end
         now = _Swept(replica.group.term, first, self._lost.get(group, 0))
         last, at = self._swept.get(group, (None, 0.0))
-        if now != last and (last is None or time.monotonic() - at >= SWEEP_PAUSE_S):
-            await self.sweep(replica)
+        is_due = now != last and (last is None or time.monotonic() - at >= SWEEP_PAUSE_S)
+        if is_due and len(await self.sweep(replica)) < REMOVALS_A_TURN:  # otherwise the next turn goes on
             self._swept[group] = (now, time.monotonic())
         return True
 
     async def sweep(self, replica: Replica) -> list[str]:
-        """Remove the objects that are not in the list and can never get into it; returns their names. Raises
-        _FAILURES.
+        """Remove objects that are not in the list and can never get into it, REMOVALS_A_TURN at most; returns their
+        names. Raises _FAILURES.
         """
         term, home = replica.group.term, replica.machine.tier.home
         await replica.barrier()

@@ -36,6 +36,8 @@ LOW_CACHE_BYTES = CACHE_BYTES[0]
 """Most bytes of the cache while the disk has little room."""
 RUN_TIMEOUT_S = 600.0
 """Time after which an upload or a removal counts as failed."""
+REMOVALS_A_TURN = 100
+"""Most objects that are removed before an upload has its turn: in an object store each takes three requests."""
 FOLDER = "tiered"
 """The folder of cache and notes, in the data folder."""
 CACHE = "cache"
@@ -205,15 +207,17 @@ class TieredStore:
         return [path[start:] for path in place.sizes(self._path(home))]
 
     def sweep(self, home: str, choose: Callable[[list[str]], list[str]], place: Place) -> list[str]:
-        """Remove the files of a home that ``choose`` chooses; returns their names. Blocks. Raises CannotReach."""
-        doomed = choose(self.names(home, place))
+        """Remove the files of a home that ``choose`` chooses, REMOVALS_A_TURN of them at most; returns their names.
+        Blocks. Raises CannotReach.
+        """
+        doomed = choose(self.names(home, place))[:REMOVALS_A_TURN]
         for name in doomed:
             place.remove(self._path(f"{home}/{name}"))
         return doomed
 
     def remove_all(self, home: str, place: Place) -> bool:
-        """Remove the files of a home or, if it has none, its folder; returns whether it had none. Blocks. Raises
-        CannotReach.
+        """Remove files of a home, as ``sweep`` does, or, if it has none, its folder; returns whether it had none.
+        Blocks. Raises CannotReach.
         """
         is_empty = not self.sweep(home, lambda names: names, place)
         if is_empty:

@@ -9,10 +9,11 @@ from stockade.cluster.features import Features
 from stockade.cluster.replica import tiering as tiering_module
 from stockade.cluster.replica.replica import Replica
 from stockade.cluster.replica.tiering import next_segment
+from stockade.cluster.tiered import store as store_module
 
 from ..tiered.tiers import until
-from .test_replica import append, group_of, replica
-from .test_tiering import LOCAL, SEGMENT_BYTES, Held, House, scenario
+from .test_replica import RECEIVED_MS, append, group_of, replica
+from .test_tiering import LOCAL, SEGMENT_BYTES, Held, House, scenario, serve
 
 
 async def beside(house: House) -> Replica:
@@ -66,3 +67,21 @@ async def test_a_partition_whose_uploads_fail_holds_up_no_other(house: House) ->
         running.cancel()
     assert house.listed() == []
     assert house.store.counts.upload_failed == 1
+
+
+@scenario()
+async def test_a_trim_of_many_objects_holds_up_no_upload(house: House) -> None:
+    await house.fill()
+    assert await serve(house)
+    await house.drop(RECEIVED_MS + 1)
+    house.tiering._swept.clear()
+    await house.leader.trim(house.leader.log.log_end, topic_id=None, token=None)
+    left = len(house.files())
+    assert left > 4
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (store_module, tiering_module):
+            patch.setattr(module, "REMOVALS_A_TURN", 2)
+        while left:
+            assert await serve(house)
+            left = max(0, left - 2)
+            assert len(house.files()) == left

@@ -258,6 +258,44 @@ def test_a_share_that_is_not_mounted_settles_no_debt(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+class OrderedPlace(Place):
+    """Notes each removal; the first one waits until ``go``."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.done: list[str] = []
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def remove(self, path: str) -> None:
+        self.begun.set()
+        self.go.wait(60)
+        self.done.append("removal")
+        super().remove(path)
+
+
+def test_uploads_do_not_wait_until_all_objects_of_a_deleted_topic_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        monkeypatch.setattr(store_module, "REMOVALS_A_TURN", 2)
+        tiered = await filled(tmp_path)
+        debts, count = Debts(tmp_path / "data", tiered.store), len(tiered.tier.objects)
+        place = tiered.store._place = OrderedPlace(str(tmp_path / "store"))
+        await debts.owe(HOME)
+        settling = asyncio.create_task(debts.settle(tiered.store))
+        await asyncio.to_thread(place.begun.wait, 60)
+        upload = asyncio.create_task(tiered.store.run(lambda _: place.done.append("upload")))
+        await asyncio.sleep(0)
+        place.go.set()
+        await upload
+        assert not await settling
+        assert place.done == ["removal"] * 2 + ["upload"] + ["removal"] * (count - 2)
+        assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+        tiered.store.close()
+
+    asyncio.run(scenario())
+
+
 class RefusingPlace(Place):
     """Fails for some homes."""
 

@@ -257,6 +257,26 @@ def _empty(node: Any, path: str) -> Iterator[str]:
                 yield from _empty(value, f"{path}/{key}")
 
 
+def test_generators_of_clients_can_make_code_of_the_contract() -> None:
+    """What openapi-generator makes of the rest does not compile, or cannot send the value: in Go and Java a default, a
+    choice or a parameter without a type of its own; in Go a schema ``NewX``, the name of the constructor of ``X``."""
+    parts = document()["components"]
+    assert [name for name in parts["schemas"] if f"New{name}" in parts["schemas"]] == []
+    assert [name for name, each in parts["parameters"].items() if "type" not in each["schema"]] == []
+    assert list(_without_a_type(parts["schemas"], "", of_a_choice=False)) == []
+
+
+def _without_a_type(schemas: dict[str, Any], path: str, *, of_a_choice: bool) -> Iterator[str]:
+    """The places of schemas without a type that have a default, or are a value in a ``oneOf``."""
+    for name, schema in schemas.items():
+        place = f"{path}/{name}"
+        if "type" not in schema and ("default" in schema or (of_a_choice and schema.keys() & {"const", "enum"})):
+            yield place
+        yield from _without_a_type(schema.get("properties", {}), place, of_a_choice=False)
+        choices = {str(place): choice for place, choice in enumerate(schema.get("oneOf", []))}
+        yield from _without_a_type(choices, place, of_a_choice=True)
+
+
 def test_every_operation_with_a_body_documents_what_any_body_may_be_refused_with() -> None:
     with_body = {name: each["responses"] for name, each in OPERATIONS.items() if "requestBody" in each}
     assert [name for name, has in with_body.items() if not {"400", "413", "415", "431"} <= has.keys()] == []
@@ -274,13 +294,13 @@ def test_every_text_of_a_query_has_its_documented_bounds() -> None:
 
 
 BODIES: dict[str, type[msgspec.Struct]] = {
-    "NewTopic": schemas.NewTopic,
+    "TopicRequest": schemas.NewTopic,
     "TopicPatch": schemas.TopicPatch,
     "TopicConfigPatch": schemas.ConfigChanges,
     "TopicFence": schemas.TopicFence,
-    "NewSession": schemas.NewSession,
-    "NewGrant": schemas.NewGrant,
-    "NewProducer": schemas.NewProducer,
+    "SessionRequest": schemas.NewSession,
+    "GrantRequest": schemas.NewGrant,
+    "ProducerRequest": schemas.NewProducer,
     "ProducerFence": schemas.ProducerFence,
     "BeginRequest": schemas.BeginBody,
     "TrimRequest": schemas.TrimBody,
@@ -289,7 +309,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "PartEntry": parts.PartEntry,
     "PartProducer": parts.PartProducer,
     "PartFence": parts.PartFence,
-    "NewPosition": schemas.NewPosition,
+    "PositionRequest": schemas.NewPosition,
     "StageChanges": StageChanges,
     "MemberChange": schemas.MemberChange,
     "FeatureLevel": schemas.FeatureLevel,
@@ -299,7 +319,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "Reassignment": schemas.Reassignment,
     "LeaderTransfer": schemas.LeaderTransfer,
 }
-ELSEWHERE = {("NewProducer", "name"), ("TopicPatch", "sealed"), ("NewTopic", "replication_factor")}
+ELSEWHERE = {("ProducerRequest", "name"), ("TopicPatch", "sealed"), ("TopicRequest", "replication_factor")}
 """Fields whose limits are checked after the body was read: with a code of their own, or that no type can say."""
 LIMITS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "pattern", "enum", "default")
 

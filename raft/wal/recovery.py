@@ -49,8 +49,9 @@ def recover(directory: Path) -> "Recovery":
             raise WalCorrupt(identity_path(directory), 0, "the file is missing, so it is unknown which log this is")
         identity = WalIdentity(identity_path(directory), 1 + secrets.randbelow((1 << 63) - 1), 1, 0)
         identity.save()
-    if numbers and numbers[-1] > identity.last:
-        _drop_unused(directory, numbers.pop(), identity)
+    for number in numbers:
+        if number > identity.last:
+            _drop_unused(directory, number, identity)
     recovery = Recovery(identity)
     for number in range(identity.first, identity.last + 1):
         path = path_of(directory, number)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stockade.raft.wal.errors import WalCorrupt
 from stockade.raft.wal.records import ENTRY, FILE_HEADER_BYTES, Record
+from stockade.raft.wal.recovery import recover
 
 from .model import (
     APPEND,
@@ -244,6 +245,17 @@ def test_a_file_with_records_that_the_identity_does_not_know_is_refused(tmp_path
     restore(tmp_path / "wal", files | {"0000000003.wal": files[SECOND]})
     with pytest.raises(WalCorrupt, match="the log should end with file 2: its identity is older"):
         remembered(tmp_path / "wal", 400)
+
+
+def test_records_that_an_older_identity_does_not_know_are_refused_though_a_new_file_follows_them(
+    tmp_path: Path,
+) -> None:
+    """As after a restore of the identity alone, while the log had just begun a further file."""
+    files = a_log_of_two_files(tmp_path / "wal")
+    begun = bytes(len(files[SECOND]))
+    restore(tmp_path / "wal", files | {"0000000003.wal": files[SECOND], "0000000004.wal": begun})
+    with pytest.raises(WalCorrupt, match="the log should end with file 2: its identity is older"):
+        recover(tmp_path / "wal")
 
 
 def test_files_that_are_not_the_logs_are_left_alone(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..partition.log.fsutil import write_durably
 from .checkpoint.copies import FOR_COPIES, CheckpointReceiver, CheckpointSender
-from .checkpoint.group_storage import CheckpointScheduler, GroupStorage
+from .checkpoint.group_storage import CheckpointScheduler, GroupStorage, to_its_end
 from .core.coalescing import Coalescer
 from .core.group import Group
 from .histogram import Histogram
@@ -484,7 +484,7 @@ class RaftHost:
             try:
                 while True:
                     await asyncio.sleep(REMEMBER_S)
-                    await asyncio.to_thread(promises.save)
+                    await to_its_end(asyncio.ensure_future(asyncio.to_thread(promises.save)))
             finally:
                 promises.save()
         except OSError as error:

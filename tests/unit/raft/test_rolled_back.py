@@ -6,15 +6,19 @@ Three real hosts with real logs; the copy is made of a running node, as a snapsh
 import asyncio
 import errno
 import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from stockade.partition.log.fsutil import write_durably
+from stockade.raft.host import RaftHost
+from stockade.raft.messages import Hello
 from stockade.raft.net.promises import Promises
 from stockade.raft.wal.errors import DiskRefused
 
-from .cluster import Cluster, MemoryMachine, copy_of_a_moment, until
+from .cluster import FAST, Cluster, MemoryMachine, copy_of_a_moment, until
 
 GROWN_OR_ORIGINAL = r"it, or a copy of it, has lost what this node told .* Only if this is the original"
 
@@ -204,14 +208,49 @@ def test_an_original_disk_that_is_put_back_after_its_copy_was_refused_is_told_th
     asyncio.run(scenario())
 
 
+def test_a_node_that_stops_while_it_writes_what_it_was_told_writes_it_again_only_after_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both writes have one scratch file: at the same time, one renames what the other has cut, and one fails."""
+    begun, go_on, seen = threading.Event(), threading.Event(), list[str]()
+
+    def write(path: Path, content: bytes) -> None:
+        seen.append("begins")
+        if not begun.is_set():
+            begun.set()
+            go_on.wait(10.0)
+        write_durably(path, content)
+        seen.append("ends")
+
+    async def scenario() -> None:
+        fatal: list[BaseException] = []
+        host = RaftHost("n1", "house", ("127.0.0.1", 0), {}, tmp_path, FAST, fatal.append)
+        promises = host._transport.promises = Promises(tmp_path / "promises.json")
+        promises.greeted(Hello(7, "house", "n2", 1, 2, 3))
+        task = asyncio.create_task(host._remember())
+        await until(begun.is_set)
+        promises.tells("n2", 4)
+        task.cancel()
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        await asyncio.wait([task])
+        await until(lambda: len(seen) == 4)
+        assert fatal == []
+
+    monkeypatch.setattr("stockade.raft.host.REMEMBER_S", 0.0)
+    monkeypatch.setattr("stockade.raft.net.promises.write_durably", write)
+    asyncio.run(scenario())
+    assert seen == ["begins", "ends"] * 2
+    assert Promises(tmp_path / "promises.json").told == {"n2": (1, 2, 4)}
+
+
 def test_a_node_whose_disk_takes_no_mark_stops_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_durably(path: Path, content: bytes) -> None:
+    def fail(path: Path, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             node, host = next(iter(cluster.hosts.items()))
-            monkeypatch.setattr("stockade.raft.host.write_durably", write_durably)
+            monkeypatch.setattr("stockade.raft.host.write_durably", fail)
             host._on_rolled_back("n2", host._began + 1)
             await gives_up(cluster, node)
 

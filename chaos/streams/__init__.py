@@ -2,5 +2,5 @@
 
 In: lines of files, or made-up lines. Out: appends with a history, and how far each stream is. `demo` and `crash_rounds`
 write them.
-May import: chaos.history, client.producer, client.session, partition, partition.api.
+May import: chaos.history, client.producer, client.session, partition.api.
 """

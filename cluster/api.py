@@ -37,7 +37,7 @@ from ..partition.api.producers import PartitionProducer, ProducerList, ProducerP
 from ..partition.api.records import PartitionContents, StageInfo
 from ..partition.api.topics import Mode, Topic, TopicConfig, TopicPage, TopicSummary
 from ..partition.commands import Appended, Offset, Token
-from ..partition.log.segments import Slice
+from ..partition.log.interface import Slice
 from ..partition.records.batch import Batch
 from ..partition.state.fence import Tenure
 from .access.administration import Principals

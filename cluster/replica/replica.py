@@ -13,7 +13,6 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Literal, TypeVar
 
-import msgspec
 from msgspec import structs
 
 from ...partition.api.producers import BatchStatus, PartitionProducer, ProducerOnPartition
@@ -62,7 +61,8 @@ from ...partition.errors import (
     StorageQuotaExceeded,
     UnknownTopicOrPartition,
 )
-from ...partition.log.segments import SegmentLog, Slice
+from ...partition.log.interface import Slice
+from ...partition.log.segments import SegmentLog
 from ...partition.records.batch import Batch
 from ...partition.state.fence import Tenure
 from ...partition.state.machine import PartitionMachine
@@ -402,7 +402,7 @@ class Replica(ServedGroup):
         if start < machine.log_start:
             raise OffsetOutOfRange(start, machine.log_start, machine.log_end, stale=local)
         if self.whole.is_here(start):
-            return msgspec.structs.replace(self.log.read(start, max_bytes), stale=local)
+            return structs.replace(self.log.read(start, max_bytes), stale=local)
         return await self._read_old(start, max_bytes, local=local, guard=guard)
 
     async def _read_old(self, start: Offset, max_bytes: int, *, local: bool, guard: ReadGuard | None) -> Slice:
@@ -415,7 +415,7 @@ class Replica(ServedGroup):
             raise OffsetOutOfRange(start, gone.fields["log_start"], gone.fields["log_end"], stale=local) from None
         if self._end is not None:
             raise self.not_leading()
-        return msgspec.structs.replace(found, stale=local)
+        return structs.replace(found, stale=local)
 
     async def read_tail(self, count: int) -> tuple[Slice, int]:
         """The first slice of the last ``count`` records, from whose end the caller reads on, and topic_epoch."""
@@ -463,7 +463,7 @@ class Replica(ServedGroup):
         if entry is None or entry.is_bare:
             return None
         run = entry.run
-        batches = [BatchStatus(*msgspec.structs.astuple(batch)) for batch in run.cache]
+        batches = [BatchStatus(*structs.astuple(batch)) for batch in run.cache]
         last_offset = batches[-1].last_offset if batches else None
         return ProducerOnPartition(self.topic, self.partition, run.epoch, run.last_seq, last_offset, batches)
 

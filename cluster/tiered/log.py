@@ -15,7 +15,8 @@ from ...partition.errors import OffsetOutOfRange, TieredStoreUnavailable
 from ...partition.log.index import SegmentIndex
 from ...partition.log.interface import Run, Slice
 from ...partition.log.segment_files import read_messages
-from ...partition.log.segments import SegmentLog, find, greatest_since
+from ...partition.log.segments import SegmentLog
+from ...partition.log.timestamps import find, greatest_since
 from ...partition.state.tier import Tier
 from .store import TieredStore
 

@@ -11,7 +11,7 @@ from ...cluster.front.front import unless_ended
 from ...partition.api.ledger import HashedEntry, LedgerEntry, LedgerPage, entry_hash
 from ...partition.errors import FeatureLevelTooLow, InternalError
 from ...partition.internal_names import LEDGER_TOPIC
-from ...partition.log.segments import Slice
+from ...partition.log.interface import Slice
 from ...partition.records.batch import decode_batch
 from ..codec.parameters import INT64_MAX
 from ..records.fetch import records_gone

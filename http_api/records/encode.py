@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...partition.api.records import text_or_base64
 from ...partition.commands import SEQUENCE_MODULUS, Offset
 from ...partition.errors import ThrottlingQuotaExceeded
-from ...partition.log.segments import Slice, StoredBatch
+from ...partition.log.interface import Slice, StoredBatch
 from ...partition.records.batch import RECORDS_MAX, decode_batch
 from ..codec import json_codec
 

@@ -15,8 +15,7 @@ from ...cluster.front.front import unless_ended
 from ...cluster.model import ReadGuard
 from ...partition.commands import Offset
 from ...partition.errors import InvalidRequest, LeaderNotAvailable
-from ...partition.log.interface import StoredBatch
-from ...partition.log.segments import Slice
+from ...partition.log.interface import Slice, StoredBatch
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..codec import json_codec, media
 from ..codec.parameters import INT64_MAX, integer

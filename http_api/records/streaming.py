@@ -12,7 +12,7 @@ from ...cluster.api import Partition
 from ...cluster.front.front import unless_ended
 from ...partition.commands import Offset
 from ...partition.errors import StockadeError
-from ...partition.log.segments import Slice
+from ...partition.log.interface import Slice
 from ...partition.records.batch import STREAM_START
 from ..codec import json_codec, media, problems
 from ..request.call import Call

@@ -7,8 +7,6 @@ and syncs them; after a restart the log begins as the last checkpoint has it, an
 So a file is removed only when a checkpoint without it is durable. An OSError of a write leaves a torn file, whose index
 is ahead of it. The error propagates, the node is told to stop, whatever the write was for, and from then on every
 append and read of the log fails.
-
-A search by timestamp bisects the indexes of the segments, and decodes one batch.
 """
 
 import struct
@@ -28,56 +26,9 @@ from . import segment_files
 from .fsutil import write_all
 from .image import Image, ImageDamaged
 from .index import SegmentIndex
-from .interface import Run, Slice, StoredBatch
+from .interface import Run, Slice
 from .segment_files import Writers, read_messages
-from .timestamps import first_row_since, greatest_timestamp
-
-Fetch = Callable[[Sequence[StoredBatch]], list[bytes]]
-
-
-def find(
-    segments: Sequence[SegmentIndex], log_start: Offset, timestamp_ms: int | None, fetch: Fetch
-) -> tuple[Offset, int | None]:
-    """(offset, timestamp) of the first record from ``log_start`` on at or after ``timestamp_ms`` (None: of the first
-    with the greatest timestamp); (-1, None) when there is none.
-    """
-    wanted = _greatest(segments, log_start, fetch) if timestamp_ms is None else timestamp_ms
-    for batch in _candidates(segments, log_start, wanted):
-        row = first_row_since(fetch([batch])[0], wanted, max(0, log_start - batch.base_offset))
-        if row is not None:
-            return batch.base_offset + row[0], row[1]
-    return -1, None
-
-
-def _candidates(segments: Sequence[SegmentIndex], log_start: Offset, wanted: int) -> Iterator[StoredBatch]:
-    """Yield the batches with a record at or after the time ``wanted``; that record may lie before log_start. The index
-    of a segment without such a record is not read.
-    """
-    for segment in segments:
-        if segment.greatest_timestamp_ms < wanted:
-            continue
-        number = 0 if segment.base_offset >= log_start else segment.find(log_start)
-        while (number := segment.find_timestamp(wanted, number)) < len(segment):
-            yield segment.batch(number)
-            number += 1
-
-
-def greatest_since(segment: SegmentIndex, log_start: Offset, fetch: Fetch) -> int:
-    """The greatest timestamp of a segment's records from ``log_start`` on, of which there must be one."""
-    if segment.base_offset >= log_start:
-        return segment.greatest_timestamp_ms
-    first = segment.find(log_start)
-    cut = segment.batch(first)
-    greatest = greatest_timestamp(fetch([cut])[0], max(0, log_start - cut.base_offset))
-    return max(greatest, segment.greatest_from(first + 1))
-
-
-def _greatest(segments: Sequence[SegmentIndex], log_start: Offset, fetch: Fetch) -> int:
-    """The greatest timestamp of a record from log_start on; -1 if there is none."""
-    return max((greatest_since(segment, log_start, fetch) for segment in segments), default=-1)
-
-
-__all__ = ["SEGMENT_BYTES_MAX", "SegmentLog", "Slice", "StoredBatch"]
+from .timestamps import find, greatest
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
 """Bytes beyond which a segment does not grow, unless its only batch is larger."""
@@ -326,7 +277,7 @@ class SegmentLog:
     def greatest_timestamp(self) -> int:
         """The greatest timestamp of a record in a file here, from log_start on; -1 if there is none."""
         self.flush()
-        return _greatest(self._segments, self._log_start, read_messages)
+        return greatest(self._segments, self._log_start, read_messages)
 
     def close(self) -> None:
         """Close the files. Reads are still possible, appends are not. Idempotent."""

@@ -56,7 +56,8 @@ from stockade.partition.errors import (
     UnknownSession,
     UnknownTopicOrPartition,
 )
-from stockade.partition.log.segments import SegmentLog, Slice
+from stockade.partition.log.interface import Slice
+from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import Batch
 from stockade.partition.state.fence import Tenure
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine

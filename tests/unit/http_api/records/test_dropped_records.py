@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from stockade.partition.log.segments import Slice
+from stockade.partition.log.interface import Slice
 
 from ..conversation import NDJSON, RECORDS, TEXT, Conversation, run
 from ..fake_cluster import FakePartition

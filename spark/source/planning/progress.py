@@ -44,8 +44,9 @@ def advance(start: Progress, seen: Topics, rows_max: int | None, *, fail: bool) 
     Topics and partitions that are not in ``seen`` stay where they are. If ``fail``, raises DataLost for a topic that
     was deleted or created again, a partition that is gone, and a log that ends before the offset that was read to.
     """
-    for topic, before in start.items():
-        _check_same(topic, before, seen.get(topic), fail)
+    if fail:
+        for topic, before in start.items():
+            _check_same(topic, before, seen.get(topic))
     todo = {
         (topic, p): (_next_of(start, topic, now, p, log_start, fail), log_end)
         for topic, now in sorted(seen.items())
@@ -93,17 +94,16 @@ def shares(sizes: Mapping[Any, int], total_max: int) -> dict[Any, int]:
     return given
 
 
-def _check_same(topic: str, before: dict[str, Any], now: Seen | None, fail: bool) -> None:
-    if now is None and fail:
+def _check_same(topic: str, before: dict[str, Any], now: Seen | None) -> None:
+    if now is None:
         raise DataLost(f"topic {topic} {_GONE}")
-    if now is not None and now.topic_id != before["id"] and fail:
+    if now.topic_id != before["id"]:
         raise DataLost(f"topic {topic} was deleted and created again (topic id {before['id']}, now {now.topic_id})")
-    if now is not None and now.topic_id == before["id"] and fail:
-        for p, offset in before["next"].items():
-            if int(p) not in now.bounds:
-                raise DataLost(f"{topic}/{p} {_GONE}")
-            if offset > now.bounds[int(p)][1]:
-                raise DataLost(f"{topic}/{p} was read to {offset}, and ends at {now.bounds[int(p)][1]}")
+    for p, offset in before["next"].items():
+        if int(p) not in now.bounds:
+            raise DataLost(f"{topic}/{p} {_GONE}")
+        if offset > now.bounds[int(p)][1]:
+            raise DataLost(f"{topic}/{p} was read to {offset}, and ends at {now.bounds[int(p)][1]}")
 
 
 def _next_of(start: Progress, topic: str, now: Seen, partition: int, log_start: int, fail: bool) -> int:

@@ -52,10 +52,10 @@ def why_not() -> str | None:
 class ProxyServer:
     """A running toxiproxy server. A call returns once the server has confirmed the change."""
 
-    def __init__(self, binary: Path | None = None) -> None:
+    def __init__(self) -> None:
         """Start the server. Raises ProxyError if it is missing or does not answer."""
         self._port = _free_port()
-        command = [str(binary or find_server()), "-host", "127.0.0.1", "-port", str(self._port)]
+        command = [str(find_server()), "-host", "127.0.0.1", "-port", str(self._port)]
         self._process = subprocess.Popen(  # a list of words, no shell  # noqa: S603  # nosec B603
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )

@@ -31,6 +31,8 @@ class LocalNode(NodeProcess):
     data: Path
 
 
+READY_TIMEOUT_S = 60.0
+"""Every node must be ready this long after the start."""
 CLIENT = "client"
 """Name of the files of a client's certificate and key, in the folder with those of the nodes."""
 
@@ -201,14 +203,14 @@ class LocalCluster:
                 start_new_session=True,
             )
 
-    def wait_ready(self, timeout_s: float = 60.0) -> None:
+    def wait_ready(self) -> None:
         """Return when every node is ready. Raises ClusterFailed."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + READY_TIMEOUT_S
         for node in self.nodes:
             while not is_ready(node):
                 self._check_alive(node)
                 if time.monotonic() > deadline:
-                    raise ClusterFailed(f"{node.name} is not ready after {timeout_s:.0f} s.\n{end_of_log(node)}")
+                    raise ClusterFailed(f"{node.name} is not ready after {READY_TIMEOUT_S:.0f} s.\n{end_of_log(node)}")
                 time.sleep(0.05)
 
     def kill(self, node: LocalNode, number: int = signal.SIGKILL) -> None:

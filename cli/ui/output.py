@@ -151,13 +151,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def numbers(values: Sequence[int], most: int = 12) -> str:
-    """Ascending numbers as ``0-3,7``: each run of consecutive numbers as one range, at most ``most`` of them."""
+RUNS_MAX = 12
+
+
+def numbers(values: Sequence[int]) -> str:
+    """Ascending numbers as ``0-3,7``: each run of consecutive numbers as one range, at most RUNS_MAX of them."""
     runs: list[list[int]] = []
     for value in values:
         if runs and value == runs[-1][-1] + 1:
             runs[-1][-1:] = [runs[-1][-1], value] if len(runs[-1]) == 1 else [value]
         else:
             runs.append([value])
-    shown = ",".join("-".join(map(str, run)) for run in runs[:most])
-    return shown + (",…" if len(runs) > most else "")
+    shown = ",".join("-".join(map(str, run)) for run in runs[:RUNS_MAX])
+    return shown + (",…" if len(runs) > RUNS_MAX else "")

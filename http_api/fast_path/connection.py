@@ -455,7 +455,7 @@ def serialized(response: web.Response | FastResponse) -> bytes:
     return b"%sContent-Length: %d\r\nDate: %s\r\n\r\n%s" % (head, len(body), rfc822_formatted_time().encode(), body)
 
 
-def is_plain(headers: Mapping[str, str], names: frozenset[str] = PLAIN_HEADERS) -> bool:
+def is_plain(headers: Mapping[str, str], names: frozenset[str]) -> bool:
     """Whether all headers are among ``names`` (in lower case), and the client accepts JSON."""
     return names.issuperset(headers) and headers.get("accept") in _ACCEPT
 

@@ -50,7 +50,7 @@ def hello_fault(
     peers: Container[str],
     accepted: Accepted,
     *,
-    is_stream: bool = False,
+    is_stream: bool,
 ) -> str | None:
     """Why the sender of ``hello`` must not be at the other end of a connection; None if it may be.
 

@@ -24,7 +24,7 @@ def violations(frame: Any, checker: str, condition: str, what: str, offset: str 
     )
 
 
-def all_of(frame: Any, *found: tuple[str, str, str], offset: str | None = None) -> Any:
+def all_of(frame: Any, *found: tuple[str, str, str], offset: str) -> Any:
     """The violations of several kinds, each (checker, condition, what), in one pass; a row may be a violation of
     several.
     """
@@ -32,11 +32,12 @@ def all_of(frame: Any, *found: tuple[str, str, str], offset: str | None = None) 
         F.when(F.expr(condition), F.struct(F.lit(checker).alias("checker"), F.expr(what).alias("what")))
         for checker, condition, what in found
     ]
-    place = F.col(offset) if offset else F.lit(None)
     # Filter first: most rows are no violation, and the rest of the query is slow.
     odd = frame.where(any_of(*found))
     each = odd.withColumn("found", F.array_compact(F.array(*kinds)))
-    exploded = each.select(*map(F.expr, _PLACE), place.cast("long").alias("offset"), F.explode("found").alias("found"))
+    exploded = each.select(
+        *map(F.expr, _PLACE), F.col(offset).cast("long").alias("offset"), F.explode("found").alias("found")
+    )
     return exploded.select("found.checker", "topic", "partition", "offset", "found.what")
 
 

@@ -70,8 +70,9 @@ class Acquiring:
         while self._undos:
             await asyncio.wait(list(self._undos))
 
-    async def acquire(self, request: GrantRequest, hold: Callable[[Grant], T]) -> T:
-        """Acquire a grant; returns what ``hold`` makes of it. A cancelled call leaves the queue, and holds nothing.
+    async def ask(self, request: GrantRequest, hold: Callable[[Grant], T]) -> T | Ticket:
+        """Ask for a grant; returns what ``hold`` makes of it, or the ticket for `wait`. A cancelled call leaves the
+        queue, and holds nothing.
 
         The caller awaits ``undone`` right before.
         """
@@ -80,7 +81,7 @@ class Acquiring:
             if isinstance(answer, Grant):
                 return hold(answer)
             self._waiting.append(answer)
-        return hold(await self._wait(answer, request.session))
+            return answer
 
     async def own(self, request: OwnRequest, hold: Callable[[list[OwnResult]], T]) -> T:
         """Claim resources; returns what ``hold`` makes of the verdicts. After a cancelled call the session owns no more
@@ -136,9 +137,9 @@ class Acquiring:
             raise
         return asking.result()
 
-    async def _wait(self, ticket: Ticket, session: str) -> Grant:
-        """Ask until the ticket has a grant. A caller that gives up leaves the queue, and releases a grant that came
-        first, so that tickets behind it need not wait for the end of its session.
+    async def wait(self, ticket: Ticket, session: str, hold: Callable[[Grant], T]) -> T:
+        """Ask until the ticket has a grant; returns what ``hold`` makes of it. A caller that gives up leaves the queue,
+        and releases a grant that came first, so that tickets behind it need not wait for the end of its session.
 
         The question changes nothing, but the acquisition has: it had a place in the queue, or a grant that had evicted
         the owner before it ended itself. So no refusal of it says that nothing was changed.
@@ -158,7 +159,7 @@ class Acquiring:
             await asyncio.wait([self._begin(partial(self._leave, first, session))])
             raise
         self._waiting.remove(first)
-        return ticket.grant
+        return hold(ticket.grant)
 
     def _begin(
         self, undo: Callable[[], Awaitable[None]], asking: "asyncio.Task[Any] | None" = None

@@ -10,13 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Self, overload
 
-from ...partition.api.ownership import Grant, OwnResult, Sever
+from ...partition.api.ownership import Grant, OwnResult, Sever, Ticket
 from ...partition.api.topics import Mode, Topic
 from ...partition.commands import Token
 from ...partition.errors import (
@@ -49,7 +49,9 @@ _LOOK_S_MIN = 3.0
 _LOOKS_MAX = 8
 """Checks under way at a time: renewals need connections, too."""
 _CLAIMS_MAX = 8
-"""Lost resources that are claimed again at a time: with thousands of claims before it, a renewal comes too late."""
+"""Lost grants and resources that are asked for again at a time: with thousands of requests before it, a renewal comes
+too late.
+"""
 _MARGIN_OF_TTL = 0.2
 """Part of the ttl before its end at which an unrenewed session is given up."""
 
@@ -230,13 +232,30 @@ class Session:
         to another writer. Raises ProducerBusy in the other modes, ProducerFenced, HoldAndWait, SessionExpired.
         """
         name = producer_name or self.client_id
-        await self._acquiring.undone()
-        request = GrantRequest(topic, self.id, partitions, mode, name, resume_epoch, topic_id)
-        fence = await self._acquiring.acquire(request, self._hold)
+        return await self._acquire(nullcontext(), topic, partitions, mode, name, resume_epoch, topic_id)
+
+    async def _acquire(
+        self,
+        turn: AbstractAsyncContextManager[object],
+        topic: str,
+        partitions: Sequence[int] | None,
+        mode: Mode,
+        name: str,
+        resume_epoch: int | None,
+        topic_id: int | None,
+    ) -> Fence:
+        """As `acquire`, with the request inside ``turn``; the wait in the queue comes after it."""
+        async with turn:
+            await self._acquiring.undone()
+            request = GrantRequest(topic, self.id, partitions, mode, name, resume_epoch, topic_id)
+            answer = await self._acquiring.ask(request, self._hold)
+        if isinstance(answer, Ticket):
+            answer = await self._acquiring.wait(answer, request.session, self._hold)
+        fence = answer
         if self._reacquirer is not None:
             mode = "Shared" if mode == "Shared" else "WaitForExclusive"
-            again = partial(self.acquire, topic, partitions, mode=mode, producer_name=name)
-            self._reacquirer.watch(fence, partial(again, topic_id=fence.grant.topic_id))
+            again = partial(self._acquire, self._claiming, topic, partitions, mode, name, None, fence.grant.topic_id)
+            self._reacquirer.watch(fence, again)
         if self.error is not None:
             fence.lose(self.error)
         return fence

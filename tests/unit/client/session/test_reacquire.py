@@ -11,6 +11,7 @@ from stockade.client.config import ClientConfig
 from stockade.client.errors import ClientClosed
 from stockade.client.session.held import Ownership
 from stockade.client.session.session import Fence, Session
+from stockade.partition.api.ownership import Ticket
 from stockade.partition.errors import (
     InconsistentTopicId,
     InvalidRequest,
@@ -200,14 +201,14 @@ def test_a_session_that_was_closed_while_it_acquired_stays_closed(
 
     async def work(client: Client) -> None:
         session = await Session(client, "me", ttl_ms=3000, reacquire=lambda _: None).open()
-        acquire, is_closed = session._acquiring.acquire, asyncio.Event()
+        ask, is_closed = session._acquiring.ask, asyncio.Event()
 
-        async def late(*request: Any) -> Fence:
-            fence: Fence = await acquire(*request)
+        async def late(*request: Any) -> Fence | Ticket:
+            answer = await ask(*request)
             await is_closed.wait()
-            return fence
+            return answer
 
-        monkeypatch.setattr(session._acquiring, "acquire", late)
+        monkeypatch.setattr(session._acquiring, "ask", late)
         acquiring = asyncio.create_task(session.acquire("t"))
         await cluster.seen("POST", 1, "/grants")
         await session.close()
@@ -318,5 +319,40 @@ def test_many_lost_resources_are_claimed_a_few_at_a_time_so_that_the_session_is_
             cluster.release_held()
             for each in owned:
                 assert (await each.again()).error is None
+
+    use(cluster, work)
+
+
+def test_many_lost_grants_are_asked_for_a_few_at_a_time_so_that_the_session_is_renewed_meanwhile(
+    cluster: FakeCluster,
+) -> None:
+    """All at once held the renewal up as claims of resources did: a session with 2,000 grants was lost in a circle."""
+    cluster.create("t", 30)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=1500, reacquire=lambda _: None) as session:
+            fences = [await session.acquire("t", [partition]) for partition in range(30)]
+            cluster.grant_faults = [Fault.HOLD] * 30
+            renewals = len(cluster.paths("PUT"))
+            cluster.close_session(session.id)
+            await cluster.seen("PUT", renewals + 4)  # the one that is refused, and three of the new session
+            assert sum(path.endswith("/grants") for path in cluster.paths("POST")) == 30 + 8
+            cluster.release_held()
+            for each in fences:
+                assert (await each.again()).error is None
+
+    use(cluster, work)
+
+
+def test_a_grant_that_waits_in_the_queue_holds_up_no_other_one(cluster: FakeCluster) -> None:
+    cluster.create("t", 10)
+
+    async def work(client: Client) -> None:
+        async with Session(client, "me", ttl_ms=3000, reacquire=lambda _: None) as session:
+            fences = [await session.acquire("t", [partition]) for partition in range(10)]
+            for each in fences[:9]:
+                cluster.take_over("t", each.grant.partitions[0])
+            cluster.close_session(session.id)
+            assert (await fences[9].again()).error is None
 
     use(cluster, work)

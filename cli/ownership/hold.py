@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import click
+import msgspec
 
 from ...client.api.client import Client
 from ...client.config import ClientConfig
@@ -62,7 +63,8 @@ async def hold(
 
     COMMAND finds the fencing token in STOCKADE_GRANT, STOCKADE_EPOCH and STOCKADE_SESSION, and TOPIC in STOCKADE_TOPIC:
     appends with this token pass until another holder has the partition; then the log refuses them, even if COMMAND has
-    not noticed yet. Write `--` before COMMAND.
+    not noticed yet. Of a Shared grant STOCKADE_EPOCH is the highest; STOCKADE_EPOCHS has that of each partition, in
+    JSON. Write `--` before COMMAND.
 
     On Linux all descendants of COMMAND are ended, also those that left its session, and also when COMMAND ends by
     itself or this process is killed; elsewhere, its process group. Processes that another service starts for it (a
@@ -87,7 +89,14 @@ async def hold(
 
 def _token(fence: Fence, session: Session) -> dict[str, str]:
     grant = fence.grant
-    return {"GRANT": grant.grant, "EPOCH": str(fence.epoch), "SESSION": session.id, "TOPIC": grant.topic}
+    epochs = msgspec.json.encode(grant.epochs).decode()
+    return {
+        "GRANT": grant.grant,
+        "EPOCH": str(fence.epoch),
+        "EPOCHS": epochs,
+        "SESSION": session.id,
+        "TOPIC": grant.topic,
+    }
 
 
 def _why(fence: Fence) -> str:

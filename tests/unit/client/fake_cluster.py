@@ -501,7 +501,7 @@ def granted(grant: Grant) -> dict[str, Any]:
         "producer_name": "name",
         "partitions": grant.partitions,
         "epoch": grant.epoch,
-        "epochs": {str(partition): grant.epoch for partition in grant.partitions},
+        "epochs": {str(each): grant.topic.machines[each].topic_epoch for each in grant.partitions},
     }
 
 

@@ -78,6 +78,17 @@ def test_a_command_runs_as_the_owner_and_its_exit_code_is_ours(cluster: FakeClus
     assert cluster.sessions == {}
 
 
+def test_a_command_with_a_shared_grant_is_told_the_epoch_of_each_partition(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
+    """It knew the highest alone, with which every partition of a lower epoch refused its appends."""
+    cluster.create("jobs", 2)
+    told = tmp_path / "epochs"
+    assert run("jobs", "--partition", "1", "--", "true").exit_code == 0
+    assert run("jobs", "--mode", "shared", "--", "sh", "-c", f'echo "$STOCKADE_EPOCHS" > {told}').exit_code == 0
+    assert told.read_text() == '{"0":0,"1":1}\n'
+
+
 def test_what_another_session_holds_is_refused_and_nothing_runs(cluster: FakeCluster, run: Run, tmp_path: Path) -> None:
     cluster.create("jobs")
     cluster.take_over("jobs")

@@ -30,7 +30,7 @@ from .net.transport import NO_ROOM, Address, Transport
 from .ports import Timer
 from .settings import RaftSettings
 from .wal.errors import DiskRefused, NewerDisk
-from .wal.file_set import level_of
+from .wal.file_set import WalIdentity, level_of
 from .wal.wal import Wal
 
 __all__ = ["NO_ROOM", "RaftHost", "RaftSettings", "Software", "Tls", "TlsFault", "TlsFiles", "check_level"]
@@ -510,6 +510,12 @@ def check_level(data_dir: Path, software: Software) -> None:
     level = level_of(data_dir / "wal")
     if not software.supports(level):
         raise _unsupported(data_dir, software, level)
+
+
+def incarnation_of(data_dir: Path) -> int | None:
+    """The incarnation of the disk of a node's data folder; None: it has no log yet. Raises DiskRefused. Blocks."""
+    identity = WalIdentity.read(data_dir / "wal")
+    return None if identity is None else identity.incarnation
 
 
 def _unsupported(data_dir: Path, software: Software, level: int) -> DiskRefused:

@@ -81,6 +81,16 @@ class ClusterView:
         """The controller's entry of a node; None: the controller does not know the node."""
         return next((entry for entry in self._known.nodes if entry.node_id == node_id), None)
 
+    def check_disk(self, incarnation: int | None) -> None:
+        """Raise DiskRefused if the disk of this incarnation is that of another node, as when two nodes got each other's
+        folder: each would count as one that lost its disk.
+        """
+        known, node_id = {entry.incarnation: entry.node_id for entry in self._known.nodes}, self._config.node_id
+        mine = self.find(node_id)
+        if incarnation in known and (mine is None or mine.incarnation != incarnation) and incarnation is not None:
+            fault = f"it is the data folder of {known[incarnation]}, and this node is {node_id}"
+            raise DiskRefused(Path(self._config.data_dir), fault, "Nothing is damaged: give each node its own folder.")
+
     def raft_peers(self) -> dict[str, Address]:
         """Raft addresses of the other nodes, by id. An address in this node's configuration (perhaps of a proxy) has
         precedence over the controller's.

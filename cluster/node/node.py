@@ -11,7 +11,7 @@ from ...partition.log.modes import close_to_others
 from ...partition.log.segments import SegmentLog
 from ...partition.state.machine import PartitionConfig, PartitionMachine
 from ...raft.core.group import Group
-from ...raft.host import RaftHost, RaftSettings, Tls, check_level
+from ...raft.host import RaftHost, RaftSettings, Tls, check_level, incarnation_of
 from .. import rpc
 from ..access.store import PrincipalStore
 from ..config import STORED_NAMES, NodeConfig, parse_address
@@ -60,9 +60,10 @@ class Node:
         """
         await asyncio.to_thread(_close_to_others, Path(config.data_dir))
         await asyncio.to_thread(check_level, Path(config.data_dir), SOFTWARE)
-        disk = await asyncio.to_thread(DiskWatch, config.node_id, Path(config.data_dir), config.limits)
         failure, view = NodeFailure(on_failure), ClusterView(config)
         principals = PrincipalStore(Path(config.data_dir), is_member=view.index > 0)
+        view.check_disk(await asyncio.to_thread(incarnation_of, Path(config.data_dir)))
+        disk = await asyncio.to_thread(DiskWatch, config.node_id, Path(config.data_dir), config.limits)
         host = RaftHost(
             config.node_id,
             config.cluster_id,

@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from stockade.cluster.config import NodeConfig
+from stockade.cluster.config import LimitsSection, NodeConfig
 from stockade.cluster.controller.commands import CreateTopic, RegisterNode, decode_command, encode_command
 from stockade.cluster.controller.ledger import NoteIntent, NoteOutcome
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
+from stockade.cluster.controller.topology.nodes import NodeEntry
 from stockade.cluster.discovery import first_level
+from stockade.cluster.discovery.cluster_view import ClusterView
 from stockade.cluster.machines import Member
 from stockade.cluster.model import NO_PRINCIPAL, By, Conditions
 from stockade.cluster.node.node import Node
 from stockade.cluster.node.node_service import NodeService
+from stockade.cluster.rpc import Catalog
 from stockade.partition.api.cluster import NotedBackup
 from stockade.partition.api.ownership import Grant, Ticket
 from stockade.partition.api.topics import TopicConfig
@@ -36,7 +39,10 @@ from stockade.partition.errors import (
 )
 from stockade.partition.log import segments
 from stockade.partition.records.batch import Batch, batch_from_columns
+from stockade.raft.host import incarnation_of
 from stockade.raft.log.configuration import Configuration
+from stockade.raft.wal.errors import DiskRefused
+from stockade.raft.wal.wal import Wal
 
 from ..fakes import FakeGroup, FakeHost, fake
 
@@ -66,6 +72,40 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, pat
         assert not failures
 
     asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+class Started(Exception):
+    """The node took its disk, and went on."""
+
+
+@pytest.mark.parametrize(
+    ("mine", "of_n2", "refused"), [(1, 0, True), (0, 0, False), (1, 1, False)], ids=["exchanged", "copied", "new"]
+)
+def test_a_node_does_not_start_over_the_folder_of_another_one(
+    mine: int, of_n2: int, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the folders of two nodes of three exchanged, no group had a leader, and no line said why."""
+
+    def start(*_: object, **__: object) -> None:
+        raise Started
+
+    async def scene() -> None:
+        await Wal.open(tmp_path / "wal", asyncio.get_running_loop(), print, file_bytes=4096).close()
+        found = incarnation_of(tmp_path) or 0
+        entries = [
+            NodeEntry(name, f"http://{name}:1", f"{name}:2", None, found + more)
+            for name, more in (("n1", mine), ("n2", of_n2))
+        ]
+        members, limits = [Member("n1", "http://n1:1", "n1:2")], LimitsSection(disk_reserve_bytes=0)
+        config = NodeConfig("n1", "c", str(tmp_path), "127.0.0.1:1", "127.0.0.1:2", members, limits=limits)
+        await ClusterView(config).follow(Catalog(9, [], None, 0, entries, [], ["n1"], []))
+        await Node.start(config, print)
+
+    monkeypatch.setattr("stockade.cluster.node.node.RaftHost", start)
+    with pytest.raises(
+        DiskRefused if refused else Started, match="folder of n2, and this node is n1" if refused else None
+    ):
+        asyncio.run(scene())
 
 
 def batch(*values: bytes) -> Batch:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml  # type: ignore[import-untyped]
 from click.testing import CliRunner
@@ -13,7 +14,7 @@ from sources import ROOT
 from stockade.cli.main import main
 from stockade.cli.node.supervisor import STOP_TIMEOUT_S
 from stockade.cli.service.environment import load
-from stockade.cluster.config import NodeConfig
+from stockade.cluster.config import LEDGER_LIMITS, LIMITS, LedgerSection, NodeConfig, RaftSection
 from stockade.partition.version import VERSION
 
 from .image import variables
@@ -33,7 +34,8 @@ CASES: dict[str, dict[str, Any]] = {
     "everything said": {
         "image": {"digest": "sha256:" + "ab" * 32, "pullSecrets": ["registry"]},
         "settings": {
-            "limits": {"wal_bytes_max": 1073741824},
+            "limits": {"wal_bytes_max": 1073741824, "topic_retention_ms": -1},
+            "ledger": {"retention_ms": -1, "retention_bytes": 1125899906842624},
             "raft": {"heartbeat_ms": 160},
             "allowed_hosts": ["a.example"],
         },
@@ -231,6 +233,9 @@ def test_prometheus_shows_the_certificate_and_the_token_that_it_is_given() -> No
         ({"clusterId": "a b"}, "clusterId"),
         ({"terminationGracePeriodSeconds": 10}, "terminationGracePeriodSeconds"),
         ({"settings": {"limts": {}}}, "limts"),
+        ({"settings": {"limits": {"wal_byte_max": 1073741824}}}, "wal_byte_max"),
+        ({"settings": {"limits": {"wal_bytes_max": 1}}}, "wal_bytes_max"),
+        ({"settings": {"ledger": {"retention_ms": 0}}}, "retention_ms"),
         ({"storage": {"size": "50"}}, "size"),
         ({"nodes": 2}, "founders are nodes, too"),
         ({"zones": [{"name": "a", "founders": 0, "nodes": 1}]}, "no zone has a founder"),
@@ -249,6 +254,20 @@ def test_a_change_of_settings_replaces_the_pods_and_a_further_node_replaces_none
     assert template({"settings": {"limits": {"wal_bytes_max": 1073741824}}}) != template({})
     assert template({"clusterDomain": "cluster.example"}) != template({})
     assert template({"tiered": {"place": "s3://old/house"}}) != template({"tiered": {"place": "s3://new/house"}})
+
+
+def test_the_chart_takes_the_settings_of_a_node_within_their_bounds(certificates: Path, tmp_path: Path) -> None:
+    """It took any name and number above 0, and the pods did not start; -1 as a retention it refused."""
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    tables = schema["properties"]["settings"]["properties"]
+    limits = {name: (each["minimum"], each["maximum"]) for name, each in tables["limits"]["properties"].items()}
+    assert limits == LIMITS
+    ledger = {name: each["anyOf"][1] for name, each in tables["ledger"]["properties"].items()}
+    assert {name: (each["minimum"], each["maximum"]) for name, each in ledger.items()} == LEDGER_LIMITS
+    numbers = {field.name for field in msgspec.structs.fields(RaftSection) if field.type is int}
+    assert tables["raft"]["properties"].keys() == numbers
+    found = configurations(CASES["everything said"], certificates, tmp_path)["prod-stockade-0"]
+    assert (found.limits.topic_retention_ms, found.ledger) == (-1, LedgerSection(-1, 1 << 50))
 
 
 def test_the_chart_is_of_this_version() -> None:

@@ -13,13 +13,16 @@ from bisect import bisect_right
 from collections.abc import Awaitable, Callable
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 from typing import NamedTuple
 
 from ...partition.commands import AddTierObject, BeginTier, Offset, Tiered, TierObject, encode_command
 from ...partition.errors import InternalError, StockadeError
+from ...partition.log.image import ImageDamaged
 from ...partition.log.index import SegmentIndex
 from ...partition.places.place import CannotReach, Place
 from ...partition.state.tier import dead, name_of
+from ...raft.wal.errors import DiskRefused
 from ..condition import aligned_s
 from ..features import TIERS
 from ..tiered import objects
@@ -214,7 +217,11 @@ class Tiering:
         return True
 
     async def upload(self, replica: Replica, segment: SegmentIndex) -> bool:
-        """Upload the next object of a full segment, and list it; returns whether it is listed. Raises _FAILURES."""
+        """Upload the next object of a full segment, and list it; returns whether it is listed. Raises _FAILURES.
+
+        Raises DiskRefused, which stops the node as in the scrubber, if the segment has other bytes than were written
+        and there are other replicas, of which one leads then.
+        """
         await self._check_place(replica)
         await replica.barrier()
         term, tier = replica.group.term, replica.machine.tier
@@ -224,7 +231,13 @@ class Tiering:
         if replica.is_gone or next_segment(replica) is not segment:
             return False
         # From here to the thread's queue there is no await: the removal of a deleted topic's home comes after it.
-        item = await self._store.run(partial(self._make_and_upload, segment, start, term, home))
+        try:
+            item = await self._store.run(partial(self._make_and_upload, segment, start, term, home))
+        except ImageDamaged as error:
+            is_kept = segment in replica.log.full_segments and not replica.is_gone  # else its files may go
+            if is_kept and len(replica.group.voters) > 1:
+                raise DiskRefused(Path(segment.segment), str(error)) from error
+            raise
         if not (await _ask(replica, AddTierObject(home, item))).is_taken:
             self._count_lost(replica)
             self._store.counts.refused += 1

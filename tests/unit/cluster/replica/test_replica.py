@@ -53,6 +53,7 @@ class Group:
 
     group_id = 77
     leader = "n1"
+    voters: tuple[str, ...] = ("n1",)
     ready = True
     on_applied: Callable[[Any], None]
 

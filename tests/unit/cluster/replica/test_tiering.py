@@ -18,13 +18,17 @@ from stockade.cluster.replica import tiering as tiering_module
 from stockade.cluster.replica.replica import Replica
 from stockade.cluster.replica.replica_manager import ReplicaManager
 from stockade.cluster.replica.tiering import Tiering, next_segment
+from stockade.cluster.tiered.objects import Made
 from stockade.cluster.tiered.store import TieredStore
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import Append, InstallReader, TierObject, encode_command
 from stockade.partition.errors import NotOwner, StockadeError, TieredStoreUnavailable
+from stockade.partition.log.image import ImageDamaged
+from stockade.partition.log.index import SegmentIndex
 from stockade.partition.places.place import CannotReach, Place
 from stockade.partition.state.tier import name_of
 from stockade.raft.core.group import NotLeader, Rejected, Unknown
+from stockade.raft.wal.errors import DiskRefused
 
 from .test_replica import RECEIVED_MS, append, group_of, replica
 
@@ -106,6 +110,12 @@ def _copy(leader: Replica, other: Replica) -> None:
         command = Append(message, batch.count, batch.crc, batch.timestamp_ms, batch.max_timestamp_ms)
         other.machine.apply(1, 1, encode_command(command))
     other.machine.tier.load(leader.machine.tier.save())
+
+
+def damage(one: Replica) -> None:
+    """Flip bits of its first segment."""
+    segment = Path(one.log.full_segments[0].segment)
+    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
 
 
 Scenario = Callable[[House], Coroutine[Any, Any, None]]
@@ -221,6 +231,35 @@ async def test_below_the_feature_level_nothing_is_proposed(house: House) -> None
     await asyncio.sleep(0)
     task.cancel()
     assert group_of(house.leader).index == index
+
+
+@scenario()
+async def test_a_segment_with_other_bytes_than_were_written_stops_the_node(house: House) -> None:
+    """As when an inspection finds it: otherwise this one leads on, and nothing of the partition goes to the store."""
+    await house.fill()
+    damage(house.leader)
+    assert not await serve(house), "it has the only replica: without the node there is none at all"
+    group_of(house.leader).voters = ("n1", "n2", "n3")
+    with pytest.raises(DiskRefused, match=r"damaged in the batch at offset 2.*stockade rebuild"):
+        await serve(house)
+    assert house.listed() == house.files() == []
+
+
+@scenario()
+async def test_a_segment_that_is_trimmed_while_it_is_read_stops_no_node(house: House) -> None:
+    await house.fill()
+    log = house.leader.log
+
+    def trimmed(segment: SegmentIndex, *_: Any) -> Made:
+        log.trim(log.full_segments[1].next_offset)
+        raise ImageDamaged(f"{segment.segment} is missing")
+
+    group_of(house.leader).voters = ("n1", "n2", "n3")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stockade.cluster.tiered.objects.make", trimmed)
+        assert not await serve(house)
+    assert await serve(house)
+    assert await house.values() == 40 - log.log_start
 
 
 class Held(Place):

@@ -1,7 +1,6 @@
 """The partitions of a leader take turns with their uploads: none holds up the others."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -47,11 +46,6 @@ async def test_a_partition_with_much_to_upload_holds_up_no_other(house: House) -
     assert next_segment(house.leader) is next_segment(other) is None
 
 
-def damage(one: Replica) -> None:
-    segment = Path(one.log.full_segments[0].segment)
-    segment.write_bytes(segment.read_bytes()[:-1] + b"?")
-
-
 @scenario()
 async def test_a_partition_whose_uploads_fail_holds_up_no_other(house: House) -> None:
     await house.fill()
@@ -59,14 +53,13 @@ async def test_a_partition_whose_uploads_fail_holds_up_no_other(house: House) ->
     assert await house.tiering._serve(other)
     for _ in range(20):
         await append(other, 2)
-    damage(house.leader)
+    house.leader.machine.tier._objects_max = 0  # it has as many objects as it may have
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiering_module, "LOOK_S", 1000.0)
         running = asyncio.create_task(house.tiering._keep_uploading())
         await until(lambda: next_segment(other) is None)
         running.cancel()
     assert house.listed() == []
-    assert house.store.counts.upload_failed == 1
 
 
 @scenario()

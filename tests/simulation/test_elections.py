@@ -3,6 +3,7 @@
 import pytest
 from simulation.world import Setting, World
 
+from stockade.raft.messages import TimeoutNow, Wake
 from stockade.raft.outcomes import Committed
 
 SEEDS = range(60)
@@ -73,3 +74,20 @@ def test_a_split_vote_is_asked_anew_and_not_waited_out() -> None:
     """Two followers that ask at once refuse each other; the shortest election timeout is 0.6 s."""
     times = [time_to_replace_a_crashed_leader(seed) for seed in SEEDS]
     assert max(times) < 0.6, sorted(times)[-5:]
+
+
+@pytest.mark.parametrize("message", [TimeoutNow(1), Wake(1)])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_only_the_present_leader_asks_a_follower_to_campaign(message: TimeoutNow | Wake, *, is_late: bool) -> None:
+    """What a leader said in an earlier term comes late; or another node says it."""
+    world = World(1, Setting(3))
+    world.run_until(lambda: bool(world.leaders()))
+    if is_late:
+        world.group(world.leaders()[0]).step_down()
+    world.run(1.0)
+    (leader,) = world.leaders()
+    one, other = (node for node in world.nodes if node != leader)
+    term = world.group(leader).term
+    assert (term > message.term) is is_late
+    world.group(one).receive(leader if is_late else other, message)
+    assert (world.group(one).leader, world.group(one).term) == (leader, term)

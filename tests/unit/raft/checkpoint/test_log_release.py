@@ -8,6 +8,8 @@ import pytest
 
 from stockade.raft.checkpoint.group_storage import GroupStorage
 from stockade.raft.checkpoint.store import CheckpointStore
+from stockade.raft.checkpoint.tombstones import Tombstones
+from stockade.raft.log.origin import GroupTombstone
 from stockade.raft.wal.file_set import WalIdentity
 from stockade.raft.wal.wal import Wal
 
@@ -87,5 +89,27 @@ def test_an_erased_replica_keeps_its_checkpoint_until_the_log_says_durably_that_
             await keeper.erase(2)
             assert seen == [2]
             assert 2 not in wal.recovered
+
+    asyncio.run(scenario())
+
+
+def test_what_a_replica_has_promised_is_on_disk_before_the_log_says_that_it_is_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power cut in between, a node that joins again would vote as if it had promised nothing."""
+
+    async def scenario() -> None:
+        await a_log_of_two_groups(tmp_path / "wal")
+        async with opened(tmp_path / "wal") as wal:
+            keeper, erase, seen = storage_of(tmp_path, wal), wal.erase, list[GroupTombstone]()
+
+            def erased(group_id: int) -> int:
+                seen.append(Tombstones(tmp_path / "left").read(group_id))
+                return erase(group_id)
+
+            monkeypatch.setattr(wal, "erase", erased)
+            term, last = wal.recovered[2].term, wal.recovered[2].entries[-1]
+            await keeper.erase(2)
+            assert seen == [GroupTombstone(term, last.term, last.index)]
 
     asyncio.run(scenario())

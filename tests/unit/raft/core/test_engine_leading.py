@@ -326,6 +326,21 @@ def test_a_broken_connection_forgets_what_was_in_flight() -> None:
     assert leader.broadcast() == [(3, [4, 5])]
 
 
+def test_a_follower_that_comes_back_with_another_disk_has_nothing() -> None:
+    """As what it had counted for a promotion, it would be a voter again with an empty disk."""
+    leader = Leader()
+    leader.append(2)
+    leader.broadcast()
+    leader.ack(4)
+    assert leader.leading.followers["f"].match_index == 3
+    leader.leading.disconnected("f")
+    assert leader.leading.followers["f"].match_index == 3
+    leader.leading._membership.peers["f"] = DISK + 1
+    leader.leading.connected("f", DISK + 1, 0.0)
+    again = leader.leading.followers["f"]
+    assert (again.match_index, again.probing, again.counts) == (0, True, False)
+
+
 def test_the_leader_counts_itself_only_up_to_its_own_disk() -> None:
     leader = Leader()
     leader.append(3)

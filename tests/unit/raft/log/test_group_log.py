@@ -3,7 +3,7 @@
 import pytest
 
 from stockade.raft.log.configuration import founding_configuration
-from stockade.raft.log.group_log import ENTRIES_MAX, NO_OP, GroupLog
+from stockade.raft.log.group_log import ENTRIES_MAX, FORGOTTEN, NO_OP, GroupLog
 from stockade.raft.log.origin import GroupTombstone, Origin
 from stockade.raft.wal.records import LogEntry, RecoveredGroup
 
@@ -238,6 +238,12 @@ def test_what_an_erased_replica_had_promised_binds_the_next_one() -> None:
     joined.add(b"\x00", 2, 5)
     assert joined.promised_end == (5, 2)
     assert joined.tombstone() == GroupTombstone(5, 5, 2)
+
+
+def test_a_replica_that_returned_without_a_record_of_it_votes_for_no_node_in_the_term_of_its_erasure() -> None:
+    """Software of the release before wrote none, so the log has the term by its entries alone."""
+    log = GroupLog(1, SimulatedLog().wal, RecoveredGroup(5, None, []), tombstone=GroupTombstone(5, 2, 4))
+    assert (log.term, log.voted_for) == (5, FORGOTTEN)
 
 
 def test_a_vote_in_a_later_term_is_remembered_as_ever() -> None:

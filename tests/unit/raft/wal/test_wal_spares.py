@@ -94,6 +94,22 @@ def test_a_spare_needs_not_be_readable_to_be_written_over(tmp_path: Path) -> Non
     assert data == encode_file_header(header).ljust(FILE_BYTES, b"\0"), "a page that is written in part is read first"
 
 
+def test_a_file_made_of_a_spare_and_its_name_are_durable_before_the_log_counts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spares = SpareFiles(tmp_path, FILE_BYTES)
+    (tmp_path / "0000000002.spare").write_bytes(bytes(FILE_BYTES))
+    real, synced = os.fsync, list[tuple[bool, bool]]()
+
+    def fsync(fd: int) -> None:
+        real(fd)
+        synced.append((os.path.samestat(os.fstat(fd), tmp_path.stat()), (tmp_path / "0000000007.wal").exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    os.close(spares.begin(FILE_BYTES, FileHeader(MARK, 7, 0)).fd)
+    assert synced == [(False, False), (True, True)], "the header first, then the name, in its folder"
+
+
 def test_only_files_that_the_log_has_named_are_its_spares(tmp_path: Path) -> None:
     (tmp_path / "notes.spare").write_bytes(bytes(FILE_BYTES))
     os.close(SpareFiles(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(MARK, 1, 0)).fd)

@@ -75,7 +75,8 @@ class Checkpoints:
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
         """Begin to fetch one from another node, unless one is under way."""
         connection = self._world.network.link(self._process.node_id, node_id).connection
-        if group_id not in self._busy and connection is not None:
+        is_full = self._process.node_id in self._world.full
+        if group_id not in self._busy and connection is not None and not is_full:
             self._busy.add(group_id)
             group = self._process.groups[group_id]
             call = lambda: self._fetched(group, node_id, index, connection)  # noqa: E731

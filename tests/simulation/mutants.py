@@ -311,6 +311,15 @@ def acks_of_frames_of_any_term() -> Any:
     return patch.object(RaftNode, "acked", acked)
 
 
+def spares_every_full_disk() -> Any:
+    """A full disk is sent no entries, even where a majority cannot do without it."""
+
+    def with_room(leading: LeaderState, followers: list[Progress]) -> list[Progress]:
+        return [follower for follower in followers if follower.node_id not in leading._membership.full_disks]
+
+    return patch.object(LeaderState, "_with_room", with_room)
+
+
 FRAME_MUTANTS: tuple[Mutant, ...] = (acks_many_before_the_disk, takes_silence_for_an_ack, acks_of_frames_of_any_term)
 """Mistakes with the frames of many groups."""
 MUTANTS: tuple[Mutant, ...] = (
@@ -339,4 +348,5 @@ MUTANTS: tuple[Mutant, ...] = (
     answers_in_another_order,
     applies_the_first_alone,
     sends_what_the_peer_does_not_speak,
+    spares_every_full_disk,
 )

@@ -27,6 +27,8 @@ COALESCING = (0, 2, 9, 9, 9)
 """How many nodes know the frames of many groups: none, some or all, as while a cluster is upgraded."""
 CHANGES = 0.5
 """So often, members change and checkpoints are taken."""
+FULL_DISKS = 0.3
+"""So often, disks fill up."""
 CHANGES_FROM = 1000
 """The number of the first strike that changes members; those of the nemesis are numbered from 0."""
 CATCH_UP_S = 60.0
@@ -100,8 +102,15 @@ class Run:
             self._repeat_strikes(rng.choice([0.1, 0.3, 1.0]), rng, self.changes, CHANGES_FROM)
             rng = random.Random(f"checkpoints {self.plan.seed}")
             self._repeat(rng.choice([0.1, 0.5, 5.0]), rng, self.changes.checkpoint)
+        rng = random.Random(f"disks {self.plan.seed}")  # a stream of its own: other runs stay what they are
+        if self.plan.accident is None and rng.random() < FULL_DISKS:
+            self._repeat(rng.choice([0.1, 0.3, 1.0]), rng, lambda: self._fill(rng))
         self.world.run(self.plan.chaos_s)
         self._settle()
+
+    def _fill(self, rng: random.Random) -> None:
+        """A disk fills up, perhaps the last one with room; or one has room again."""
+        self.world.fill(rng.choice(self.world.nodes), is_full=rng.random() < 0.6)
 
     def _repeat(self, mean_s: float, rng: random.Random, call: Callable[[], None]) -> None:
         def again() -> None:
@@ -152,13 +161,20 @@ class Run:
         return self.world.checker.propose(process, group_id, next(self._commands) + padding, timeout_s)
 
     def _settle(self) -> None:
-        """With nothing in the way, every group commits a new command, every node applies it, and nobody waits."""
+        """With nothing in the way but full disks, every group commits a new command; with nothing in the way at all,
+        every node applies another one, and nobody waits.
+        """
         world = self.world
         self.nemesis.is_over = True
         world.trap = lambda *_: False
         world.heal()
         world.disk_s, world.network_s, world.network.drop_rate = (0.0001, 0.003), (0.0001, 0.001), 0.0
         self._wait(self._is_led, HEAL_S)
+        is_whole = self.changes is None  # else a node may need a checkpoint, which one with a full disk does not take
+        for group_id in world.group_ids if world.full and is_whole else ():
+            self._commit_one(group_id)
+        for node in world.nodes:
+            world.fill(node, is_full=False)
         self._wait(self._is_quiet, CATCH_UP_S)
         if self.rng.random() < LONG_PEACE:
             world.run(world.settings.election_timeout_ms_max / 1000)  # the last fault may have a follower ask for votes

@@ -64,6 +64,7 @@ VIOLATIONS = {
     "rejects_what_it_appended": "was rejected, and committed at",
     "quiesces_too_early": "n[0-9] is quiescent, and n[0-9] lacks",
     "sends_what_the_peer_does_not_speak": "does not know a Commit",
+    "spares_every_full_disk": "not within [0-9.]+ s|commits nothing after healing",
     "success_rewinds": "next_index of n[0-9] went back",
     "takes_back_no_wiped_voter": RESTLESS,
     "takes_silence_for_an_ack": COPIES,

@@ -26,6 +26,7 @@ from stockade.raft.machine import FileExtent, Image, Machine
 from stockade.raft.messages import AckMany, AppendMany, Ping, RaftMessage
 from stockade.raft.net.codec import PROTOCOL_OLDEST, PROTOCOL_VERSION
 from stockade.raft.net.liveness import Liveness, LivenessTimeouts
+from stockade.raft.net.transport import NO_ROOM
 from stockade.raft.settings import RaftSettings
 from stockade.raft.wal.records import RecoveredGroup
 
@@ -105,6 +106,7 @@ class Process:
         self.coalescer: Coalescer = Coalescer(self.groups, self._transmit, self, self._flush_soon, alone_max=0)
         self.send = self.coalescer.post
         self.full_disks: set[str] = set()
+        """The connected nodes that said last that their disks are full."""
         for group_id in world.group_ids:
             self.open_group(group_id)
 
@@ -223,6 +225,7 @@ class Process:
 
     def on_down(self, node_id: str) -> None:
         self.liveness.down(node_id)
+        self.full_disks.discard(node_id)
         self.coalescer.down(node_id)
         for group in self.groups.values():
             group.peer_down(node_id)
@@ -230,6 +233,7 @@ class Process:
     def on_frame(self, node_id: str, group_id: int, message: Frame) -> None:
         self.heard[node_id] = self.time()
         if isinstance(message, Ping):
+            self._look_at_disk(node_id, is_full=message.disk == NO_ROOM)
             return
         if isinstance(message, AppendMany):
             self.coalescer.take(node_id, message)
@@ -242,11 +246,20 @@ class Process:
             group.receive(node_id, message)
         self.world.after_receive(self, message)
 
+    def _look_at_disk(self, node_id: str, *, is_full: bool) -> None:
+        was_full = node_id in self.full_disks
+        if is_full:
+            self.full_disks.add(node_id)
+        elif was_full:
+            self.full_disks.discard(node_id)
+            self.heard_again(node_id)
+
     # Events of liveness.
 
     def send_heartbeats(self, awake_at: float) -> None:
+        beat = Ping(NO_ROOM if self.node_id in self.world.full else 0)
         for peer in self.world.network.peers(self.node_id):
-            self.world.network.send(self.node_id, peer, 0, Ping())
+            self.world.network.send(self.node_id, peer, 0, beat)
 
     def last_heard(self, node_id: str) -> float:
         if self.is_amid_frame(node_id) and not self.world.network.link(node_id, self.node_id).is_held:
@@ -293,6 +306,8 @@ class World:
         self.images: list[tuple[tuple[int, int, bytes], ...]] = []
         self.group_ids = range(1, setting.groups + 1)
         self.disk_s = setting.disk_s
+        self.full: set[str] = set()
+        """The nodes whose disks have room for small writes only."""
         self.network_s = setting.network_s
         self.trap: Callable[[Process, RaftMessage], bool] = lambda *_: False
         self._heap: list[tuple[float, int, Call, Process | None]] = []
@@ -413,6 +428,14 @@ class World:
             for callback in backlog:
                 self.at(0.0, callback, process)
 
+    def fill(self, node_id: str, *, is_full: bool) -> None:
+        """A disk has no room to spare from now on, or has room again; the node says so at once."""
+        if is_full != (node_id in self.full):
+            self.full ^= {node_id}
+            process = self.processes.get(node_id)
+            if process is not None and not process.is_paused:
+                process.send_heartbeats(0.0)
+
     def isolate(self, nodes: Sequence[str]) -> None:
         """Cut these nodes from the others."""
         for one in nodes:
@@ -421,7 +444,7 @@ class World:
                     self.network.cut(one, other)
 
     def heal(self) -> None:
-        """Everything is up, connected and awake."""
+        """Everything is up, connected and awake; full disks stay full."""
         for node in self.nodes:
             self.resume(node)
             self.restart(node)

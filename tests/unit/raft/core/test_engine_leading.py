@@ -341,6 +341,18 @@ def test_a_follower_that_comes_back_with_another_disk_has_nothing() -> None:
     assert (again.match_index, again.probing, again.counts) == (0, True, False)
 
 
+def test_a_disk_that_lost_what_it_had_acknowledged_counts_for_it_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    leader = Leader()
+    leader.append(3)
+    leader.broadcast()
+    leader.ack(5)
+    leader.broadcast(beat=True)
+    leader.ack(3, success=False)
+    follower = leader.leading.followers["f"]
+    assert (follower.match_index, follower.next_index, follower.probing) == (2, 3, True)
+    assert "f has lost entries 3 to 4 that it had on disk" in caplog.text
+
+
 def test_the_leader_counts_itself_only_up_to_its_own_disk() -> None:
     leader = Leader()
     leader.append(3)

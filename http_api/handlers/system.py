@@ -76,7 +76,7 @@ async def metrics(call: Call) -> web.StreamResponse:
     """
     try:
         names = call.caller.may("read", "cluster", "")
-    except Unauthenticated:
+    except (Unauthenticated, LeaderNotAvailable):  # the latter: this node has not heard yet who may do what
         names = False
     return web.Response(body=await call.context.metrics.text(names=names), headers={"Content-Type": CONTENT_TYPE})
 

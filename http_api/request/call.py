@@ -25,7 +25,7 @@ from ...cluster.api import Partition, Service
 from ...cluster.front.front import Front, unless_ended
 from ...cluster.https import ClientCertificate
 from ...cluster.model import By, Leader
-from ...partition.errors import InvalidRequest, MessageTooLarge, NotLeaderOrFollower
+from ...partition.errors import InvalidRequest, LeaderNotAvailable, MessageTooLarge, NotLeaderOrFollower
 from ..codec import json_codec, media
 from ..codec.parameters import Parameters
 from ..reading.work import INLINE_BYTES_MAX
@@ -194,8 +194,14 @@ class Call:
 
     @cached_property
     def caller(self) -> Caller:
-        """The principal that makes the request, with its rights. Raises Unauthenticated."""
-        return self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
+        """The principal that makes the request, with its rights. Raises Unauthenticated; LeaderNotAvailable, with what
+        this node waits for, while it cannot know the caller.
+        """
+        try:
+            return self.front.access.caller(self.request.headers.get("Authorization"), self.certificate)
+        except LeaderNotAvailable as unheard:
+            waits = [each.detail for each in self.front.unready()]
+            raise LeaderNotAvailable("; ".join([unheard.detail, *waits])) from None
 
     def check_rights(self) -> None:
         """Authenticate and authorise the caller again, after a slow body, a wait, or a piece of a stream. Raises

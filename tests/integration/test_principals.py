@@ -188,6 +188,9 @@ def test_a_node_with_an_empty_disk_lets_no_caller_in_before_it_has_heard_who_may
             for asked in ("/v1/caller", "/v1/nodes", "/v1/settings", "/v1/cluster", "/v1/topics"):
                 answer = call("GET", last.url + asked, headers=bearer(token) if token else {})
                 assert (answer.status, answer.json["code"]) == (503, "LEADER_NOT_AVAILABLE"), (asked, answer.body)
+                assert "waiting for n1 to be sure" in answer.json["detail"], "`stockade doctor` shows that"
+        for asked in ("/metrics", "/healthz", "/"):
+            assert call("GET", last.url + asked, headers=bearer(root)).status == 200
         for node in cluster.nodes[:-1]:
             cluster.start_node(node)
         eventually(lambda: call("GET", last.url + "/v1/caller", headers=bearer(root)).status == 200)

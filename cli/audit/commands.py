@@ -248,12 +248,26 @@ async def verify(client: Client, head: str | None, output: str) -> None:
         async for entries in stored(client, 1):
             for each, encoded in entries:
                 chain.follow(each, encoded)
-                is_met = is_met or (str(each) == number and chain.head == wanted.lower())
+                is_met = is_met or (each == int(number) and chain.head == wanted.lower())
     except Fault as fault:
         raise click.ClickException(f"the ledger is damaged: {fault}") from fault
     if not is_met:
-        raise click.ClickException(f"the ledger has no entry {number} with this hash: it is not the one of that time")
+        raise click.ClickException(_why_not(chain, int(number)))
     _show_chain(chain, output, proved=int(number or 0))
+
+
+def _why_not(chain: Chain, number: int) -> str:
+    """Why the head of entry ``number`` is not met: another entry, an end that was cut off, or a head that is too old
+    to say anything.
+    """
+    if chain.first is not None and number < chain.first:
+        return (
+            f"the ledger begins with entry {chain.first}, so the head of entry {number} proves nothing: its retention"
+            " is over, or the beginning was cut off. Give a later head"
+        )
+    if number > chain.last:
+        return f"the ledger ends with entry {chain.last}: entry {number}, which was there, was cut off"
+    return f"the ledger has no entry {number} with this hash: it is not the one of that time"
 
 
 def _show_chain(chain: Chain, output: str, proved: int = 0) -> None:

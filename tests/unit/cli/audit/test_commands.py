@@ -97,6 +97,33 @@ def test_verify_says_up_to_which_entry_the_head_proves_the_ledger_and_that_nothi
     assert json.loads(CliRunner().invoke(audit, ["verify", "--json"]).stdout)["proved"] == 0
 
 
+def test_a_head_whose_entry_has_passed_the_retention_is_not_said_to_be_another_ledgers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It sounded as if the ledger had been made anew."""
+    ledger = Ledger()
+    ledger.begin()
+    for topic in "abc":
+        ledger.record("topic.create", topic=topic)
+    first, entries = ledger.oldest(1 << 30, 1 << 30)
+    rows = list(enumerate(entries, first))
+
+    async def stored(client: object, first: int) -> AsyncIterator[list[tuple[int, bytes]]]:
+        yield rows[2:]
+
+    monkeypatch.setattr(commands, "stored", stored)
+    monkeypatch.setattr("stockade.cli.ui.connection.Client", Reached)
+    said = {
+        f"1:{entry_hash(rows[0][1])}": "begins with entry 3, so the head of entry 1 proves nothing: its retention",
+        f"3:{entry_hash(rows[0][1])}": "the ledger has no entry 3 with this hash",
+        f"9:{entry_hash(rows[0][1])}": "the ledger ends with entry 4: entry 9, which was there, was cut off",
+    }
+    for head, why in said.items():
+        done = CliRunner().invoke(audit, ["verify", "--head", head])
+        assert (done.exit_code, why in done.stderr) == (1, True), done.stderr
+    assert CliRunner().invoke(audit, ["verify", "--head", f"03:{entry_hash(rows[2][1])}"]).exit_code == 0
+
+
 class Told(Reached):
     """A client of a ledger that tells of topic t, id 5, which has two partitions, or is as ``there`` says."""
 

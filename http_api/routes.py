@@ -170,7 +170,10 @@ def _unmetered() -> list[Route]:
     """
     route = partial(Route, group="controller", is_metered=False)
     return [
-        *(route("PUT", path, grants.renew_session, fast=FastRenewals, needs=()) for path in _SESSION),
+        *(
+            route("PUT", path, grants.renew_session, fast=FastRenewals, is_asked_again=True, needs=())
+            for path in _SESSION
+        ),
         *(route("DELETE", path, grants.close_session, answers_json=False, needs=()) for path in _SESSION),
         route("DELETE", "/v1/tickets/{ticket}", grants.cancel_ticket, needs=()),
         route("DELETE", "/v1/grants/{grant}", grants.release, answers_json=False, needs=()),

@@ -249,10 +249,13 @@ class Request(Protocol):
         ...
 
 
-async def unless_ended(request: Request, read: Coroutine[Any, Any, _T]) -> _T:
-    """The result of ``read``, which must change nothing: it is cancelled when the client goes away or the node stops.
+async def unless_ended(
+    request: Request, read: Coroutine[Any, Any, _T], has_moved: Callable[[], bool] = lambda: False
+) -> _T:
+    """The result of ``read``, which must change nothing: it is cancelled when the client goes away, the node stops, or
+    another node leads than the one that was asked, as ``has_moved`` says.
 
-    Raises ConnectionResetError and LeaderNotAvailable then.
+    Raises ConnectionResetError, and for the other two LeaderNotAvailable.
     """
     stopping = request.front.stopping
     task = asyncio.ensure_future(read)
@@ -261,8 +264,8 @@ async def unless_ended(request: Request, read: Coroutine[Any, Any, _T]) -> _T:
             await asyncio.wait((task, stopping), timeout=GONE_CHECK_S, return_when=asyncio.FIRST_COMPLETED)
             if request.is_gone():
                 raise ConnectionResetError("the client is gone")
-            if stopping.done() and not task.done():
-                raise LeaderNotAvailable("the node is stopping")
+            if not task.done() and (stopping.done() or has_moved()):
+                raise LeaderNotAvailable("the node is stopping" if stopping.done() else "another node leads now")
         return task.result()
     finally:
         task.cancel()

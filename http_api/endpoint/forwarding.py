@@ -35,9 +35,16 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
         headers["Accept"] = _in_ascii(call.accept)
     message = peers.Message(call.request.method, call.request.rel_url.raw_path_qs, headers, call.body)
     deadline_s = call.route.deadline_s + call.wait_s
-    reaching = call.context.peers.reach(moved.fields["leader"], message, deadline_s)
-    # A read ends when its client goes away; a request that may change something goes on to its end.
-    upstream = await (unless_ended(call, reaching) if message.method == "GET" else reaching)
+    asked = moved.fields["leader"]
+    reaching = call.context.peers.reach(asked, message, deadline_s)
+    # A read ends when its client goes away, and is asked of the next leader when this one hangs until there is one;
+    # a request that may change something goes on to its end.
+    if message.method == "GET" or call.route.is_asked_again:
+        upstream = await unless_ended(
+            call, reaching, lambda: call.leader_headers()["Stockade-Leader"] not in ("", asked)
+        )
+    else:
+        upstream = await reaching
     try:
         return await _answer_with(call, upstream)
     finally:

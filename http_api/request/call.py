@@ -86,7 +86,8 @@ class Route:
     ``needs``: the rights that a caller must have. Empty: every principal may call; None: a stranger may, too.
     ``checks_page``: requests that a foreign page made a browser send are refused (boundary.py), except on routes whose
     answers say nothing, so that a load balancer may ask under any name. ``is_metered``: requests count for the caller's
-    quota, except those that keep alive, or give up, what the caller has.
+    quota, except those that keep alive, or give up, what the caller has. ``is_asked_again``: requests that are harmless
+    twice, as a GET is, so that they need not wait for a leader that hangs when another one is elected.
     """
 
     method: str
@@ -100,6 +101,7 @@ class Route:
     fast: Callable[["Route", Context, RequestHandler], FastPath] | None = None
     checks_page: bool = True
     is_metered: bool = True
+    is_asked_again: bool = False
     needs: tuple[Need, ...] | None = field(kw_only=True)
 
     def check(self, caller: Caller, path: Mapping[str, str]) -> None:

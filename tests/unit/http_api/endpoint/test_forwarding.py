@@ -134,6 +134,25 @@ def test_a_request_waits_for_another_leader_when_the_one_it_knows_is_gone() -> N
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", RECORDS), ("GET", "/v1/groups"), ("PUT", "/v1/session")])
+def test_a_read_or_a_renewal_goes_from_a_leader_that_hangs_to_the_next_one(method: str, path: str) -> None:
+    async def main() -> None:
+        async with nodes(3) as (one, two, three), asyncio.timeout(9):
+            await one.topic()
+            two.server.front.leader_wait_s = 60
+            session = (await one.call("POST", "/v1/sessions", {"client_id": "x"})).json["session"]
+            runner = await with_leader(leader := Leader("hang"), two)
+            answering = asyncio.create_task(two.call(method, path, headers={"Stockade-Session": session}))
+            await leader.asked.wait()  # a session with a ttl of ten seconds would end while its client renews it
+            one.service.shared.controller = "n3"
+            one.service.shared.lead("orders", "n3")
+            assert ((await answering).status, (await answering).headers["Stockade-Leader"]) == (200, three.url)
+            leader.is_over.set()
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
 def test_a_request_that_waited_in_vain_is_refused_with_a_time_to_come_back() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
@@ -205,7 +224,7 @@ class Leader:
     def __init__(self, *answers: web.Response | str) -> None:
         self.answers = list(answers)
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
-        self.asked = asyncio.Event()
+        self.asked, self.is_over = asyncio.Event(), asyncio.Event()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.seen.append((request.path_qs, dict(request.headers), await request.read()))
@@ -213,6 +232,8 @@ class Leader:
         answer = self.answers.pop(0)
         if isinstance(answer, web.Response):
             return answer
+        if answer == "hang":
+            await self.is_over.wait()
         assert request.transport is not None
         if answer == "break in the body":
             response = web.StreamResponse()

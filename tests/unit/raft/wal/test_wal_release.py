@@ -292,3 +292,29 @@ def test_dying_at_any_step_of_a_removal_loses_nothing_that_is_not_covered(
 
     asyncio.run(scenario())
     shutil.rmtree(directory)
+
+
+def test_a_log_that_was_reset_needs_its_checkpoint_also_when_the_record_of_that_is_gone(tmp_path: Path) -> None:
+    """Without the checkpoint a start would take the group for one that holds nothing yet."""
+
+    async def scenario() -> None:
+        async with opened(tmp_path / "wal") as wal:
+            append(wal, 1, range(2, 4))
+            wal.reset(1, 9, 1)
+            append(wal, 2, range(2, 40))
+        async with opened(tmp_path / "wal") as wal:
+            assert (wal.recovered[1].covered, indexes(wal, 1)) == (9, [])
+            wal.covered(2, 38)
+            await released(wal)
+            assert numbers(tmp_path / "wal")[0] > 1
+        async with opened(tmp_path / "wal") as wal:
+            assert wal.recovered[1].covered == 9
+            wal.reset(1, 20, 1)
+            wal.save_vote(1, 1, "n1")
+            append(wal, 2, range(40, 80))
+            wal.covered(2, 78)
+            await released(wal)
+        async with opened(tmp_path / "wal") as wal:
+            assert wal.recovered[1].covered == 20
+
+    asyncio.run(scenario())

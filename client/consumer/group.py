@@ -38,6 +38,8 @@ PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions."""
 CHOICE_MAX = 1_024
 """Most free member numbers among which a new member chooses."""
+ATTEMPTS_MAX = 5
+"""How often a member tries to take its share, where others took partitions first, before it waits for its next look."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
 
@@ -307,13 +309,14 @@ class GroupReading:
     async def _share(self) -> None:
         try:
             wanted = [f"{self._topic}/{partition}" for partition in await self._all_partitions()]
-            resources = await self._client.resources(self._group)
-            step = plan(self._member, [*self._claims], wanted, resources)  # a claim may have been dropped meanwhile
-            for resource in step.give_up:
-                self._give_up(self._claims[resource])
-            await self._let_go()
-            if step.take:
-                await self._take(step.take)
+            for _ in range(ATTEMPTS_MAX):
+                resources = await self._client.resources(self._group)
+                step = plan(self._member, [*self._claims], wanted, resources)  # a claim may have been dropped meanwhile
+                for resource in step.give_up:
+                    self._give_up(self._claims[resource])
+                await self._let_go()
+                if not step.take or await self._take(step.take):
+                    return
         except StockadeError as error:
             if not is_momentary(error):
                 raise
@@ -330,13 +333,16 @@ class GroupReading:
             raise
         return [state.partition for state in described.partitions]
 
-    async def _take(self, resources: Sequence[str]) -> None:
-        for verdict in await self._client.own(self._group, self._session.id, resources, atomic=False):
+    async def _take(self, resources: Sequence[str]) -> bool:
+        """Claim partitions. Returns whether this member got all of them."""
+        verdicts = await self._client.own(self._group, self._session.id, resources, atomic=False)
+        for verdict in verdicts:
             if verdict.granted:
                 partition = int(verdict.resource.rpartition("/")[2])
                 claim = _Claim(verdict.resource, partition, verdict.fence_epoch)
                 self._claims[claim.resource] = claim
                 claim.task = asyncio.create_task(self._read(claim))
+        return all(verdict.granted for verdict in verdicts)
 
     def _give_up(self, claim: _Claim) -> None:
         """Give a partition up: the application gets no more of its records, and has one session ttl to commit."""

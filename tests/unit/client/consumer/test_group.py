@@ -150,6 +150,36 @@ def test_members_that_join_at_once_need_few_attempts_each() -> None:
     asyncio.run(run())
 
 
+def test_a_member_that_was_not_the_first_to_claim_a_partition_claims_another_one_at_once() -> None:
+    """It waited a third of its time to live for each attempt: 100 partitions had all an owner after 20 s."""
+
+    class Contended(Committing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.owners = {"members/0": "me", "members/1": "other"}
+
+        async def topic(self, name: str) -> Any:
+            return SimpleNamespace(topic_id=1, partitions=[SimpleNamespace(partition=number) for number in range(2)])
+
+        async def resources(self, group: str) -> list[Resource]:
+            return [Resource(name, True, owner, 1, 1) for name, owner in self.owners.items()]
+
+        async def own(self, group: str, session: str, names: list[str], **_: Any) -> list[Any]:
+            taker = "me" if "t/0" in self.owners else "other"  # the other one is faster once
+            assert self.owners.setdefault(names[0], taker) == taker
+            return [SimpleNamespace(granted=taker == "me", resource=names[0], fence_epoch=1)]
+
+    async def run() -> None:
+        cluster = Contended()
+        reading = GroupReading(cluster, cast(Session, SimpleNamespace(id="s")), "g", "t", 1, "earliest")  # type: ignore[arg-type]
+        reading._member = "members/0"
+        await reading._share()
+        assert (reading.partitions, cluster.owners["t/0"]) == ([1], "other")
+        await reading.end()
+
+    asyncio.run(run())
+
+
 def test_more_members_than_partitions_leave_some_without_and_they_stand_by() -> None:
     group, members = Group(), [f"m{number}" for number in range(9)]
     for member in members:

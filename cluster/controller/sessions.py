@@ -28,6 +28,8 @@ EXPIRED_MAX = 100_000
 RETRY_AFTER_MS = 1000
 AHEAD_MS = 1_000
 """How far ahead of the lease clock the leader writes renewals to the log."""
+STEP_MS = 1_000
+"""Most by which the horizon moves at a time."""
 RENEWALS_PER_COMMAND_MAX = 1_000
 
 
@@ -267,6 +269,9 @@ class Leases:
     whose deadline is near is renewed by a command of its own, which one with the true deadline follows directly when
     the stamp ``lags``. So a leader that stalls slows the lease clock, and ends no session that it has heard of. For the
     renewals that a lost leader had heard, the first command of the next leader gives every session a full ttl.
+
+    The horizon moves by STEP_MS at most between two looks: a leader that stood still, and had no successor, reads the
+    renewals that wait for it before the lease clock is where its own clock is.
     """
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
@@ -318,7 +323,7 @@ class Leases:
 
     def look_ahead(self, now_ms: int) -> tuple[int, list[tuple[str, int]]]:
         """The next horizon, and the renewals that have to be in the log before ``advance`` moves the horizon there."""
-        self._closing_ms = now_ms + AHEAD_MS
+        self._closing_ms = min(now_ms + AHEAD_MS, self._horizon_ms + STEP_MS)
         for session, logged_ms in self._due.items():  # not written, or renewed again meanwhile
             heappush(self._logged, (logged_ms, session))
         self._due.clear()

@@ -91,6 +91,22 @@ def test_a_session_that_is_renewed_lives_and_is_written_down_once_a_ttl() -> Non
     assert written <= 60_000 // (TTL_MS - AHEAD_MS - 200) + 1
 
 
+def test_a_leader_that_stood_still_without_a_successor_reads_the_renewals_that_wait_before_it_ends_a_session() -> None:
+    """All nodes, or the leader and so many that no majority was left, were suspended: the leader goes on in its term.
+    The sessions of clients that had renewed all the time ended at its first look.
+    """
+    it = leader("waits", "gone")
+    it.pass_time(2_000)
+    it.renew("waits")
+    it.clock_ms += 3 * TTL_MS
+    it.look()
+    it.renew("waits")
+    it.pass_time(TTL_MS - 1_000)
+    assert it.lives("waits")
+    assert not it.lives("gone")
+    assert it.machine.lease_clock_ms == it.clock_ms
+
+
 def test_no_session_expires_before_the_deadline_that_was_answered() -> None:
     """However renewals fall, by memory or by the log, however long the leader stalls in between, and its commits."""
     for seed in range(50):
@@ -169,7 +185,7 @@ def test_a_renewal_heard_while_older_ones_are_written_is_not_lost() -> None:
     it = leader("a")
     it.renew("a")
     it.clock_ms = TTL_MS - 2 * AHEAD_MS
-    it.leases.advance(it.clock_ms)
+    it.leases.advance(it.clock_ms + 2 * AHEAD_MS)
     it.clock_ms += AHEAD_MS + 1
     _, renewals = it.leases.look_ahead(it.clock_ms)
     assert [session for session, _ in renewals] == ["a"]
@@ -181,6 +197,7 @@ def test_renewals_that_are_written_late_take_nothing_from_one_that_went_through_
     """It was asked for and applied while the command with the older ones was on its way."""
     it = leader("a")
     it.renew("a")
+    it.pass_time(TTL_MS - AHEAD_MS - 600)
     it.clock_ms = TTL_MS - AHEAD_MS // 2
     _, renewals = it.leases.look_ahead(it.clock_ms)
     assert it.renew("a") is None, "the log alone can tell"

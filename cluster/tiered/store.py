@@ -216,12 +216,13 @@ class TieredStore:
         return doomed
 
     def remove_all(self, home: str, place: Place) -> bool:
-        """Remove files of a home, as ``sweep`` does, or, if it has none, its folder; returns whether it had none.
-        Blocks. Raises CannotReach.
+        """Remove files of a home as ``sweep`` does or, if it has none, its folder, and the topic's after the last home;
+        returns whether it had none. Blocks. Raises CannotReach.
         """
         is_empty = not self.sweep(home, lambda names: names, place)
         if is_empty:
             place.remove_folder(self._path(home))
+            place.remove_if_empty(self._path(home.partition("/")[0]))
         return is_empty
 
     def _path(self, path: str) -> str:

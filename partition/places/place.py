@@ -128,6 +128,13 @@ class Place:
             else:
                 self._files.delete_dir(str(self._root / folder))
 
+    def remove_if_empty(self, folder: str) -> None:
+        """Remove a folder on a local disk if it is empty; nothing in an object store, where that cannot be told from a
+        removal of all that is below. Failures are ignored.
+        """
+        if self._is_local:
+            self.remove_folder(folder)
+
     def check_folder(self, folder: str) -> None:
         """Raise CannotReach unless this folder, which was made before, is there: it is missing while a share is not
         mounted. In an object store, which has no folders, nothing is checked: it fails by itself while it is away.

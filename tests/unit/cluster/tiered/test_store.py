@@ -258,6 +258,23 @@ def test_a_share_that_is_not_mounted_settles_no_debt(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_deleted_topic_leaves_no_folder_in_a_share(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        topic = (tmp_path / "store" / "house" / HOME).parent
+        (topic / "1-other").mkdir()
+        debts = Debts(tmp_path / "data", tiered.store)
+        await debts.owe(HOME)
+        assert not await debts.settle(tiered.store)
+        assert [path.name for path in topic.iterdir()] == ["1-other"]
+        await debts.owe(f"{topic.name}/1-other")
+        assert not await debts.settle(tiered.store)
+        assert list(topic.parent.iterdir()) == [], "the folder of the cluster says that the share is mounted"
+        tiered.store.close()
+
+    asyncio.run(scenario())
+
+
 class OrderedPlace(Place):
     """Notes each removal; the first one waits until ``go``."""
 

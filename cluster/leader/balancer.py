@@ -77,7 +77,7 @@ class Balancer:
     """
 
     def __init__(self, control: ControllerGroup, ask: Ask, send: Send) -> None:
-        self.measures = BalanceMeasures()
+        self.measures: BalanceMeasures = BalanceMeasures()
         self._control = control
         self._ask = ask
         self._send = send

@@ -26,7 +26,8 @@ OTHERS = frozenset(
     PREFIX + name
     for name in (
         *("URL", "TIMEOUT", "TOKEN", "TOKEN_FILE", "CA", "CERTIFICATE", "KEY", "CONFIG", "LOG_FORMAT", "LOG_LEVEL"),
-        *("GRANT", "EPOCH", "SESSION", "TOPIC", "GROUP", "RESOURCE", "GENERATION", "FENCE_EPOCH", "OWNED", "COMPLETE"),
+        *("GRANT", "EPOCH", "EPOCHS", "SESSION", "TOPIC"),
+        *("GROUP", "RESOURCE", "GENERATION", "FENCE_EPOCH", "OWNED", "COMPLETE"),
     )
 )
 """Variables with the prefix that are no settings of a node: those of clients and of command-line options, and those

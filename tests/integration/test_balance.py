@@ -114,10 +114,10 @@ def test_partitions_move_to_a_fourth_node_by_themselves_while_writers_go_on_and_
         Topic(cluster.nodes[0].url, "alone").create(partitions=PARTITIONS, replication_factor=1)
         arrange(cluster.nodes[0].url, copy_bytes_per_s=4 * MIB, moves_at_once=1)
         cluster.add_node()
+        cluster.wait_ready()
         url = cluster.nodes[3].url
         topic, alone = Topic(url, "spreads"), Topic(url, "alone")
         with Load(cluster, topic, 2) as load:
-            cluster.wait_ready()
             eventually(lambda: held(topic)["n4"] + held(alone)["n4"] >= 1, 60)
             leader = expect(200, call("GET", f"{url}/v1/cluster"))["controller"]["leader_node"]
             (killed,) = (node for node in cluster.nodes if node.name == leader)

@@ -22,13 +22,12 @@ from ...partition.errors import (
     MethodNotAllowed,
     NotFound,
     NotLeaderOrFollower,
-    PermissionDenied,
     StockadeError,
     Unauthenticated,
     UnknownTopicOrPartition,
 )
 from ..codec import media, problems
-from ..codec.parameters import Parameters, is_utf8, printable
+from ..codec.parameters import Parameters, is_utf8
 from ..request.call import STALL_S, Call, RequestHandler, Route, leader_named_by
 from ..request.context import Context
 from ..request.metrics import NO_ROUTE, OBSERVATION, Observation
@@ -44,8 +43,6 @@ LARGE_BYTES = 64 * 1024
 """Answers with bodies up to this size are left to aiohttp, because their bodies go to the kernel at once."""
 SLOWEST_BYTES_PER_S = 64 * 1024
 """A client has ``STALL_S + size / SLOWEST_BYTES_PER_S`` seconds to take a large body; then it is cut off."""
-WHY_CHARACTERS_MAX = 2_000
-"""Most characters of the reason that the log has for a request that lacked a right or a credential."""
 CLIENT_GONE = 499
 """Status, in the log and the metrics only, of a request whose client closed the connection before the answer."""
 
@@ -186,9 +183,7 @@ async def _send_large(call: Call, response: web.Response, size: int) -> None:
 
 
 def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:
-    if isinstance(refusal, PermissionDenied | Unauthenticated):
-        asked, why = f"{call.route.method} {call.route.path}", printable(refusal.detail, WHY_CHARACTERS_MAX)
-        _log.info("request %s (%s) of %s was refused: %s", call.id, asked, call.who, why)
+    call.log_denial(refusal)
     if call.stream is not None:
         # Too late for a problem document: break off, so that the client does not take the part it has for the whole.
         call.break_off()

@@ -37,8 +37,8 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     deadline_s = call.route.deadline_s + call.wait_s
     asked = moved.fields["leader"]
     reaching = call.context.peers.reach(asked, message, deadline_s)
-    # A read ends when its client goes away, and is asked of the next leader when this one hangs until there is one;
-    # a request that may change something goes on to its end.
+    # A read ends when its client goes away, and is asked of the next leader when this one hangs until there is one, if
+    # this node hears of it. A request that may change something goes on to its end.
     if message.method == "GET" or call.route.is_asked_again:
         upstream = await unless_ended(
             call, reaching, lambda: call.leader_headers()["Stockade-Leader"] not in ("", asked)

@@ -177,6 +177,7 @@ class Verdicts:
 
     def _refused(self, number: int, refusal: StockadeError) -> None:
         self._call.context.metrics.refused(refusal.code)
+        self._call.log_denial(refusal)
         document = problems.document(without_frames(refusal), self._call.id)
         self._answered(number, json_codec.dump_line({"part": number, "problem": document}))
 

@@ -73,6 +73,7 @@ class Appender:
         except NotLeaderOrFollower as moved:
             return PartOutcome({"problem": problems.document(without_frames(moved))}, leader_named_by(moved))
         except StockadeError as refusal:
+            self.call.log_denial(refusal)
             return PartOutcome({"problem": problems.document(without_frames(refusal))}, UNKNOWN_LEADER)
 
     async def _store(self, partition: int, batch: Batch) -> PartOutcome:

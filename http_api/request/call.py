@@ -5,6 +5,7 @@ read, and its client gets no 100 Continue.
 """
 
 import asyncio
+import logging
 import os
 import secrets
 import socket
@@ -25,14 +26,24 @@ from ...cluster.api import Partition, Service
 from ...cluster.front.front import Front, unless_ended
 from ...cluster.https import ClientCertificate
 from ...cluster.model import By, Leader
-from ...partition.errors import InvalidRequest, LeaderNotAvailable, MessageTooLarge, NotLeaderOrFollower
+from ...partition.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    PermissionDenied,
+    StockadeError,
+    Unauthenticated,
+)
 from ..codec import json_codec, media
-from ..codec.parameters import Parameters
+from ..codec.parameters import Parameters, printable
 from ..reading.work import INLINE_BYTES_MAX
 from .context import Context
 from .peers import CLIENT_ADDRESS, CLIENT_CERTIFICATE, FORWARDED_BY
 from .stalls import Asked
 
+WHY_CHARACTERS_MAX = 2_000
+"""Most characters of the reason that the log has for a request that lacked a right or a credential."""
 DEADLINE_S = 10.0
 """Time in which a leader must begin to answer a forwarded request, on top of the wait that the request asks for."""
 JSON_BYTES_MAX = 1024 * 1024
@@ -47,6 +58,7 @@ STALL_S = 30.0
 UNKNOWN_LEADER = Leader(None, None, 0)
 
 _NO_LINGERING = struct.pack("ii", 1, 0)
+_log = logging.getLogger(__name__)
 _UNREAD = Parameters({}, (), (), ())
 
 _Shape = TypeVar("_Shape")
@@ -145,6 +157,7 @@ class Call:
         self.decided_by: Leader | None = None
         self.stream: web.StreamResponse | None = None
         self.is_answered: bool = False
+        self.is_denied: bool = False
 
     @cached_property
     def id(self) -> str:
@@ -231,11 +244,17 @@ class Call:
             return self.request.headers.get(CLIENT_ADDRESS, "")
         return self.request.remote or ""
 
-    @property
-    def who(self) -> str:
-        """The maker of the request, as far as it is known, and its address, for the log."""
+    def log_denial(self, refusal: StockadeError) -> None:
+        """Log who lacked a right or a credential, from where, and what was missing, if that is why the request, or a
+        part of it, is refused. A request has one such line, however many of its parts are refused.
+        """
+        if self.is_denied or not isinstance(refusal, PermissionDenied | Unauthenticated):
+            return
+        self.is_denied = True
         known: Caller | None = self.__dict__.get("caller")
-        return f"{(known and known.name) or 'a caller'} at {self.client or 'an unknown address'}"
+        who = f"{(known and known.name) or 'a caller'} at {self.client or 'an unknown address'}"
+        asked, why = f"{self.route.method} {self.route.path}", printable(refusal.detail, WHY_CHARACTERS_MAX)
+        _log.info("request %s (%s) of %s was refused: %s", self.id, asked, who, why)
 
     def by_most(self, what: Literal["sessions", "topics"]) -> By:
         """Author of a command that creates a session or a topic, with the caller's quota for their number."""

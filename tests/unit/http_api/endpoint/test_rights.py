@@ -352,15 +352,19 @@ def test_the_log_says_who_was_refused_from_where_and_what_was_missing(caplog: py
             with caplog.at_level(logging.INFO, "stockade.http_api"):
                 denied = await node.call("POST", "/v1/topics/orders/partitions/0/trim", {"before": 0}, credentials)
                 forged = await node.call(*own, credentials | {"Stockade-Session": "s"})
+                body = parts_body(*(({"topic": name}, arrow_stream([b"b"])) for name in ("other", "others")))
+                parts = await node.call("POST", "/v1/append", body, credentials | PARTS_FORM)
                 unknown = await node.call(*append, bearer("stk.0123456789abcdef." + "x" * 43))
-            missing = ("trim topic:orders", "own resource:g/a\\nb")
+            missing = ("trim topic:orders", "own resource:g/a\\nb", "produce topic:other")
             told = [f"principal p at 127.0.0.1 was refused: principal p lacks the right: {right}" for right in missing]
             told += ["a caller at 127.0.0.1 was refused: this cluster does not know the token"]
-            paths = ("/v1/topics/{topic}/partitions/{partition}/trim", "/v1/groups/{group}/own", RECORDS)
+            paths = ("/v1/topics/{topic}/partitions/{partition}/trim", "/v1/groups/{group}/own", "/v1/append", RECORDS)
             lines = [each.getMessage() for each in caplog.records if each.name.startswith("stockade.http_api")]
+            problems = [denied.json, forged.json, json.loads(parts.body.splitlines()[0])["problem"], unknown.json]
+            instances = [problem["instance"] for problem in problems]
             assert lines == [
-                f"request {answer.json['instance']} (POST {route}) of {why}"
-                for answer, route, why in zip((denied, forged, unknown), paths, told, strict=True)
+                f"request {instance} (POST {route}) of {why}"
+                for instance, route, why in zip(instances, paths, told, strict=True)
             ]
 
     asyncio.run(main())

@@ -41,6 +41,11 @@ class PrincipalStore:
         self._tell: Callable[[PrincipalTable], None] = lambda table: None
 
     @property
+    def has_heard(self) -> bool:
+        """Whether this node knows of the cluster's principals, or that there are none."""
+        return self.table.index != UNHEARD
+
+    @property
     def written_index(self) -> int:
         """The index of the table on disk."""
         return self._written_index

@@ -29,7 +29,9 @@ RETRY_AFTER_MS = 1000
 AHEAD_MS = 1_000
 """How far ahead of the lease clock the leader writes renewals to the log."""
 STEP_MS = 1_000
-"""Most by which the horizon moves at a time."""
+"""Most by which the horizon moves at a look that is held back."""
+HELD_BACK_MAX = 50
+"""Most looks in a row, five a second, that are held back."""
 RENEWALS_PER_COMMAND_MAX = 1_000
 
 
@@ -270,8 +272,8 @@ class Leases:
     the stamp ``lags``. So a leader that stalls slows the lease clock, and ends no session that it has heard of. For the
     renewals that a lost leader had heard, the first command of the next leader gives every session a full ttl.
 
-    The horizon moves by STEP_MS at most between two looks: a leader that stood still, and had no successor, reads the
-    renewals that wait for it before the lease clock is where its own clock is.
+    A leader that stood still, and had no successor, has to read the renewals that wait for it before the lease clock is
+    where its own clock is: so the horizon moves by STEP_MS at most, for HELD_BACK_MAX looks.
     """
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
@@ -284,6 +286,7 @@ class Leases:
         self._due: dict[str, int] = {}
         self._horizon_ms = 0
         self._closing_ms = 0
+        self._held_back = 0
 
     def begin(self, term: int, clock_ms: int) -> None:
         """Begin a term: its first command was applied, and gave every session a full ttl from ``clock_ms`` on."""
@@ -323,7 +326,11 @@ class Leases:
 
     def look_ahead(self, now_ms: int) -> tuple[int, list[tuple[str, int]]]:
         """The next horizon, and the renewals that have to be in the log before ``advance`` moves the horizon there."""
-        self._closing_ms = min(now_ms + AHEAD_MS, self._horizon_ms + STEP_MS)
+        self._closing_ms, step_ms = now_ms + AHEAD_MS, self._horizon_ms + STEP_MS
+        is_held_back = step_ms < self._closing_ms and self._held_back < HELD_BACK_MAX
+        self._held_back = self._held_back + 1 if is_held_back else 0
+        if is_held_back:
+            self._closing_ms = step_ms
         for session, logged_ms in self._due.items():  # not written, or renewed again meanwhile
             heappush(self._logged, (logged_ms, session))
         self._due.clear()

@@ -142,7 +142,11 @@ class ControllerGroup(ServedGroup):
         return encoded
 
     def _take_principals(self) -> None:
-        self._principals.take(self.machine.principals.table())
+        """A node that has not heard of principals yet takes them from a replica that is ready alone (catalog_sync): one
+        that is being filled passes through tables of the past, and knew of no principals in a closed cluster.
+        """
+        if self._principals.has_heard:
+            self._principals.take(self.machine.principals.table())
         self.catalog_changed.notify()
 
     @property

@@ -40,8 +40,9 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     # A read ends when its client goes away, and is asked of the next leader when this one hangs until there is one, if
     # this node hears of it. A request that may change something goes on to its end.
     if message.method == "GET" or call.route.is_asked_again:
+        seen = call.leader_headers()["Stockade-Leader"]
         upstream = await unless_ended(
-            call, reaching, lambda: call.leader_headers()["Stockade-Leader"] not in ("", asked)
+            call, reaching, lambda: call.leader_headers()["Stockade-Leader"] not in ("", seen, asked)
         )
     else:
         upstream = await reaching

@@ -7,7 +7,7 @@ import pytest
 
 from stockade.cluster.controller.commands import OpenSession, RenewSession, RenewSessions, Tick, encode_command
 from stockade.cluster.controller.machine import ControllerMachine
-from stockade.cluster.controller.sessions import AHEAD_MS, Leases
+from stockade.cluster.controller.sessions import AHEAD_MS, HELD_BACK_MAX, Leases
 from stockade.partition.errors import SessionExpired, StockadeError, UnknownSession
 
 TTL_MS = 10_000
@@ -104,6 +104,18 @@ def test_a_leader_that_stood_still_without_a_successor_reads_the_renewals_that_w
     it.pass_time(TTL_MS - 1_000)
     assert it.lives("waits")
     assert not it.lives("gone")
+    assert it.machine.lease_clock_ms == it.clock_ms
+
+
+def test_a_session_that_is_opened_after_a_long_suspension_ends_soon_after_its_client_is_gone() -> None:
+    """The lease clock followed the leader's own at five times its pace, for twelve minutes after an hour."""
+    it = leader()
+    it.clock_ms += 3_600_000
+    it.look()
+    it.open("a")
+    it.do(RenewSessions(now_ms=it.stamp_ms, deadlines_ms=[("a", it.clock_ms + TTL_MS)]))
+    it.pass_time(HELD_BACK_MAX * 200 + TTL_MS)
+    assert not it.lives("a")
     assert it.machine.lease_clock_ms == it.clock_ms
 
 

@@ -36,11 +36,22 @@ from stockade.raft.core.group import Group
 from ..fakes import FakeGroup
 
 
-def control(timeout_s: float) -> ControllerGroup:
+def control(timeout_s: float, principals: PrincipalStore | None = None) -> ControllerGroup:
     def group_of(machine: ControllerMachine) -> Group:
         return cast(Group, FakeGroup(CONTROLLER_GROUP, {"n1": 1}, machine))
 
-    return ControllerGroup(group_of, Features(), {}, timeout_s, PrincipalStore(Path("nowhere")), lambda node_id: True)
+    principals = principals or PrincipalStore(Path("nowhere"))
+    return ControllerGroup(group_of, Features(), {}, timeout_s, principals, lambda node_id: True)
+
+
+def test_a_replica_that_is_being_filled_opens_no_node_that_has_not_heard_of_principals() -> None:
+    """A checkpoint from before the first principal said that there were none."""
+    principals = PrincipalStore(Path("nowhere"), is_member=False)
+    machine = control(60.0, principals).machine
+    machine.restore(None, ControllerMachine().capture().state, [])
+    assert not principals.has_heard
+    principals.take(machine.principals.table())  # of a replica that is ready
+    assert principals.has_heard
 
 
 def test_what_was_committed_is_not_looked_at_again() -> None:

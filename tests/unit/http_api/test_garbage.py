@@ -103,6 +103,7 @@ def test_a_part_that_is_refused_keeps_no_frame_of_its_request() -> None:
     with suppress(LeaderNotAvailable):
         raise refusal
     context = SimpleNamespace(metrics=SimpleNamespace(refused=lambda _: None))
-    verdicts = Verdicts(cast(Call, SimpleNamespace(context=context, id="1")), cast(list[Part], [None]))
+    call = SimpleNamespace(context=context, id="1", log_denial=lambda _: None)
+    verdicts = Verdicts(cast(Call, call), cast(list[Part], [None]))
     verdicts._refused(0, refusal)
     assert refusal.__traceback__ is None

@@ -99,11 +99,10 @@ def show_result(facts: object, text: str, output: str) -> None:
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print columns aligned with blanks, which other tools can cut. A narrow terminal folds long cells."""
-    cells = [[one_line(str(cell)) for cell in row] for row in rows]
-    text = table(headings, cells)
     if not sys.stdout.isatty():
-        click.echo(text)
+        click.echo(table(headings, rows))
         return
+    cells = [[one_line(str(cell)) for cell in row] for row in rows]
     console = Console(highlight=False, emoji=False)
     shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading, *column in zip(headings, *cells, strict=True):

@@ -85,10 +85,12 @@ class ClusterView:
         """Raise DiskRefused if the disk of this incarnation is that of another node, as when two nodes got each other's
         folder: each would count as one that lost its disk.
         """
-        known, node_id = {entry.incarnation: entry.node_id for entry in self._known.nodes}, self._config.node_id
-        mine = self.find(node_id)
-        if incarnation in known and (mine is None or mine.incarnation != incarnation) and incarnation is not None:
-            fault = f"it is the data folder of {known[incarnation]}, and this node is {node_id}"
+        if incarnation is None:
+            return
+        node_id = self._config.node_id
+        owners = [entry.node_id for entry in self._known.nodes if entry.incarnation == incarnation]
+        if owners and node_id not in owners:
+            fault = f"it is the data folder of {owners[-1]}, and this node is {node_id}"
             raise DiskRefused(Path(self._config.data_dir), fault, "Nothing is damaged: give each node its own folder.")
 
     def raft_peers(self) -> dict[str, Address]:

@@ -94,7 +94,8 @@ class Mover:
         term = group.term
         if isinstance(self._next(group, move), Wait):
             return
-        await self._propose(CheckMove(now_ms=0, group_id=move.group_id, version=move.version))
+        check = CheckMove(now_ms=0, group_id=move.group_id, version=move.version)
+        await self._router.decide(self._view.controllers, check, STEP_TIMEOUT_S)  # NotFound: it is wanted no longer
         if not group.is_leader or group.term != term:
             return
         # From here to the group's own proposal there is no await: the term is still that of the question.
@@ -127,9 +128,6 @@ class Mover:
     async def _arrive(self, group: Group, move: Move, term: int) -> None:
         await group.read_barrier(STEP_TIMEOUT_S)
         if group.term == term and isinstance(self._next(group, move), Arrived):
-            await self._propose(MoveDone(now_ms=0, group_id=move.group_id, version=move.version))
+            done = MoveDone(now_ms=0, group_id=move.group_id, version=move.version)
+            await self._router.decide(self._view.controllers, done, STEP_TIMEOUT_S)
             _log.info("group %d is on %s now", move.group_id, ", ".join(move.target))
-
-    async def _propose(self, command: CheckMove | MoveDone) -> None:
-        """Propose to the controller. Raises the refusal that it answers; NotFound: the move is no longer wanted."""
-        await self._router.decide(self._view.controllers, command, STEP_TIMEOUT_S)

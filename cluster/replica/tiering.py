@@ -168,8 +168,7 @@ class Tiering:
         if count:
             self._dropped()
         tiers = {replica.machine.tier.home: replica.machine.tier for replica in self._replicas.all()}
-        is_listed = lambda key: key[0] in tiers and tiers[key[0]].lists(key[1])  # noqa: E731
-        self._store.keep_cached(is_listed, is_low=is_low)
+        self._store.keep_cached(lambda key: key[0] in tiers and tiers[key[0]].lists(key[1]), is_low=is_low)
 
     async def look(self) -> None:
         """Look in this node's place for the objects of the files that the last ``drop`` had to keep."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import count, repeat
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumedRecord:
+class ConsumedRecord(msgspec.Struct, frozen=True, gc=False):
     """A record of the log. ``timestamp_ms`` is Unix time; ``value`` None is a tombstone."""
 
     topic: str
@@ -55,15 +56,16 @@ class Piece:
     def records(self) -> Iterator[ConsumedRecord]:
         """The rows of the piece as records."""
         key, value, timestamp, headers = self.batch.columns
-        rows = zip(
+        return map(
+            ConsumedRecord,
+            repeat(self.topic),
+            repeat(self.partition),
+            count(self.base_offset),
             timestamp.view(pa.int64()).to_pylist(),
-            key.to_pylist() if key.null_count < len(key) else [None] * len(key),
+            key.to_pylist() if key.null_count < len(key) else repeat(None),
             value.to_pylist(),
-            map(_headers, headers.to_pylist()) if headers.null_count < len(headers) else [()] * len(headers),
-            strict=True,
+            map(_headers, headers.to_pylist()) if headers.null_count < len(headers) else repeat(()),
         )
-        for offset, row in enumerate(rows, self.base_offset):
-            yield ConsumedRecord(self.topic, self.partition, offset, *row)
 
 
 def _headers(headers: list[dict[str, Any]] | None) -> tuple[tuple[str, bytes], ...]:

@@ -3,11 +3,11 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import fields
 
 from stockade import Client, ClientConfig, ConsumedRecord, Consumer, Producer, Session
 from stockade.cli.local_cluster.cluster import LocalCluster

@@ -20,7 +20,7 @@ from .controller.topology.nodes import NODES_MAX
 from .controller.topology.replica_assignment import CONTROLLERS_MAX
 from .https import HttpTls, HttpTlsSection
 from .machines import Member
-from .tiered.place import tiered_faults
+from .tiered.settings import tiered_faults
 
 STORED_NAMES = ("wal", "groups", "partitions", "founders.json", "members.json", "principals.json", "reserve", "tiered")
 """Files and folders in ``data_dir`` in which a node stores data. Others there (configuration, certificates, logs) are

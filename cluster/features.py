@@ -6,9 +6,11 @@ level, too, and uses them only at that level: ``features.require(TIERS)``. The l
 when every member supports it; it never goes down. Before, every node can be rolled back.
 """
 
+from typing import Protocol
+
 from ..partition.errors import FeatureLevelTooLow
 from ..partition.version import VERSION
-from ..raft.host import RaftHost, Software
+from ..raft.messages import Software
 
 OLDEST_LEVEL = 1
 """Lowest level of a cluster that this software can be a member of. The release after the next may raise it by one."""
@@ -62,10 +64,19 @@ SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """The software of this node, as it tells the other nodes."""
 
 
+class Host(Protocol):
+    """What `Features` needs of `stockade.raft.host.RaftHost`, which it need not load: a configuration, too, is checked
+    with the bounds that levels bring.
+    """
+
+    @property
+    def level(self) -> int: ...
+
+
 class Features:
     """The level that this node acts by: that of the newest catalog, once the node's disk says so. It only grows."""
 
-    def __init__(self, host: RaftHost | None = None, level: int = NEWEST_LEVEL) -> None:
+    def __init__(self, host: Host | None = None, level: int = NEWEST_LEVEL) -> None:
         """``host`` None: the level is fixed, for tests."""
         self._host = host
         self._level = level

@@ -29,7 +29,7 @@ from stockade.cluster.config import (
 )
 from stockade.cluster.machines import PROCESSES_MAX
 from stockade.cluster.settings import Setting
-from stockade.cluster.tiered.place import CACHE_BYTES, TIMEOUT_MS
+from stockade.cluster.tiered.settings import CACHE_BYTES, TIMEOUT_MS
 from stockade.http_api.request.series import SECTIONS
 from stockade.partition.api.cluster import BalanceSettings
 from stockade.partition.errors import BY_CODE, StockadeError

@@ -15,7 +15,8 @@ import click
 from ...client.api.client import Client
 from ...client.config import ClientConfig
 from ...partition.errors import StockadeError
-from ...partition.places.place import CannotReach, without_arguments
+from ...partition.places.place import CannotReach
+from ...partition.places.urls import without_arguments
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_config
 from ..ui.exits import LOCAL, REFUSED, refuse, sentence

@@ -10,7 +10,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from ...partition.places.place import CannotReach, place_fault
+from ...partition.places.place import CannotReach
+from ...partition.places.urls import place_fault
 from ..ui.exits import refuse
 from ..ui.manual import Adding
 from .begin import CannotBackUp

@@ -175,8 +175,3 @@ def cannot_write(folder: Path) -> str | None:
     if not there.is_dir():
         return f"{there} is not a directory"
     return None if os.access(there, os.W_OK | os.X_OK) else f"{there}: Permission denied"
-
-
-def listed(faults: Sequence[str]) -> str:
-    """The faults as a list for a message, one in a line."""
-    return "\n".join(f"  - {fault}" for fault in faults)

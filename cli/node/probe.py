@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
+from ..service.environment import configured
 from ..ui.exits import LOCAL
 from ..ui.manual import Manual
-from .serve import configured
 from .supervisor import NodeProcess, probing, why_not_ready
 
 PATHS = ("/readyz/data", "/readyz/control", "/readyz", "/healthz")

@@ -36,7 +36,7 @@ from ...partition.errors import StockadeError
 from ...partition.log.fsutil import keep_descriptors
 from ...raft.net.tls import TlsFault
 from ...raft.wal.errors import DiskRefused, WalLocked, WalStalled
-from ..service.environment import given, load
+from ..service.environment import configured, listed, load, unusable
 from ..service.notify import ServiceManager
 from ..ui.exits import LOCAL, REFUSED
 from ..ui.manual import Manual
@@ -45,7 +45,7 @@ from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
 from .issuer_keys import follow
 from .leaving import end_stalled, leaving
-from .machine import PASSED_ON, Machine, cannot_write, check_data, in_use, listed
+from .machine import PASSED_ON, Machine, cannot_write, check_data, in_use
 from .reload import Principals, Reloadable, Reloader
 from .supervisor import parent_of
 
@@ -167,7 +167,7 @@ def serve(
     With `processes`, run so many nodes on this machine, and start again what ends. When one of them cannot start, all
     stop.
     """
-    settings, source = configured(config, processes)
+    settings, source = _usable(config, processes)
     if check:
         limit = allowed()
         tiered = settings.tiered
@@ -175,7 +175,7 @@ def serve(
         if tiered is not None and (fault := probe(tiered.place, settings.cluster_id)) is not None:
             faults.append(fault)
         if faults:
-            raise click.ClickException(f"{source} cannot be used:\n{listed(faults)}")
+            raise unusable(source, faults)
         click.echo(f"{source} is fine: {_summary(settings)}")
         click.echo(f"A node takes {said(bounds(settings.limits, limit), limit)}")
         if tiered is not None:
@@ -198,20 +198,16 @@ def serve(
                 raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
 
 
-def configured(config: Path | None, processes: int | None = None) -> tuple[NodeConfig, str]:
-    """The configuration of a file and the environment, and the name of its source for messages. Raises ClickException
-    with every fault of the configuration; or, if it has none, with the data on the disk that contradict it, or with a
-    limit of open files that is too low.
+def _usable(config: Path | None, processes: int | None) -> tuple[NodeConfig, str]:
+    """The configuration and the name of its source (`configured`), for nodes that are to run here. Raises
+    ClickException, also with the data on the disk that contradict it, or with a limit of open files that is too low.
     """
-    source = "the environment" if config is None else str(config)
-    if config is None and not any(given(os.environ)):
-        raise click.UsageError("Where is the configuration? In --config FILE, or in variables such as STOCKADE_NODE_ID")
+    settings, source = configured(config, processes)
     try:
-        settings = load(config, processes)
         check_data(settings)
         bounds(settings.limits, allowed())
     except ConfigError as error:
-        raise click.ClickException(f"{source} cannot be used:\n{listed(error.faults)}") from error
+        raise unusable(source, error.faults) from error
     return settings, source
 
 

@@ -9,10 +9,12 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin
+
+import click
 
 from ...cluster.config import FILES, ConfigError, NodeConfig, made, read
 from ...cluster.settings import Setting, settings_of
@@ -171,3 +173,26 @@ def load(path: Path | None, processes: int | None = None, environ: Mapping[str, 
     if said.faults:
         raise ConfigError(list(said.faults.values()))
     return config
+
+
+def configured(config: Path | None, processes: int | None = None) -> tuple[NodeConfig, str]:
+    """The configuration of a file and the environment, and the name of its source for messages. Raises ClickException
+    with every fault.
+    """
+    if config is None and not any(given(os.environ)):
+        raise click.UsageError("Where is the configuration? In --config FILE, or in variables such as STOCKADE_NODE_ID")
+    source = "the environment" if config is None else str(config)
+    try:
+        return load(config, processes), source
+    except ConfigError as error:
+        raise unusable(source, error.faults) from error
+
+
+def unusable(source: str, faults: Sequence[str]) -> click.ClickException:
+    """The error that ends a command: the configuration of this source has these faults."""
+    return click.ClickException(f"{source} cannot be used:\n{listed(faults)}")
+
+
+def listed(faults: Sequence[str]) -> str:
+    """The faults as a list for a message, one in a line."""
+    return "\n".join(f"  - {fault}" for fault in faults)

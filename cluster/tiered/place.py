@@ -1,29 +1,12 @@
-"""The place of the tiered store, as a node's configuration names it: checks of it, before anything starts."""
+"""The place of the tiered store, tried before anything starts."""
 
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import urlsplit
 
-from ...partition.places.place import CannotReach, Place, place_fault
+from ...partition.places.place import CannotReach, Place
 
-CACHE_BYTES = (256 * 1024 * 1024, 1 << 50)
-"""Bounds of ``cache_bytes``: one answer may need three objects."""
-TIMEOUT_MS = (100, 600_000)
 _PROBE = b"written by `stockade serve --check`; remove it\n"
-
-
-def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str]:
-    """The faults of the settings, each with the setting's name."""
-    if fault := place_fault(place):
-        yield f"place: {fault}"
-    elif "://" in place:
-        parts = urlsplit(place)
-        if parts.scheme != "file" and not parts.netloc:
-            yield f"place: {place!r} names no bucket"
-    for name, value, (low, high) in (("cache_bytes", cache_bytes, CACHE_BYTES), ("timeout_ms", timeout_ms, TIMEOUT_MS)):
-        if not low <= value <= high:
-            yield f"{name}: must be {low} to {high}, not {value}"
 
 
 def probe(url: str, prefix: str) -> str | None:

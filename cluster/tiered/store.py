@@ -19,12 +19,13 @@ from ...partition.errors import TieredStoreUnavailable
 from ...partition.log import segment_files
 from ...partition.log.image import ImageDamaged
 from ...partition.log.index import SegmentIndex
-from ...partition.places.place import CannotReach, NotThere, Place, without_arguments
+from ...partition.places.place import CannotReach, NotThere, Place
+from ...partition.places.urls import without_arguments
 from ...partition.state.tier import name_of
 from . import objects
 from .cache import Cache, Held, Key
 from .objects import ObjectDamaged
-from .place import CACHE_BYTES
+from .settings import CACHE_BYTES
 from .threads import threads
 
 FETCHES_AT_ONCE = 4

@@ -9,26 +9,22 @@ code that relies on an object notes elsewhere, after the write, that it is there
 """
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import parse_qsl
 
 import pyarrow as pa
 from pyarrow import fs
 
 from ..log.modes import DATA_MODE, FOLDER_MODE
+from .urls import without_arguments
 
 PIECE_BYTES = 1024 * 1024
 """Bytes that ``pieces`` reads from a file at a time."""
 SCRATCH = ".new"
 """The end of a file's name on a local disk while it is being written. If the process dies, such a file stays."""
-_SECRETS = frozenset({"access_key", "secret_key", "session_token", "password", "account_key", "sas_token"})
-_PASSWORD = re.compile(r"[^:/]+://[^/?#@\[]*:(?!\d+(?:[/?#]|$))[^@]*@")
-"""A URL with a password. A password for S3 may contain a slash, so that it looks like a port with a path after it."""
 
 
 class CannotReach(Exception):
@@ -192,25 +188,6 @@ def _opened(url: str) -> tuple[Any, str]:
         known, root = core.url_to_fs(url)
         files = fs.PyFileSystem(_Fsspec(known))
     return files, root
-
-
-def without_arguments(url: str) -> str:
-    """A URL without its query, user name and password, so that it may be shown to others."""
-    scheme, is_url, rest = url.partition("://")
-    if not is_url:
-        return url
-    host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
-
-
-def place_fault(place: str) -> str | None:
-    """Why a configured place is refused; None if it is not. The text does not quote the place, so it may be shown."""
-    if not place:
-        return "a folder, or a URL such as s3://BUCKET/PATH"
-    named = {name.lower() for name, _ in parse_qsl(place.partition("?")[2], keep_blank_values=True)}
-    if "://" in place and (_PASSWORD.match(place) or named & _SECRETS):
-        return "no credentials in the URL: they belong where other tools of the store take them from"
-    return None
 
 
 def _write_durably(path: Path, content: bytes | pa.Buffer) -> None:

@@ -11,9 +11,11 @@ import pytest
 
 from stockade.cluster.tiered import store as store_module
 from stockade.cluster.tiered.debts import Debts
-from stockade.cluster.tiered.place import probe, tiered_faults
+from stockade.cluster.tiered.place import probe
+from stockade.cluster.tiered.settings import tiered_faults
 from stockade.partition.errors import TieredStoreUnavailable
-from stockade.partition.places.place import CannotReach, Place, without_arguments
+from stockade.partition.places.place import CannotReach, Place
+from stockade.partition.places.urls import without_arguments
 
 from ..replica.test_replica import RECEIVED_MS
 from ..replica.test_tiering import House, scenario, serve

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from stockade.partition.places import place as place_module
-from stockade.partition.places.place import CannotReach, NotThere, Place, place_fault, without_arguments
+from stockade.partition.places.place import CannotReach, NotThere, Place
+from stockade.partition.places.urls import place_fault, without_arguments
 from stockade.partition.state import tier
 
 

@@ -45,7 +45,7 @@ from . import logs
 from .descriptors import allowed, bounds, raise_limit, said
 from .issuer_keys import follow
 from .leaving import end_stalled, leaving
-from .machine import PASSED_ON, Machine, cannot_write, check_data, in_use
+from .node_processes import PASSED_ON, NodeProcesses, cannot_write, check_data, in_use
 from .reload import Principals, Reloadable, Reloader
 from .supervisor import parent_of
 
@@ -194,7 +194,7 @@ def serve(
             _run_node(settings, parent, manager, again)
         else:
             command = _command(config, processes, log_format, log_level)
-            if faults := Machine(settings, command, manager).run(parent):
+            if faults := NodeProcesses(settings, command, manager).run(parent):
                 raise click.ClickException(f"machine {settings.node_id} stopped:\n{listed(faults)}")
 
 

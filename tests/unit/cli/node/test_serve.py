@@ -15,7 +15,7 @@ from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
 from stockade.cli.node import leaving as leaving_module
 from stockade.cli.node import serve as serve_module
-from stockade.cli.node.machine import cannot_write, left_over
+from stockade.cli.node.node_processes import cannot_write, left_over
 from stockade.cluster.config import load
 from stockade.partition.api.cluster import Cluster, LeaderInfo, Node
 from stockade.raft.wal.files import lock_directory

@@ -60,7 +60,7 @@ def left_over(config: NodeConfig) -> list[str]:
     return sorted(found - started)
 
 
-class Machine:
+class NodeProcesses:
     """The node processes of one machine. ``command``, followed by the number of a node, runs that node."""
 
     def __init__(self, config: NodeConfig, command: Sequence[str], manager: ServiceManager) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.node import machine
-from stockade.cli.node.machine import Machine
+from stockade.cli.node import node_processes
+from stockade.cli.node.node_processes import NodeProcesses
 from stockade.cli.node.supervisor import NodeProcess
 from stockade.cli.service.notify import ServiceManager
 from stockade.cluster.config import NodeConfig
@@ -53,11 +53,11 @@ def test_nodes_that_hang_keep_neither_the_watchdog_nor_the_order_to_stop_waiting
             os.kill(os.getpid(), signal.SIGTERM)
         return False
 
-    monkeypatch.setattr(machine, "is_ready", hangs)
-    monkeypatch.setattr(machine, "PARENT_S", 0.01)
-    monkeypatch.setattr(machine, "in_use", lambda nodes: [])  # the nodes do not listen here
+    monkeypatch.setattr(node_processes, "is_ready", hangs)
+    monkeypatch.setattr(node_processes, "PARENT_S", 0.01)
+    monkeypatch.setattr(node_processes, "in_use", lambda nodes: [])  # the nodes do not listen here
     http, raft = "127.0.0.1:7101", "127.0.0.1:7201"
     members = [Member("a", f"http://{http}", raft)]
     config = NodeConfig("a", "c", str(tmp_path), http=http, raft_listen=raft, members=members, processes=3)
-    assert Machine(config, IDLE, Heard(events)).run(None) == []
+    assert NodeProcesses(config, IDLE, Heard(events)).run(None) == []
     assert events == ["alive", "asked"] * ROUNDS

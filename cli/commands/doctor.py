@@ -32,9 +32,8 @@ from ...partition.log.modes import SECRET_MODE, open_to_others
 from ..ui.connection import with_config
 from ..ui.exits import CLIENT, REFUSED, UNREACHABLE
 from ..ui.manual import Manual
-from ..ui.output import count, output_option, show_json, show_table
-from .findings import Finding, Verdict
-from .what_if import judge_loss, losses
+from ..ui.output import count, output_option, show_json, show_table, some
+from .what_if import Finding, Verdict, judge_loss, losses
 
 PROBE_TIMEOUT_MS = 3_000
 TOPICS_TIMEOUT_MS = 10_000
@@ -268,25 +267,25 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
             lost = [topic.partitions[number].replicas for number in orphans]
             is_passing = all(2 * len({*replicas} & dead) < len(replicas) for replicas in lost)
             advice = ELECTING if is_passing else "Start nodes until a majority of its replicas is back."
-            yield Finding(about, "wrong", f"no leader: {_some(orphans)}", advice)
+            yield Finding(about, "wrong", f"no leader: {_partitions(orphans)}", advice)
         elif short:
             advice = "One more loss may stop writes: start the missing nodes, or move the replicas."
-            yield Finding(about, "warning", f"a replica is away: {_some(short)}", advice)
+            yield Finding(about, "warning", f"a replica is away: {_partitions(short)}", advice)
         else:
             yield Finding(
                 about, "ok", f"{count(len(topic.partitions), 'partition')} led, and the nodes of all replicas answer"
             )
 
 
-def _some(numbers: Sequence[int], most: int = 8) -> str:
-    shown = ", ".join(map(str, numbers[:most]))
-    return f"partitions {shown}" + (f" and {len(numbers) - most} more" if len(numbers) > most else "")
+def _partitions(numbers: Sequence[int]) -> str:
+    return f"partitions {some(numbers, PARTITIONS_SHOWN)}"
 
 
 FILES_MIN = 4_096
 """Open files that suffice for a node with some hundred partitions and clients."""
 FREE_BYTES_MIN = 2 << 30
 MODES_SHOWN = 3
+PARTITIONS_SHOWN = 8
 SYNCS = 50
 SYNC_SLOW_MS = 20.0
 """A disk that syncs more slowly than this makes every append wait."""
@@ -382,10 +381,9 @@ def _look_at_modes(data: Path) -> Finding:
         return Finding("file modes", "warning", f"cannot be looked at: {error}", "Run this as the user of the node.")
     if not found:
         return Finding("file modes", "ok", "no other user reads them")
-    shown = ", ".join(f"{path} {mode:04o}" for path, mode in list(found.items())[:MODES_SHOWN])
-    more = f" and {len(found) - MODES_SHOWN} more" if len(found) > MODES_SHOWN else ""
+    shown = some([f"{path} {mode:04o}" for path, mode in found.items()], MODES_SHOWN)
     advice = f"chmod -R g-w,o-rwx {data}; chmod 600 for keys. A node's next start mends what it wrote itself."
-    return Finding("file modes", "warning", f"others may use {shown}{more}", advice)
+    return Finding("file modes", "warning", f"others may use {shown}", advice)
 
 
 def _look_at_speed(data: Path) -> Finding:

@@ -3,14 +3,15 @@
 A group goes on while a majority of its members is left. Nodes that are away already count as lost.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from ...partition.api.cluster import Cluster
 from ...partition.api.topics import PartitionState, Topic
-from .findings import Finding
+from ..ui.output import count, some
 
+Verdict = Literal["ok", "warning", "wrong"]
 Kind = Literal["zone", "node", "disk"]
 KINDS: tuple[Kind, ...] = ("zone", "node", "disk")
 SHOWN_MAX = 8
@@ -18,6 +19,16 @@ SHOWN_MAX = 8
 
 CONTROLLERS_STOP = "Sessions, grants, new topics and takeovers would stop; holders of grants would write on."
 SPREAD = "Move replicas to other zones or nodes: `stockade cluster move`."
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check of `stockade doctor`, and what to do if it is not ok."""
+
+    about: str
+    verdict: Verdict
+    found: str
+    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,9 @@ def judge_loss(loss: Loss, cluster: Cluster, topics: Sequence[Topic]) -> Iterato
     ]
     if writers:
         advice = "They write to partitions with too few replicas, or all in one place."
-        yield Finding(about, "wrong", f"{_count(writers, 'grant')} would be of no use: {_some(writers)}", advice)
+        yield Finding(
+            about, "wrong", f"{count(len(writers), 'grant')} would be of no use: {some(writers, SHOWN_MAX)}", advice
+        )
     elif any(state.holder is not None for state in names.values()):
         yield Finding(about, "ok", "every holder of a grant would write on")
 
@@ -96,16 +109,16 @@ def _judge_partitions(
 ) -> Iterator[Finding]:
     if stopped:
         advice = f"Their topics have too few replicas, or all in one place. {SPREAD}"
-        yield Finding(about, "wrong", f"{_count(stopped, 'partition')} would stop: {_named(stopped)}", advice)
+        yield Finding(about, "wrong", f"{count(len(stopped), 'partition')} would stop: {_named(stopped)}", advice)
     else:
-        yield Finding(about, "ok", f"all {_count(names, 'partition')} would go on")
+        yield Finding(about, "ok", f"all {count(len(names), 'partition')} would go on")
     hit = {name: state for name, state in names.items() if name not in stopped and {*state.replicas} & lost}
     bare = [name for name, state in hit.items() if not _goes_on(state.replicas, {*lost, _first_left(state, lost)})]
     if bare:
-        yield Finding(about, "ok", f"{_count(bare, 'partition')} would have no replica to spare: {_named(bare)}")
+        yield Finding(about, "ok", f"{count(len(bare), 'partition')} would have no replica to spare: {_named(bare)}")
     led = [name for name, state in hit.items() if state.leader_node in lost]
     if led:
-        yield Finding(about, "ok", f"{_count(led, 'partition')} would elect another leader within about a second")
+        yield Finding(about, "ok", f"{count(len(led), 'partition')} would elect another leader within about a second")
 
 
 def _judge_records(about: str, names: Mapping[tuple[str, int], PartitionState], lost: set[str]) -> Iterator[Finding]:
@@ -114,7 +127,7 @@ def _judge_records(about: str, names: Mapping[tuple[str, int], PartitionState], 
     """
     gone = [name for name, state in names.items() if not _goes_on(state.replicas, lost)]
     if gone:
-        found = f"{_count(gone, 'partition')} would lose records for good: {_named(gone)}"
+        found = f"{count(len(gone), 'partition')} would lose records for good: {_named(gone)}"
         yield Finding(about, "wrong", found, f"They have no other copy that is sure to be whole. {SPREAD}")
     else:
         yield Finding(about, "ok", "no acknowledged record would be lost")
@@ -130,13 +143,4 @@ def _first_left(state: PartitionState, lost: set[str]) -> str:
 
 
 def _named(names: Mapping[tuple[str, int], object] | Sequence[tuple[str, int]]) -> str:
-    return _some([f"{topic}/{number}" for topic, number in names])
-
-
-def _count(things: Sized, word: str) -> str:
-    return f"{len(things)} {word}" + ("" if len(things) == 1 else "s")
-
-
-def _some(words: Sequence[str]) -> str:
-    more = f" and {len(words) - SHOWN_MAX} more" if len(words) > SHOWN_MAX else ""
-    return ", ".join(words[:SHOWN_MAX]) + more
+    return some([f"{topic}/{number}" for topic, number in names], SHOWN_MAX)

@@ -13,7 +13,7 @@ from ...partition.errors import InvalidRequest
 from ..ui.connection import with_client
 from ..ui.exits import PLANNED
 from ..ui.manual import Manual
-from ..ui.output import count, output_option, show_json, show_result, table
+from ..ui.output import count, output_option, rest, show_json, show_result, table
 from .consent import Consent, Plan, consent_options, under_consent
 
 ROWS_MAX = 100
@@ -112,7 +112,7 @@ async def balance_plan(client: Client) -> Plan:
         for each in plan.leaders
     ]
     lines = table(["PARTITION", "FROM", "TO", "BYTES", "WHY"], rows[:ROWS_MAX]).splitlines() if rows else []
-    lines += [f"and {len(rows) - ROWS_MAX:,} more; --output json has all"] if len(rows) > ROWS_MAX else []
+    lines += [f"{line}; --output json has all" for line in rest(len(rows) - ROWS_MAX)]
     moves, leaders = count(len(plan.moves), "partition"), count(len(plan.leaders), "leader")
     lines.append(f"{moves} to move, {leaders} to go home, {plan.copied_bytes:,} bytes to copy")
     lines += ["there is more, which the next plan has"] if plan.is_cut else []

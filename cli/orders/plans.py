@@ -11,7 +11,7 @@ from ...partition.api.cluster import Relocation, RemovalPlan
 from ...partition.api.records import PartitionContents
 from ...partition.api.topics import Topic
 from ...partition.errors import InvalidRequest, NotFound, UnknownTopicOrPartition
-from ..ui.output import count, numbers
+from ..ui.output import count, numbers, rest, some
 from .consent import Plan
 from .holdings import Holding, each_of, holdings
 
@@ -51,11 +51,10 @@ async def session_plan(client: Client, handle: str) -> Plan:
         + ("" if each.epoch is None else f", epoch {each.epoch}")
         for each in found.grants[:NAMES_MAX]
     ]
-    more = [f"and {len(grants) - NAMES_MAX} more"] if len(grants) > NAMES_MAX else []
     lines = [
         f"the session of {found.client_id} ends, and its place in line; its client may open another",
         *(writers or ["it has no grant"]),
-        *more,
+        *rest(len(grants) - NAMES_MAX),
         f"{count(found.resources, 'resource')} of groups {'has' if found.resources == 1 else 'have'} no owner any more",
     ]
     return Plan(f"fence session {handle}", state, {}, lines, {"if_grants": grants, "if_resources": found.resources})
@@ -164,15 +163,13 @@ def _writers(found: Sequence[Holding], what: str = "loses its grant of epoch") -
         f" partitions {numbers(each.partitions)})"
         for each in found[:NAMES_MAX]
     ]
-    more = [f"and {len(found) - NAMES_MAX} more"] if len(found) > NAMES_MAX else []
-    return lines + more or ["no writer holds a slot here"]
+    return lines + rest(len(found) - NAMES_MAX) or ["no writer holds a slot here"]
 
 
 def _losing(groups: Sequence[str]) -> str:
     if not groups:
         return "no group has its position in what goes"
-    more = f" and {len(groups) - NAMES_MAX} more" if len(groups) > NAMES_MAX else ""
-    return f"{count(len(groups), 'group')} had not read on beyond it: {', '.join(groups[:NAMES_MAX])}{more}"
+    return f"{count(len(groups), 'group')} had not read on beyond it: {some(groups, NAMES_MAX)}"
 
 
 def _part(found: PartitionContents, dropped: int) -> str:

@@ -122,8 +122,8 @@ def one_line(text: str) -> str:
 
 def show_rest(number: int) -> None:
     """Print how many rows of a list were left out, if any were."""
-    if number > 0:
-        click.echo(f"and {number:,} more; --prefix chooses")
+    for line in rest(number):
+        click.echo(f"{line}; --prefix chooses")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -148,6 +148,16 @@ def waiting(what: str) -> Iterator[None]:
 def count(number: int, noun: str) -> str:
     """``1 topic``, ``2 topics``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def rest(number: int) -> list[str]:
+    """The words for ``number`` things that a list leaves out: one text, or none if it leaves out nothing."""
+    return [f"and {number:,} more"] if number > 0 else []
+
+
+def some(things: Sequence[object], most: int) -> str:
+    """``a, b and 3 more``: at most ``most`` of the things, and how many are left out."""
+    return " ".join([", ".join(map(str, things[:most])), *rest(len(things) - most)])
 
 
 RUNS_MAX = 12

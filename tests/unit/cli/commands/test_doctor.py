@@ -23,7 +23,7 @@ from stockade.cli.commands.doctor import (
     judge_settings,
     judge_topics,
 )
-from stockade.cli.commands.findings import Finding
+from stockade.cli.commands.what_if import Finding
 from stockade.partition.api.cluster import (
     Cluster,
     DiskSpace,

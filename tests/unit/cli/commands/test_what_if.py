@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from stockade.cli.commands.findings import Finding
-from stockade.cli.commands.what_if import SHOWN_MAX, Loss, judge_loss, losses
+from stockade.cli.commands.what_if import SHOWN_MAX, Finding, Loss, judge_loss, losses
 from stockade.partition.api.cluster import Cluster, LeaderInfo, Node
 from stockade.partition.api.topics import PartitionState, SlotHolder, Topic, TopicConfig
 

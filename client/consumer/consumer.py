@@ -88,13 +88,12 @@ class Consumer:
     ) -> AbstractAsyncContextManager[GroupReading]:
         """``async with consumer.group("g", "t") as reading: async for record in reading: ...; await reading.commit()``
 
-        The group's members share the topic's partitions. A group reads one topic: members of the same group that read
-        another one count here, too, so that some partitions of both topics would have no reader. A member starts a
-        partition at the group's committed position, or at ``start`` where there is none. A member that stands still for
-        longer than ``session_ttl_ms`` is replaced, and can then neither read on nor commit. Delivery is at least once:
-        records that were not committed go to the partition's next reader again; a member that gives a partition up to
-        another one has one ttl left to commit. ``client_id``: the name of the member in lists of sessions and owners;
-        None: ``consumer-HOST-PROCESS-`` and four random hexadecimal digits.
+        The group's members share the topic's partitions; members of the same group that read another topic share that
+        one. A member starts a partition at the group's committed position, or at ``start`` where there is none. A
+        member that stands still for longer than ``session_ttl_ms`` is replaced, and can then neither read on nor
+        commit. Delivery is at least once: records that were not committed go to the partition's next reader again; a
+        member that gives a partition up to another one has one ttl left to commit. ``client_id``: the name of the
+        member in lists of sessions and owners; None: ``consumer-HOST-PROCESS-`` and four random hexadecimal digits.
 
         Where records behind the group's position were trimmed before a member read them, an iteration raises
         OffsetOutOfRange, again and again, until a position is set that exists (`stockade groups reset`); with

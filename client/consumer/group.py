@@ -4,11 +4,11 @@ Each partition that a member reads is a resource that it owns; every fetch and e
 that ownership. So a member that was replaced while it stood still can neither read on nor set a position back.
 
 Each member decides alone, from what is owned now, which partitions it reads (`plan`, pure). A member owns a member
-number, a resource ``members/0``, ``members/1``, and so on: a new member takes the first free one, or, if others want
-that too, one of the next. The rank of a number among those taken gives the member's share; shares differ by at most
-one and add up to all partitions. A member with more than its share gives the surplus up; one with less takes free
-partitions. Members need no agreement: ownership decides, and of two members that want the same partition one gets it,
-and the other looks again.
+number of its topic, a resource ``members/TOPIC/0``, ``members/TOPIC/1``, and so on: a new member takes the first free
+one, or, if others want that too, one of the next. The rank of a number among those taken gives the member's share;
+shares differ by at most one and add up to all partitions. A member with more than its share gives the surplus up; one
+with less takes free partitions. Members need no agreement: ownership decides, and of two members that want the same
+partition one gets it, and the other looks again.
 """
 
 import asyncio
@@ -32,8 +32,10 @@ from ..session.session import Session
 from .reader import TURN_S, Start, fetch_again, first_offset
 from .records import ConsumedRecord, Piece
 
-MEMBERS = "members/"
-"""Prefix of the resources that are member numbers."""
+MEMBERS = "members/{}/"
+"""Prefix of the resources that are member numbers of a topic. No topic has a slash in its name, so that none of these
+is the name of a partition.
+"""
 PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions."""
 CHOICE_MAX = 1_024
@@ -56,16 +58,18 @@ class Plan(NamedTuple):
     take: list[str]
 
 
-def free_member(resources: Sequence[Resource], place: int = 0) -> str:
-    """A member number that no member owns: the first (``place`` 0), or one of the next."""
-    taken = _members(resources)
-    return f"{MEMBERS}{[number for number in range(len(taken) + place + 1) if number not in taken][place]}"
+def free_member(topic: str, resources: Sequence[Resource], place: int = 0) -> str:
+    """A member number of ``topic`` that no member owns: the first (``place`` 0), or one of the next."""
+    members = MEMBERS.format(topic)
+    taken = _numbers(members, resources)
+    return f"{members}{[number for number in range(len(taken) + place + 1) if number not in taken][place]}"
 
 
 def plan(member: str, mine: Sequence[str], wanted: Sequence[str], resources: Sequence[Resource]) -> Plan:
     """The next step of the member with the number ``member`` that owns ``mine``; the group reads ``wanted``."""
-    members = sorted({*_members(resources), int(member.removeprefix(MEMBERS))})
-    rank = members.index(int(member.removeprefix(MEMBERS)))
+    prefix, own = member[: member.rindex("/") + 1], int(member.rpartition("/")[2])
+    members = sorted({*_numbers(prefix, resources), own})
+    rank = members.index(own)
     share, rest = divmod(len(wanted), len(members))
     due = share + (rank < rest)
     held = [resource for resource in wanted if resource in {*mine}]
@@ -77,9 +81,10 @@ def plan(member: str, mine: Sequence[str], wanted: Sequence[str], resources: Seq
     return Plan(held[due:], free[: max(0, due - len(held))])
 
 
-def _members(resources: Sequence[Resource]) -> set[int]:
-    names = [resource.resource for resource in resources if resource.owned and resource.resource.startswith(MEMBERS)]
-    return {int(number) for name in names if (number := name.removeprefix(MEMBERS)).isdecimal()}
+def _numbers(members: str, resources: Sequence[Resource]) -> set[int]:
+    """The member numbers with this prefix that have an owner."""
+    names = [each.resource for each in resources if each.owned and each.resource.startswith(members)]
+    return {int(number) for name in names if (number := name.removeprefix(members)).isdecimal()}
 
 
 @dataclass(eq=False, slots=True)
@@ -279,7 +284,7 @@ class GroupReading:
         while not self._member:
             place = random.randrange(choice)  # noqa: S311  # nosec B311
             choice = min(2 * choice, CHOICE_MAX)
-            wanted = free_member(await self._client.resources(self._group), place)
+            wanted = free_member(self._topic, await self._client.resources(self._group), place)
             [verdict] = await self._client.own(self._group, self._session.id, [wanted], atomic=False)
             self._member = wanted if verdict.granted else ""
         await self._share()

@@ -94,6 +94,29 @@ def test_partitions_are_shared_out_and_a_leaving_members_share_is_taken_over(nod
     asyncio.run(work())
 
 
+@pytest.mark.parametrize(("group", "topic"), [("g8", "members"), ("g9", "also")])
+def test_members_read_each_partition_whatever_the_topic_s_name_and_whatever_other_members_read(
+    node: Cluster, group: str, topic: str
+) -> None:
+    """The numbers of a group's members, of all topics, had the names of partitions of a topic "members": partitions
+    had no reader, and their records were passed over in silence.
+    """
+    for each in {topic, "beside"}:
+        node.create_topic(each, partitions=PARTITIONS)
+
+    async def work() -> None:
+        await fill(node, topic, 0, 8)
+        async with (
+            Consumer(unhurried(node)) as consumer,
+            consumer.group(group, "beside") as beside,
+            consumer.group(group, topic) as reading,
+        ):
+            assert (reading.partitions, beside.partitions) == ([*range(PARTITIONS)], [*range(PARTITIONS)])
+            assert sorted(await read(reading, 8)) == [*range(8)]
+
+    asyncio.run(work())
+
+
 def test_what_a_member_works_on_while_it_gives_a_partition_up_is_not_committed_for_it(node: Cluster) -> None:
     """It may yet fail, and then somebody else has to do it."""
     node.create_topic("at-work", partitions=2)

@@ -14,7 +14,7 @@ from stockade.client.api.client import Client
 from stockade.client.api.fetched import Fetched
 from stockade.client.config import ClientConfig
 from stockade.client.consumer import group as group_module
-from stockade.client.consumer.group import MEMBERS, GroupReading, _Claim, free_member, plan, reading_as_member
+from stockade.client.consumer.group import GroupReading, _Claim, free_member, plan, reading_as_member
 from stockade.client.consumer.reader import Start
 from stockade.client.consumer.records import Piece
 from stockade.client.home import Home
@@ -38,7 +38,7 @@ class Group:
         return [Resource(name, owner is not None, owner, 1, 1) for name, owner in sorted(self.owners.items())]
 
     def join(self, member: str) -> None:
-        self.owners[free_member(self.resources())] = member
+        self.owners[free_member("t", self.resources())] = member
 
     def leave(self, member: str) -> None:
         self.owners = {name: None if owner == member else owner for name, owner in self.owners.items()}
@@ -46,7 +46,7 @@ class Group:
     def look(self, member: str) -> bool:
         """One member takes its next step; answers whether it changed anything."""
         mine = [name for name, owner in self.owners.items() if owner == member]
-        number = next(name for name in mine if name.startswith(MEMBERS))
+        number = next(name for name in mine if name.startswith("members/t/"))
         step = plan(number, [name for name in mine if name in WANTED], WANTED, self.resources())
         for name in step.give_up:
             assert self.owners[name] == member
@@ -105,8 +105,8 @@ def test_seats_are_taken_again() -> None:
         group.join(member)
     group.leave("b")
     group.join("d")
-    assert sorted(name for name in group.owners if name.startswith(MEMBERS)) == ["members/0", "members/1", "members/2"]
-    assert group.owners["members/1"] == "d"
+    assert sorted(group.owners) == [f"members/t/{number}" for number in range(3)]
+    assert group.owners["members/t/1"] == "d"
 
 
 def test_members_that_look_at_the_same_moment_want_different_partitions() -> None:
@@ -115,7 +115,7 @@ def test_members_that_look_at_the_same_moment_want_different_partitions() -> Non
     for member in members:
         group.join(member)
     found = group.resources()
-    taken = [name for number in range(5) for name in plan(f"{MEMBERS}{number}", [], WANTED, found).take]
+    taken = [name for number in range(5) for name in plan(f"members/t/{number}", [], WANTED, found).take]
     assert sorted(taken) == WANTED
 
 
@@ -156,7 +156,7 @@ def test_a_member_that_was_not_the_first_to_claim_a_partition_claims_another_one
     class Contended(Committing):
         def __init__(self) -> None:
             super().__init__()
-            self.owners = {"members/0": "me", "members/1": "other"}
+            self.owners = {"members/t/0": "me", "members/t/1": "other"}
 
         async def topic(self, name: str) -> Any:
             return SimpleNamespace(topic_id=1, partitions=[SimpleNamespace(partition=number) for number in range(2)])
@@ -172,7 +172,7 @@ def test_a_member_that_was_not_the_first_to_claim_a_partition_claims_another_one
     async def run() -> None:
         cluster = Contended()
         reading = GroupReading(cluster, cast(Session, SimpleNamespace(id="s")), "g", "t", 1, "earliest")  # type: ignore[arg-type]
-        reading._member = "members/0"
+        reading._member = "members/t/0"
         await reading._share()
         assert (reading.partitions, cluster.owners["t/0"]) == ([1], "other")
         await reading.end()
@@ -453,7 +453,7 @@ def test_a_partition_that_is_lost_while_the_member_looks_at_its_group_ends_no_it
 
         async def resources(self, group: str) -> list[Resource]:
             reading._drop(reading._claims["t/1"])  # as a read does that another owner has fenced
-            owners = {"members/0": "a", "members/1": "b", "t/0": "a", "t/1": "b"}
+            owners = {"members/t/0": "a", "members/t/1": "b", "t/0": "a", "t/1": "b"}
             return [Resource(name, True, owner, 1, 1) for name, owner in owners.items()]
 
         async def disown(self, group: str, session: str, resource: str) -> None:
@@ -461,7 +461,7 @@ def test_a_partition_that_is_lost_while_the_member_looks_at_its_group_ends_no_it
 
     cluster = Shared()
     reading, _ = reading_of(cluster)
-    reading._member = "members/0"
+    reading._member = "members/t/0"
     reading._claims["t/1"] = _Claim("t/1", 1, 1)
     asyncio.run(reading._share())
     assert (reading.partitions, cluster.given_up) == ([0], [])

@@ -320,15 +320,15 @@ class Client(Administration):
         return session
 
     async def renew_session(self, session: str, timeout_ms: int) -> SessionInfo:
-        """Restart the session's ttl, in a single attempt. ``timeout_ms``: how long a node may take to answer.
-
-        Raises UnknownSession, SessionExpired.
+        """Restart the session's ttl, in a single attempt. ``timeout_ms``: how long a node may take to answer; after a
+        quarter of it, other requests try that node last. Raises UnknownSession, SessionExpired.
         """
         end_s = time.monotonic() + timeout_ms / 1000
 
         async def attempt(path: str, headers: dict[str, str]) -> Answer:
             left_ms = max(int((end_s - time.monotonic()) * 1000), 1)
-            return await self.calls.once(Request(method="PUT", path=path, headers=headers, timeout_ms=left_ms))
+            ask = Request(method="PUT", path=path, headers=headers, timeout_ms=left_ms, silent_ms=left_ms // 4)
+            return await self.calls.once(ask)
 
         return decode(await self._session_route.ask(session, attempt), SessionInfo)
 

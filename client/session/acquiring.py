@@ -127,7 +127,7 @@ class Acquiring:
     ) -> T_co:
         is_wanted = True
         asking = asyncio.get_running_loop().create_task(request.ask(self._client.calls, is_wanted=lambda: is_wanted))
-        asking.add_done_callback(_seen)
+        asking.add_done_callback(seen)
         try:
             await asyncio.wait([asking])
         except asyncio.CancelledError:
@@ -276,7 +276,7 @@ def _places(of: Grant | Ticket) -> tuple[str, list[int]]:
     return of.topic, of.partitions
 
 
-def _seen(asking: "asyncio.Task[Any]") -> None:
+def seen(asking: "asyncio.Task[Any]") -> None:
     """Take the error of a request that ended, perhaps with its session, so that asyncio logs no unread error."""
     if not asking.cancelled():
         asking.exception()

@@ -9,14 +9,14 @@ when it runs again.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 from typing import Self, overload
 
-from ...partition.api.ownership import Grant, OwnResult, Sever, Ticket
+from ...partition.api.ownership import Grant, OwnResult, SessionInfo, Sever, Ticket
 from ...partition.api.topics import Mode, Topic
 from ...partition.commands import Token
 from ...partition.errors import (
@@ -33,7 +33,7 @@ from ..api.client import Client
 from ..api.grants import GrantRequest, OwnRequest, SessionRequest
 from ..errors import ClientClosed, ClientFault
 from ..retry import AT_ONCE_MS, is_momentary
-from .acquiring import Acquiring
+from .acquiring import Acquiring, seen
 from .held import ASK_AGAIN_S, HeldLease, Ownership
 from .reacquire import Reacquirer
 
@@ -42,8 +42,10 @@ _RENEWALS_PER_TTL = 3
 _ATTEMPTS_PER_TTL = 10
 _PAUSE_S_MAX = 1.0
 """Longest pause after a failed renewal, in seconds: a cluster in trouble may answer for a second at a time only."""
-_TIMEOUT_S_MAX = 10.0
-"""Longest wait for the answer to one renewal, in seconds: the node that got it may stand still."""
+_SILENCE_S_MAX = 10.0
+"""Longest wait for the answer to a renewal before another node is asked, too, in seconds."""
+_TIMEOUT_S_MAX = 30.0
+"""Longest wait for the answer to one renewal, in seconds: so few of them are under way at a time."""
 _LOOK_S_MIN = 3.0
 """Least time for a session to check what it holds, in seconds: a node asks others for up to one before it answers."""
 _LOOKS_MAX = 8
@@ -74,6 +76,11 @@ class Lease:
     def lost_at_s(self) -> float:
         """A fifth of the ttl before its end."""
         return self.asked_s + self.ttl_ms / 1000 * (1 - _MARGIN_OF_TTL)
+
+    @property
+    def pause_s(self) -> float:
+        """A tenth of the ttl, in seconds: the pause after a failed renewal."""
+        return self.ttl_ms / 1000 / _ATTEMPTS_PER_TTL
 
 
 class Fence(HeldLease):
@@ -403,31 +410,53 @@ class Session:
             self._stop_renewing()  # the cluster must not keep what the application takes for lost
 
     async def _renew_until_lost(self, lease: Lease) -> None:
+        """Renew the session until it is lost. A renewal without an answer waits on beside the next one, which goes to
+        another node: an answer counts however late it comes, from the moment of its own request on.
+        """
+        asked: dict[asyncio.Task[SessionInfo], float] = {}
         next_s = lease.renew_at_s
-        while True:
-            await asyncio.sleep(next_s - time.monotonic())
-            asked_s = time.monotonic()
-            if asked_s >= lease.lost_at_s:
-                self._lose(SessionExpired(f"not renewed in time; given up before its ttl of {lease.ttl_ms} ms ended"))
-                return
-            pause_s = lease.ttl_ms / 1000 / _ATTEMPTS_PER_TTL
-            left_s = lease.lost_at_s - asked_s
-            timeout_s = min(2 * pause_s, _TIMEOUT_S_MAX, left_s)
-            try:
-                async with asyncio.timeout(left_s):  # the request may try several nodes, each for timeout_s
-                    state = await self._client.renew_session(self.id, max(int(timeout_s * 1000), 1))
-            except TimeoutError:
-                next_s = lease.lost_at_s
-            except StockadeError as error:
-                if not is_momentary(error):
-                    self._lose(error)
-                    return
-                next_s = min(time.monotonic() + min(pause_s, _PAUSE_S_MAX), lease.lost_at_s)
-            else:
-                lease = Lease(state.ttl_ms, asked_s)
-                next_s = lease.renew_at_s
-                if self._looking is None or self._looking.done():
-                    self._looking = asyncio.create_task(self._kept(partial(self._look, next_s - time.monotonic())))
+        try:
+            while True:
+                await _until(next_s, asked)
+                answered = next((each for each in asked if each.done()), None)
+                if answered is not None:
+                    lease, next_s = self._renewed(lease, next_s, answered, asked.pop(answered))
+                    continue
+                asked_s = time.monotonic()
+                left_s = lease.lost_at_s - asked_s
+                if left_s <= 0:
+                    raise SessionExpired(f"not renewed in time; given up before its ttl of {lease.ttl_ms} ms ended")
+                renewal = asyncio.create_task(self._ask_to_renew(min(left_s, _TIMEOUT_S_MAX)))
+                renewal.add_done_callback(seen)
+                asked[renewal] = asked_s
+                next_s = min(asked_s + min(2 * lease.pause_s, _SILENCE_S_MAX), lease.lost_at_s)
+        except StockadeError as error:
+            self._lose(error)
+        finally:
+            for renewal in asked:
+                renewal.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _ask_to_renew(self, timeout_s: float) -> SessionInfo:
+        async with asyncio.timeout(timeout_s):  # the request may try several nodes, each for this long
+            return await self._client.renew_session(self.id, max(int(timeout_s * 1000), 1))
+
+    def _renewed(
+        self, lease: Lease, next_s: float, renewal: "asyncio.Task[SessionInfo]", asked_s: float
+    ) -> tuple[Lease, float]:
+        """The lease after a renewal that has ended, and when to ask again. Raises the refusal that ends the session."""
+        try:
+            newer = Lease(renewal.result().ttl_ms, asked_s)
+        except (TimeoutError, StockadeError) as error:
+            if isinstance(error, StockadeError) and not is_momentary(error):
+                raise
+            return lease, min(time.monotonic() + min(lease.pause_s, _PAUSE_S_MAX), lease.lost_at_s)
+        if newer.lost_at_s <= lease.lost_at_s:
+            return lease, next_s  # a later renewal was answered first
+        if self._looking is None or self._looking.done():
+            seconds = newer.renew_at_s - time.monotonic()
+            self._looking = asyncio.create_task(self._kept(partial(self._look, seconds)))
+        return newer, newer.renew_at_s
 
     async def _look(self, seconds: float) -> None:
         """Check what the session holds, _LOOKS_MAX topics or groups at a time, for ``seconds``, but at least
@@ -498,6 +527,15 @@ class Session:
                 self.error = None
                 self.lost.clear()
         return self.id
+
+
+async def _until(when_s: float, tasks: "Collection[asyncio.Task[SessionInfo]]") -> None:
+    """Return at ``when_s`` of the monotonic clock, or when one of the tasks has ended."""
+    pause_s = max(when_s - time.monotonic(), 0.0)
+    if tasks:
+        await asyncio.wait(tasks, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+    else:
+        await asyncio.sleep(pause_s)
 
 
 def _not_seen(what: str, error: StockadeError) -> None:

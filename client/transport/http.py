@@ -9,8 +9,8 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from math import inf
@@ -91,8 +91,9 @@ class Answer:
 class Request:
     """One request. ``node``: base URL of the node to try first; with ``only_node``, the only one to try.
 
-    ``timeout_ms`` None: the configuration's ``request_timeout_ms``. ``wait_ms``: how long the request asks the node to
-    wait, added to the timeout. ``body``: one piece, or parts, which are not copied together when they are long.
+    ``timeout_ms`` None: the configuration's ``request_timeout_ms``. ``silent_ms``: after so long without an answer,
+    other requests try the node last; this one waits on. ``wait_ms``: how long the request asks the node to wait, added
+    to the timeout. ``body``: one piece, or parts, which are not copied together when they are long.
     ``on_written``: called each time the whole body was handed to a connection. ``on_piece``: called with each piece of
     a 2xx answer's body as it comes; the body of the Answer is empty then.
     """
@@ -105,6 +106,7 @@ class Request:
     node: str | None = None
     only_node: bool = False
     timeout_ms: int | None = None
+    silent_ms: int | None = None
     wait_ms: int = 0
     on_written: Callable[[], None] | None = None
     on_piece: Callable[[bytes], None] | None = None
@@ -134,9 +136,11 @@ class Transport:
 
     @property
     def nodes(self) -> list[str]:
-        """Base URLs of the known nodes, in the order in which a request tries them now."""
+        """Base URLs of the known nodes, in the order in which a request tries them now: those without a pause, then
+        those whose pause ends first.
+        """
         now_s = time.monotonic()
-        return sorted(self._nodes, key=lambda url: self._nodes[url] > now_s)
+        return sorted(self._nodes, key=lambda url: max(self._nodes[url], now_s))
 
     def learn(self, urls: Iterable[str]) -> None:
         """Remember the nodes that an answer of the cluster names, beside the bootstrap list. A node that it does not
@@ -188,7 +192,8 @@ class Transport:
             try:
                 if node in self._unproven and request.method != "GET":
                     await self._prove(node)
-                return await self._attempt(request, node)
+                with self._avoided_after(request.silent_ms, node) if request.silent_ms else nullcontext():
+                    return await self._attempt(request, node)
             except _NOT_SENT as error:
                 self._not_reached(node)
                 reasons[node] = _why_not(error)
@@ -273,6 +278,15 @@ class Transport:
         if self._nodes.get(node, inf) <= time.monotonic():
             self._pause(node, min(NODE_PAUSE_S * 2 ** min(self._unreached[node], 10), NODE_PAUSE_S_MAX))
             self._unreached[node] += 1
+
+    @contextmanager
+    def _avoided_after(self, silent_ms: int, node: str) -> Iterator[None]:
+        """When the block lasts longer than ``silent_ms``, `avoid` the node meanwhile."""
+        timer = asyncio.get_running_loop().call_later(silent_ms / 1000, self.avoid, node)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _pause(self, node: str, pause_s: float = NODE_PAUSE_S) -> None:
         if node in self._nodes:

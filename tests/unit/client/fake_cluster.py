@@ -54,10 +54,10 @@ class Fault(Enum):
 class FakeCluster(FakeState):
     """``faults`` strike appends, and ``read_faults`` fetches, one each in the order of arrival. When the list is empty,
     ``faults_at`` strike every append to these partitions, and ``fault_for`` decides about the others. ``grant_faults``
-    strike requests for grants, ``own_faults`` claims of resources. HOLD waits for ``released``. ``requests`` has
-    (method, path with query), ``parts`` (topic, partition) of each part of a request for many partitions: faults strike
-    parts as they strike appends, and LOSE_REQUEST and LOSE_REPLY their whole request. ``refusals`` answer the next such
-    requests as a whole.
+    strike requests for grants, ``own_faults`` claims of resources, ``renewal_faults`` renewals of sessions. HOLD waits
+    for ``released``. ``requests`` has (method, path with query), ``parts`` (topic, partition) of each part of a request
+    for many partitions: faults strike parts as they strike appends, and LOSE_REQUEST and LOSE_REPLY their whole
+    request. ``refusals`` answer the next such requests as a whole.
     """
 
     def __init__(self) -> None:
@@ -67,6 +67,7 @@ class FakeCluster(FakeState):
         self.read_faults: list[Fault] = []
         self.grant_faults: list[Fault | None] = []
         self.own_faults: list[Fault | None] = []
+        self.renewal_faults: list[Fault] = []
         self.faults_at: dict[int, Fault] = {}
         self.fault_for: Callable[[], Fault | None] = lambda: None
         self.while_one_waits: Callable[[], None] = lambda: None
@@ -227,6 +228,7 @@ class FakeCluster(FakeState):
         return self._session(self.open_session(body["ttl_ms"]), 201)
 
     async def _put_session(self, request: web.Request) -> web.Response:
+        await self._before(request, self.renewal_faults.pop(0) if self.renewal_faults else None)
         if self.expired:
             raise SessionExpired
         session = session_of(request)

@@ -1,15 +1,17 @@
-"""An id of a session is in no path, unless nodes of an older release want it there."""
+"""The requests of a session: its id is in no path, unless nodes of an older release want it there; late answers."""
 
 import asyncio
+import time
 
 import pytest
 
 from stockade.client.api.client import Client
 from stockade.client.api.session_route import REMEMBERED_S, SessionRoute
 from stockade.client.config import ClientConfig
+from stockade.client.session.session import Session
 from stockade.partition.errors import InvalidRequest, NotFound, StockadeError, UnknownSession
 
-from ..fake_cluster import FakeCluster
+from ..fake_cluster import FakeCluster, Fault
 
 NEW, OLD = "/v1/session", "/v1/sessions/{session}"
 
@@ -148,3 +150,19 @@ def test_what_cannot_be_an_id_is_refused_and_not_shown(cluster: FakeCluster, bad
 
     asyncio.run(run())
     assert cluster.requests == []
+
+
+def test_a_renewal_that_is_answered_after_the_next_one_was_sent_counts(cluster: FakeCluster) -> None:
+    """It was given up after a fifth of the ttl: in a cluster that answered later than that, each session ended."""
+    cluster.renewal_faults = [Fault.HOLD, *[Fault.LOSE_REQUEST] * 100]
+
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes))
+        async with Client(config) as client, Session(client, "me", ttl_ms=3000) as session:
+            began_s = time.monotonic()
+            await cluster.seen("PUT", 2)
+            cluster.release_held()
+            await asyncio.wait_for(session.lost.wait(), 10)
+            assert time.monotonic() - began_s > 3.2, "a third of the ttl, and four fifths of it"
+
+    asyncio.run(run())

@@ -77,6 +77,24 @@ def test_a_node_that_hangs_is_passed_over_when_a_client_connects(cluster: FakeCl
         asyncio.run(run(f"http://127.0.0.1:{listener.getsockname()[1]}"))
 
 
+def test_other_requests_pass_over_a_node_from_which_one_waits_for_an_answer_that_should_have_come(
+    cluster: FakeCluster,
+) -> None:
+    async def run(hanging: str) -> None:
+        async with Transport(ClientConfig(bootstrap=(hanging, *cluster.nodes))) as transport:
+            ask = Request(method="GET", path="/v1/cluster", node=hanging, only_node=True, silent_ms=50)
+            waits = asyncio.create_task(transport.request(ask))
+            await asyncio.wait([waits], timeout=0.5)
+            assert transport.nodes == [*cluster.nodes, hanging]
+            assert not waits.done()
+            transport.avoid(cluster.nodes[0])
+            assert transport.nodes == [*cluster.nodes[1:], hanging, cluster.nodes[0]], "it was avoided before"
+            waits.cancel()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asyncio.run(run(f"http://127.0.0.1:{listener.getsockname()[1]}"))
+
+
 class _Writer(AbstractStreamWriter):
     """Keeps what it is given."""
 

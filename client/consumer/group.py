@@ -42,6 +42,10 @@ CHOICE_MAX = 1_024
 """Most free member numbers among which a new member chooses."""
 ATTEMPTS_MAX = 5
 """How often a member tries to take its share, where others took partitions first, before it waits for its next look."""
+BEGIN_MAX = 16
+"""Partitions whose position is asked for at a time: behind requests for thousands, a renewal would come too late."""
+BEGIN_S = 0.5
+"""How long a partition that does not tell its position holds up others, in seconds."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
 
@@ -72,9 +76,10 @@ def plan(member: str, mine: Sequence[str], wanted: Sequence[str], resources: Seq
     rank = members.index(own)
     share, rest = divmod(len(wanted), len(members))
     due = share + (rank < rest)
-    held = [resource for resource in wanted if resource in {*mine}]
-    owned = {resource.resource for resource in resources if resource.owned}
-    free = [resource for resource in wanted if resource not in owned and resource not in {*mine}]
+    own_now = {*mine}
+    held = [resource for resource in wanted if resource in own_now]
+    owned = {resource.resource for resource in resources if resource.owned} | own_now
+    free = [resource for resource in wanted if resource not in owned]
     # Members that look at the same moment shall not all want the same partitions.
     first = (rank * share + min(rank, rest)) * len(free) // max(1, len(wanted))
     free = free[first:] + free[:first]
@@ -140,6 +145,7 @@ class GroupReading:
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._taking = asyncio.Lock()  # several tasks may iterate
         self._committing = asyncio.Lock()  # an older position must not arrive behind a newer one
+        self._beginning = asyncio.Semaphore(BEGIN_MAX)
         self._tasks: list[asyncio.Task[None]] = []
         self._turn_ends_s = 0.0
         self._end: Exception | None = None
@@ -379,10 +385,12 @@ class GroupReading:
 
     async def _read(self, claim: _Claim) -> None:
         try:
-            committed = (await self._client.position(self._group, self._topic, claim.partition)).offset
+            async with _turn(self._beginning):
+                committed = (await self._client.position(self._group, self._topic, claim.partition)).offset
             claim.committed = committed
             known = committed if claim.position is None else claim.position
             position: Start = self._start if known is None else known
+            is_behind = True
             while not claim.is_over:
                 answer = await fetch_again(
                     self._client,
@@ -390,7 +398,7 @@ class GroupReading:
                     claim.partition,
                     position,
                     max_bytes=self._client.config.fetch_bytes_max,
-                    max_wait_ms=self._client.config.fetch_wait_ms if isinstance(position, int) else 0,
+                    max_wait_ms=0 if is_behind else self._client.config.fetch_wait_ms,
                     skip_trimmed=self._skip_trimmed,
                     topic_id=self._topic_id,
                     guard=(self._group, claim.fence_epoch),
@@ -402,10 +410,29 @@ class GroupReading:
                 for base, batch in answer.after(first_offset(position, answer)):
                     await self._ready.put((claim, Piece(self._topic, claim.partition, base, batch)))
                 position = answer.next_offset
+                is_behind = position < answer.log_end
         except NotOwner:
             self._drop(claim)  # another member reads it now
         except Exception as error:
             await self._ready.put((claim, error))
+
+
+@asynccontextmanager
+async def _turn(free: asyncio.Semaphore) -> AsyncIterator[None]:
+    """Hold ``free`` in the block, though for BEGIN_S at most."""
+    await free.acquire()
+    held = [free]
+
+    def release() -> None:
+        if held:
+            held.pop().release()
+
+    timer = asyncio.get_running_loop().call_later(BEGIN_S, release)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        release()
 
 
 @asynccontextmanager

@@ -180,6 +180,43 @@ def test_a_member_that_was_not_the_first_to_claim_a_partition_claims_another_one
     asyncio.run(run())
 
 
+def test_a_member_with_many_partitions_asks_for_few_positions_at_a_time_and_waits_for_none_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It asked for all at once: the answer to a renewal came behind those of 1,500 partitions, too late. Then a read of
+    each waited for 10 s at the log's end, and those of further partitions behind them, whatever there was to read.
+    """
+    silent, asking, waits = 5, set[int](), dict[int, list[int]]()
+
+    class Many(Committing):
+        async def position(self, group: str, topic: str, partition: int) -> Any:
+            asking.add(partition)
+            assert len(asking - {*range(silent)}) <= group_module.BEGIN_MAX
+            await (asyncio.Event().wait() if partition < silent else asyncio.sleep(0))
+            asking.discard(partition)
+            return SimpleNamespace(offset=0)
+
+        async def fetch(self, client: Any, topic: str, partition: int, position: Any, **how: Any) -> Fetched:
+            waits.setdefault(partition, []).append(how["max_wait_ms"])
+            return await super().fetch(client, topic, partition, position)
+
+    async def run() -> None:
+        cluster = Many()
+        monkeypatch.setattr(group_module, "fetch_again", cluster.fetch)
+        monkeypatch.setattr(group_module, "BEGIN_S", 0.01)
+        reading, _ = reading_of(cluster)
+        claims = [_Claim(f"t/{number}", number, 1) for number in range(200)]
+        tasks = [asyncio.create_task(reading._read(claim)) for claim in claims]
+        async with asyncio.timeout(30):
+            while len(waits) < 200 - silent or any(len(each) < 2 for each in waits.values()):
+                _ = await reading._next_piece()
+        assert {tuple(each) for each in waits.values()} == {(0, cluster.config.fetch_wait_ms)}
+        for task in tasks:
+            task.cancel()
+
+    asyncio.run(run())
+
+
 def test_more_members_than_partitions_leave_some_without_and_they_stand_by() -> None:
     group, members = Group(), [f"m{number}" for number in range(9)]
     for member in members:

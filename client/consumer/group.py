@@ -29,7 +29,7 @@ from ..api.client import Client
 from ..errors import with_fields
 from ..retry import is_momentary
 from ..session.session import Session
-from .reader import TURN_S, Start, fetch_again, first_offset
+from .reader import TURN_S, Start, bytes_of_a_fetch, fetch_again, first_offset
 from .records import ConsumedRecord, Piece
 
 MEMBERS = "members/{}/"
@@ -397,7 +397,7 @@ class GroupReading:
                     self._topic,
                     claim.partition,
                     position,
-                    max_bytes=self._client.config.fetch_bytes_max,
+                    max_bytes=bytes_of_a_fetch(self._client.config.fetch_bytes_max, len(self._claims)),
                     max_wait_ms=0 if is_behind else self._client.config.fetch_wait_ms,
                     skip_trimmed=self._skip_trimmed,
                     topic_id=self._topic_id,

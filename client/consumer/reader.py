@@ -21,6 +21,10 @@ from .records import ConsumedRecord, Piece
 Start = Literal["earliest", "latest"] | int
 PIECES_AHEAD_MAX = 2
 """Fetched pieces that wait for the application, over all partitions of a read."""
+AHEAD_BYTES_MAX = 64 << 20
+"""Most bytes of the answers that the partitions of one read may hold, one each, until the application takes them."""
+FETCH_BYTES_LEAST = 64 << 10
+"""Least bytes to ask for at a time, however many partitions a read has."""
 TURN_S = 0.01
 """A task that takes records for this long without waiting lets the event loop run once, since sessions must be renewed.
 """
@@ -198,17 +202,21 @@ class Reading:
         # "latest" must become a number before a request waits: its repetition would skip records written meanwhile.
         waits = self._follow and isinstance(position, int)
         wait_ms = self._client.config.fetch_wait_ms if waits else 0
-        max_bytes = self._client.config.fetch_bytes_max
         return await fetch_again(
             self._client,
             self._topic,
             partition,
             position,
-            max_bytes=max_bytes,
+            max_bytes=bytes_of_a_fetch(self._client.config.fetch_bytes_max, len(self._unfinished)),
             max_wait_ms=wait_ms,
             skip_trimmed=self._skip_trimmed,
             topic_id=self._topic_id,
         )
+
+
+def bytes_of_a_fetch(bytes_max: int, partitions: int) -> int:
+    """The most bytes to ask for at a time in a read of so many partitions; ``bytes_max``: the configured bound."""
+    return min(bytes_max, max(AHEAD_BYTES_MAX // max(1, partitions), FETCH_BYTES_LEAST))
 
 
 async def fetch_again(

@@ -15,7 +15,7 @@ from stockade.client.api.fetched import Fetched
 from stockade.client.config import ClientConfig
 from stockade.client.consumer import group as group_module
 from stockade.client.consumer.group import GroupReading, _Claim, free_member, plan, reading_as_member
-from stockade.client.consumer.reader import Start
+from stockade.client.consumer.reader import AHEAD_BYTES_MAX, Start
 from stockade.client.consumer.records import Piece
 from stockade.client.home import Home
 from stockade.client.session.session import Session
@@ -198,6 +198,7 @@ def test_a_member_with_many_partitions_asks_for_few_positions_at_a_time_and_wait
 
         async def fetch(self, client: Any, topic: str, partition: int, position: Any, **how: Any) -> Fetched:
             waits.setdefault(partition, []).append(how["max_wait_ms"])
+            assert how["max_bytes"] * 200 <= AHEAD_BYTES_MAX
             return await super().fetch(client, topic, partition, position)
 
     async def run() -> None:
@@ -205,8 +206,8 @@ def test_a_member_with_many_partitions_asks_for_few_positions_at_a_time_and_wait
         monkeypatch.setattr(group_module, "fetch_again", cluster.fetch)
         monkeypatch.setattr(group_module, "BEGIN_S", 0.01)
         reading, _ = reading_of(cluster)
-        claims = [_Claim(f"t/{number}", number, 1) for number in range(200)]
-        tasks = [asyncio.create_task(reading._read(claim)) for claim in claims]
+        reading._claims = {f"t/{number}": _Claim(f"t/{number}", number, 1) for number in range(200)}
+        tasks = [asyncio.create_task(reading._read(claim)) for claim in reading._claims.values()]
         async with asyncio.timeout(30):
             while len(waits) < 200 - silent or any(len(each) < 2 for each in waits.values()):
                 _ = await reading._next_piece()

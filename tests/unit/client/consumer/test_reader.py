@@ -10,7 +10,7 @@ import pytest
 from stockade.client.config import ClientConfig
 from stockade.client.consumer import reader
 from stockade.client.consumer.consumer import Consumer
-from stockade.client.consumer.reader import Reading
+from stockade.client.consumer.reader import AHEAD_BYTES_MAX, Reading, bytes_of_a_fetch
 from stockade.partition.commands import Trim
 from stockade.partition.errors import OffsetOutOfRange, UnknownTopicOrPartition
 from stockade.partition.records.batch import SCHEMA
@@ -233,3 +233,22 @@ def test_a_task_that_works_on_each_record_without_waiting_lets_others_run(
             assert turns[0] >= 800
 
     read(cluster, work)
+
+
+def test_what_a_read_of_many_partitions_fetches_ahead_is_bounded(cluster: FakeCluster) -> None:
+    """Each partition held an answer of 4 MiB: a reader of 1,000 partitions had 4 GiB in memory."""
+    cluster.create("many", 64)
+
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes))
+        async with Consumer(config) as consumer, consumer.pieces("many"):
+            await cluster.seen("GET", 64, "max_bytes=")
+
+    asyncio.run(run())
+    asked = [int(path.partition("max_bytes=")[2].partition("&")[0]) for path in cluster.paths("GET") if "max_b" in path]
+    assert sum(asked[:64]) <= AHEAD_BYTES_MAX
+
+
+def test_no_fetch_asks_for_nothing_and_none_for_more_than_the_configuration_says() -> None:
+    assert [bytes_of_a_fetch(4 << 20, count) for count in (0, 1, 16, 100_000)] == [4 << 20] * 3 + [64 << 10]
+    assert bytes_of_a_fetch(1, 100_000) == 1

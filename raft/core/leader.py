@@ -61,6 +61,8 @@ class Progress:
         """The latest round that the follower has answered."""
         self.stale_round: int = round_
         """Refusals that name this round or an earlier one are ignored: they were acted upon already."""
+        self.offered_round = 0
+        """The round of the latest offer of a checkpoint."""
         self.first_round: int = round_ + 1
         """Acks that name an earlier round do not count: they speak of an earlier membership of this node."""
         self.sent_commit = 0
@@ -351,7 +353,9 @@ class LeaderState:
         if not self._send(follower.node_id, message):
             return False
         follower.sent_commit, follower.sent_at = commit_index, now
-        if isinstance(message, AppendEntries):
+        if isinstance(message, Offer):
+            follower.offered_round = message.round
+        else:
             follower.probed_index = message.prev_index
             if message.entries:
                 size = sum(len(payload) for _, _, payload in message.entries)
@@ -386,7 +390,9 @@ class LeaderState:
         elif (follower := self.followers.get(node_id)) is not None:
             follower.contact = now
             follower.round = max(follower.round, ack.round)
-            if ack.round > follower.stale_round:
+            # An offer is answered with what is committed there, though more may be on disk, and acked meanwhile.
+            is_late = ack.round <= follower.offered_round and follower.next_index > self._log.base_index
+            if ack.round > follower.stale_round and not is_late:
                 follower.rewind(self._retry_index(follower, ack.next_index), self.round)
 
     def acked(self, node_id: str, index: int, round_: int, now: float) -> None:

@@ -1,66 +1,16 @@
 """What a leader sends, and what it makes of the answers."""
 
 from math import inf
-from typing import Any
 
 import pytest
 
 from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, IN_SYNC_ENTRIES_MAX, TURN_MESSAGES_MAX, LeaderState
-from stockade.raft.core.membership import Membership
-from stockade.raft.log.configuration import Configuration, Promote, founding_configuration
-from stockade.raft.log.group_log import GroupLog
+from stockade.raft.log.configuration import founding_configuration
 from stockade.raft.messages import AppendAck, AppendEntries, Commit, Offer, TimeoutNow
 from stockade.raft.settings import RaftSettings
 
 from ..simulated_log import SimulatedLog
-
-SETTINGS = RaftSettings(message_bytes_max=4, window_messages_max=2, window_bytes_max=100, entry_bytes_max=50)
-
-
-DISK = 7
-
-
-def members(journal: GroupLog, peers: str) -> Membership:
-    """The voters, each peer connected."""
-    membership = Membership("me", DISK, journal)
-    membership.peers.update(dict.fromkeys(peers, DISK))
-    return membership
-
-
-class Leader:
-    """A leader of term 1 whose journal ended at index 1 when it began, with followers f and g."""
-
-    def __init__(self, peers: str = "fg", settings: RaftSettings = SETTINGS) -> None:
-        self.bench = SimulatedLog(configuration=founding_configuration(dict.fromkeys(["me", *peers], DISK)))
-        self.journal = self.bench.log
-        self.journal.setCurrentTerm(1, "me")
-        self.sent: list[tuple[str, Any]] = []
-        self.is_full = False
-        self.leading = LeaderState(self.journal, members(self.journal, peers), settings, self._send, 0.0)
-
-    def _send(self, node_id: str, message: AppendEntries | Commit | Offer | TimeoutNow) -> bool:
-        if not self.is_full:
-            self.sent.append((node_id, message))
-        return not self.is_full
-
-    def append(self, count: int) -> None:
-        for _ in range(count):
-            self.journal.add(b"\x00%d" % (self.journal.last_index % 10), self.journal.last_index + 1, 1)
-
-    def broadcast(self, *, beat: bool = False, to: str = "f") -> list[tuple[int, list[int]]]:
-        """(prev_index, indexes) of what it sends to one follower."""
-        self.sent.clear()
-        self.leading.beat_is_wanted = beat
-        self.leading.broadcast(1, 0.0)
-        return [
-            (message.prev_index, [entry[0] for entry in message.entries])
-            for node, message in self.sent
-            if node == to and isinstance(message, AppendEntries)
-        ]
-
-    def ack(self, next_index: int, *, success: bool = True, node: str = "f", round_: int | None = None) -> None:
-        answered = self.leading.round if round_ is None else round_
-        self.leading.answered(node, AppendAck(1, success, next_index, answered), 5.0)
+from .leading import DISK, SETTINGS, Leader, members
 
 
 def test_the_first_message_is_alone_until_it_is_answered() -> None:
@@ -465,82 +415,6 @@ def test_a_heartbeat_is_put_off_while_all_followers_count_and_answer(
     due = leader.leading.beat_at
     assert leader.leading.puts_off_beat(9.01) == puts_off, "a leader that no majority can follow must step down"
     assert (leader.leading.beat_at > due) == puts_off
-
-
-def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every_heartbeat() -> None:
-    leader = Leader()
-    leader.append(5)
-    leader.journal.checkpointed(4)
-    leader.journal.compact(4)
-    leader.broadcast(beat=True)
-    leader.ack(2, success=False)
-    leader.leading.broadcast(1, 0.0)
-    leader.sent.clear()
-    for _ in range(2):
-        leader.leading.beat_is_wanted = True
-        leader.leading.broadcast(4, 0.0)
-    offers = [message for node, message in leader.sent if node == "f"]
-    assert offers == [Offer(1, 4, 4, 1, message.round) for message in offers]
-    assert len(offers) == 2
-
-
-def test_an_answer_to_an_offer_says_where_to_go_on() -> None:
-    leader = Leader()
-    leader.append(5)
-    leader.journal.checkpointed(4)
-    leader.journal.compact(4)
-    follower = leader.leading.followers["f"]
-    leader.broadcast(beat=True)
-    for answered, next_index in [(2, 2), (3, 3), (5, 5)]:
-        leader.ack(answered, success=False)
-        assert (follower.next_index, follower.round) == (next_index, leader.leading.round)
-        leader.broadcast(beat=True)
-    assert leader.broadcast() == []
-    leader.ack(5)
-    assert (follower.match_index, follower.probing) == (4, False)
-
-
-def changed_to(leader: Leader, configuration: Configuration) -> None:
-    leader.journal.add(configuration.entry(), leader.journal.last_index + 1, 1)
-    leader.leading.reconfigure(5.0)
-
-
-def test_what_a_node_said_as_an_earlier_member_says_nothing_of_the_new_one() -> None:
-    leader = Leader()
-    leader.append(2)
-    leader.broadcast()
-    leader.ack(4)
-    leader.append(8)
-    leader.broadcast()
-    late = leader.leading.round
-    changed_to(leader, founding_configuration({"me": DISK, "g": DISK}))
-    changed_to(leader, Configuration({"me": DISK, "g": DISK}, {"f": DISK}))
-    leader.ack(6, round_=late)
-    assert leader.leading.followers["f"].match_index == 0
-    assert leader.leading.next_change() is None
-
-
-def test_a_learner_is_promoted_when_what_it_lacks_fits_in_one_message() -> None:
-    leader = Leader(peers="f")
-    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
-    leader.append(4)
-    leader.broadcast()
-    leader.ack(3)
-    assert leader.broadcast() == [(2, [3, 4])]
-    assert leader.leading.next_change() is None
-    leader.ack(5)
-    assert leader.leading.next_change() == Promote("f")
-
-
-def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
-    leader = Leader(peers="f", settings=RaftSettings())
-    leader.append(1)
-    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
-    leader.broadcast()
-    leader.ack(3)
-    assert leader.leading.next_change() is None
-    leader.ack(4)
-    assert leader.leading.next_change() == Promote("f")
 
 
 @pytest.mark.parametrize(("size", "few"), [(FEW_BYTES - 1, True), (FEW_BYTES, False)])

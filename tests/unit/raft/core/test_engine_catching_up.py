@@ -1,0 +1,108 @@
+"""What a leader does for followers that lack much: it offers checkpoints, and promotes learners that have caught up."""
+
+import pytest
+
+from stockade.raft.log.configuration import Configuration, Promote, founding_configuration
+from stockade.raft.messages import Offer
+from stockade.raft.settings import RaftSettings
+
+from .leading import DISK, Leader
+
+
+def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every_heartbeat() -> None:
+    leader = Leader()
+    leader.append(5)
+    leader.journal.checkpointed(4)
+    leader.journal.compact(4)
+    leader.broadcast(beat=True)
+    leader.ack(2, success=False)
+    leader.leading.broadcast(1, 0.0)
+    leader.sent.clear()
+    for _ in range(2):
+        leader.leading.beat_is_wanted = True
+        leader.leading.broadcast(4, 0.0)
+    offers = [message for node, message in leader.sent if node == "f"]
+    assert offers == [Offer(1, 4, 4, 1, message.round) for message in offers]
+    assert len(offers) == 2
+
+
+def test_an_answer_to_an_offer_says_where_to_go_on() -> None:
+    leader = Leader()
+    leader.append(5)
+    leader.journal.checkpointed(4)
+    leader.journal.compact(4)
+    follower = leader.leading.followers["f"]
+    leader.broadcast(beat=True)
+    for answered, next_index in [(2, 2), (3, 3), (5, 5)]:
+        leader.ack(answered, success=False)
+        assert (follower.next_index, follower.round) == (next_index, leader.leading.round)
+        leader.broadcast(beat=True)
+    assert leader.broadcast() == []
+    leader.ack(5)
+    assert (follower.match_index, follower.probing) == (4, False)
+
+
+def test_an_answer_to_an_offer_that_comes_after_an_ack_takes_nothing_back(caplog: pytest.LogCaptureFixture) -> None:
+    """The follower had entries that were not on its disk yet when the offers came."""
+    leader = Leader()
+    leader.append(5)
+    leader.journal.checkpointed(4)
+    leader.journal.compact(4)
+    follower = leader.leading.followers["f"]
+    leader.broadcast(beat=True)
+    leader.ack(2, success=False)
+    for _ in range(2):
+        leader.broadcast(beat=True)
+    offered = leader.leading.round
+    leader.ack(2, success=False, round_=offered - 1)
+    leader.broadcast(beat=True)
+    leader.ack(6)
+    leader.ack(2, success=False, round_=offered + 1)
+    assert (follower.match_index, follower.next_index, follower.probing) == (5, 6, False)
+    assert caplog.text == ""
+    leader.broadcast(beat=True)
+    leader.ack(5, success=False)
+    assert "f has lost entries 5 to 5 that it had on disk" in caplog.text, "which an answer to a heartbeat still tells"
+
+
+def changed_to(leader: Leader, configuration: Configuration) -> None:
+    leader.journal.add(configuration.entry(), leader.journal.last_index + 1, 1)
+    leader.leading.reconfigure(5.0)
+
+
+def test_what_a_node_said_as_an_earlier_member_says_nothing_of_the_new_one() -> None:
+    leader = Leader()
+    leader.append(2)
+    leader.broadcast()
+    leader.ack(4)
+    leader.append(8)
+    leader.broadcast()
+    late = leader.leading.round
+    changed_to(leader, founding_configuration({"me": DISK, "g": DISK}))
+    changed_to(leader, Configuration({"me": DISK, "g": DISK}, {"f": DISK}))
+    leader.ack(6, round_=late)
+    assert leader.leading.followers["f"].match_index == 0
+    assert leader.leading.next_change() is None
+
+
+def test_a_learner_is_promoted_when_what_it_lacks_fits_in_one_message() -> None:
+    leader = Leader(peers="f")
+    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
+    leader.append(4)
+    leader.broadcast()
+    leader.ack(3)
+    assert leader.broadcast() == [(2, [3, 4])]
+    assert leader.leading.next_change() is None
+    leader.ack(5)
+    assert leader.leading.next_change() == Promote("f")
+
+
+def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
+    leader = Leader(peers="f", settings=RaftSettings())
+    leader.append(1)
+    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
+    leader.broadcast()
+    leader.ack(3)
+    assert leader.leading.next_change() is None
+    leader.ack(4)
+    assert leader.leading.next_change() == Promote("f")

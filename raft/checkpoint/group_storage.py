@@ -40,6 +40,8 @@ UNSYNCED_BYTES = 4 * 1024 * 1024
 """Bytes that a machine writes before the next sync of them begins, so that little is left to a checkpoint's sync."""
 RECORDS = 16 * 1024
 """Records of the log after which the scheduler checks again how much the groups have applied together."""
+INDEX_MAX = (1 << 63) - 1
+"""No log has so many entries."""
 SHARE = 16
 """A group is light while it has applied less than ``checkpoint_bytes / SHARE``: with many light groups, checkpoints
 would cost more than they save.
@@ -200,7 +202,12 @@ class GroupStorage:
         if opened is not None:
             self._tombstones.write(group_id, opened.tombstone())
         elif recovered is not None:
-            self._tombstones.write(group_id, self._tombstones.of_unopened(group_id, recovered))
+            try:
+                checkpoint = self.store.read(group_id)
+                covered = (0, 0) if checkpoint is None else (checkpoint.term, checkpoint.index)
+            except DiskRefused:  # it may have covered anything of this term
+                covered = recovered.term, INDEX_MAX
+            self._tombstones.write(group_id, self._tombstones.of_unopened(group_id, recovered, covered))
 
     def _forget(self, group_id: int, index: int) -> None:
         group_log, recovered = self._logs.get(group_id), self.log.recovered.get(group_id)

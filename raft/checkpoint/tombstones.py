@@ -44,14 +44,15 @@ class Tombstones:
                 if _GROUP.fullmatch(path.name) and is_gone(int(path.name, 16)):
                     path.unlink()
 
-    def of_unopened(self, group_id: int, recovered: RecoveredGroup) -> GroupTombstone:
+    def of_unopened(self, group_id: int, recovered: RecoveredGroup, covered: tuple[int, int]) -> GroupTombstone:
         """The tombstone for a group that is erased without having been opened since the start, made from its records in
-        the log and its last tombstone.
+        the log, its last tombstone, and ``covered``, the (term, index) of its checkpoint. A replica acks what a copied
+        checkpoint covers before the log has a record of it.
         """
         before, last = self.read(group_id), recovered.entries[-1:]
         end = (last[0].term, last[0].index) if last else (recovered.term, recovered.covered)
-        end = max(end, (before.last_term, before.last_index))
-        return GroupTombstone(max(recovered.term, before.term), *end)
+        end = max(end, (before.last_term, before.last_index), covered)
+        return GroupTombstone(max(recovered.term, before.term, covered[0]), *end)
 
     def _path(self, group_id: int) -> Path:
         return self._directory / f"{group_id:016x}"

@@ -2,6 +2,8 @@
 
 import asyncio
 import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,42 @@ def test_a_level_counts_only_when_it_is_on_disk(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(OSError, match="full"):
         identity.raise_level(3)
     assert identity.level == 2
+
+
+@pytest.mark.parametrize("change", ["shrink", "grow", "raise_level"])
+def test_changes_of_two_threads_are_both_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """The flush thread begins a file while another thread removes older ones. Written at the same time, through one
+    scratch file, the older content could come last: then the next start would miss a file that is gone, or refuse one
+    that it did not know.
+    """
+    identity = WalIdentity(tmp_path / "identity", 7, 1, 3)
+    is_writing, may_write = threading.Event(), threading.Event()
+
+    def write(path: Path, content: bytes) -> None:
+        is_first = not is_writing.is_set()
+        is_writing.set()
+        if is_first:
+            may_write.wait(10)
+        write_durably(path, content)
+        may_write.set()
+
+    monkeypatch.setattr(file_set, "write_durably", write)
+    changes = {
+        "shrink": lambda: identity.shrink(2),
+        "grow": lambda: identity.grow(4, 4096),
+        "raise_level": lambda: identity.raise_level(2),
+    }
+    with ThreadPoolExecutor() as threads:
+        done = [threads.submit(changes.pop(change))]
+        assert is_writing.wait(10)
+        done += [threads.submit(each) for each in changes.values()]
+        assert not wait(done, 0.2).done, "they wait for the write that is under way"
+        may_write.set()
+        for each in done:
+            each.result(10)
+    found = WalIdentity.read(tmp_path)
+    assert found is not None
+    assert (found.first, found.last, found.last_bytes, found.level) == (2, 4, 4096, 2)
 
 
 def test_older_software_reads_a_disk_of_level_1_and_refuses_any_other_by_its_version(tmp_path: Path) -> None:

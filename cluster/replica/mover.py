@@ -38,6 +38,8 @@ class Mover:
         self._view = view
         self._router = router
         self._busy: dict[int, asyncio.Task[None]] = {}
+        self._held_up: dict[int, tuple[str, ...]] = {}
+        """By group: the nodes with full disks for which a removal waits, as they are in the log."""
 
     async def run(self) -> None:
         """Runs until cancelled."""
@@ -115,7 +117,17 @@ class Mover:
     def _next(self, group: Group, move: Move) -> Step:
         if group.changing:
             return Wait(())
-        return next_step(group.configuration, self._node_id, move.target, self._host.connected | {self._node_id})
+        step = next_step(group.configuration, self._node_id, move.target, self._host.connected | {self._node_id})
+        if not isinstance(step, Remove):
+            return step
+        full = tuple(group.needs_room_without(step.node_id))
+        if full and full != self._held_up.get(group.group_id):
+            text = (
+                "group %d: %s stays a voter until %s has room on its disk: it lacks much that every commit would need"
+            )
+            _log.info(text, group.group_id, step.node_id, ", ".join(full))
+        self._held_up[group.group_id] = full
+        return Wait(full) if full else step
 
     async def _change(self, group: Group, change: AddLearner | RemoveMember) -> None:
         _log.info("group %d: %r", group.group_id, change)

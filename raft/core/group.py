@@ -147,6 +147,13 @@ class Group:
         leading = self._node.leading
         return () if leading is None else leading.out_of_sync(self.commit_index)
 
+    def needs_room_without(self, node_id: str) -> Sequence[str]:
+        """The voters whose full disks hold up all commits if the voter ``node_id`` is removed now, as they lack much;
+        empty unless this node leads.
+        """
+        leading = self._node.leading
+        return () if leading is None else leading.needs_room_without(node_id)
+
     @property
     def pending(self) -> tuple[int, int]:
         """The number of proposals that wait for an answer here, and their bytes."""

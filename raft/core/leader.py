@@ -285,6 +285,17 @@ class LeaderState:
         """
         return follower.next_index > max(self._log.base_index, index - IN_SYNC_ENTRIES_MAX)
 
+    def needs_room_without(self, node_id: str) -> tuple[str, ...]:
+        """The voters whose full disks would have to take all that they lack before anything is committed, if
+        ``node_id`` were a voter no more; none if the others are a majority without them.
+        """
+        end, left = self._log.last_index, [each for each in self._voters if each.node_id != node_id]
+        full = [each for each in left if each.node_id in self._membership.full_disks]
+        lack = {each.node_id for each in full if not self._is_sent_nearly_all(each, end)}
+        stays = self._is_voter and node_id != self._membership.node_id
+        able = stays + sum(each.connected and each.counts and each.node_id not in lack for each in left)
+        return () if 2 * able > stays + len(left) else tuple(sorted(lack))
+
     def look_at_clock(self, commit_index: int, now: float) -> bool:
         """Send heartbeats if they are due: a follower was sent nothing, or answered nothing, for a heartbeat period.
         Returns whether they were sent. They go at once: behind the work of other groups, such as the first appends to

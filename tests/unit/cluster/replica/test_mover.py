@@ -1,6 +1,7 @@
 """A leader carries out what the controller wants, and nothing that it wants no more."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -89,6 +90,7 @@ class Here:
         self.groups = {GROUP: self}
         self.connected = set(NODES) - {node_id}
         self.disks: dict[str, int] = {}
+        self.lacking: tuple[str, ...] = ()
         self.incarnations = {other: int(other[1:]) for other in self.connected}
 
     @property
@@ -102,6 +104,9 @@ class Here:
     @property
     def configuration(self) -> Configuration:
         return self.world.configuration
+
+    def needs_room_without(self, node_id: str) -> tuple[str, ...]:
+        return self.lacking
 
     async def change(self, change: AddLearner | RemoveMember, timeout_s: float) -> Committed:
         self.world.steps.append(change)
@@ -285,6 +290,33 @@ def test_a_move_gives_its_turn_up_when_the_node_that_it_copies_to_goes_away_or_i
         else:
             here.connected.remove("n4")
         await until(lambda: mover.moving == [second.group_id])
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_no_voter_leaves_while_the_commits_after_that_need_a_full_disk_that_lacks_much(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """None would come before there is room."""
+    caplog.set_level(logging.INFO)
+
+    async def scenario() -> None:
+        world = World()
+        world.reassign("n1", "n2", "n4")
+        here = Here(world, "n1")
+        here.lacking, here.disks["n2"] = ("n2",), NO_ROOM
+        mover = Counted("n1", here, world, world)  # type: ignore[arg-type]
+        mover.looks = []
+        task = asyncio.create_task(mover.run())
+        await until(lambda: world.steps and not mover.moving)
+        looks = len(mover.looks)
+        await until(lambda: len(mover.looks) >= looks + 3)
+        assert [type(step) for step in world.steps] == [AddLearner]
+        assert caplog.text.count("n3 stays a voter until n2 has room on its disk") == 1
+        here.lacking = ()
+        await until(lambda: not world.moves)
+        assert world.steps[1:] == [RemoveMember("n3")]
         task.cancel()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -135,6 +135,9 @@ class Here:
         if (self.node_id in placed) != self.is_open:
             self.is_open, self.has_data = self.node_id in placed, False
 
+    def needs_room_without(self, node_id: str) -> tuple[str, ...]:
+        return ()
+
     async def change(self, change: AddLearner | RemoveMember, timeout_s: float) -> Outcome:
         term = self.term
         await self.pause()

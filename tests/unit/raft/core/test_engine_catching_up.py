@@ -2,6 +2,7 @@
 
 import pytest
 
+from stockade.raft.core.leader import IN_SYNC_ENTRIES_MAX
 from stockade.raft.log.configuration import Configuration, Promote, founding_configuration
 from stockade.raft.messages import Offer
 from stockade.raft.settings import RaftSettings
@@ -106,3 +107,29 @@ def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
     assert leader.leading.next_change() is None
     leader.ack(4)
     assert leader.leading.next_change() == Promote("f")
+
+
+@pytest.mark.parametrize(
+    ("peers", "leaves", "full", "lacks", "away", "needed"),
+    [
+        ("fg", "g", "f", "f", "", ("f",)),
+        ("fg", "g", "f", "", "", ()),
+        ("fg", "g", "", "f", "", ()),
+        ("fg", "f", "f", "f", "", ()),
+        ("fgh", "h", "f", "f", "", ()),
+        ("fgh", "h", "f", "f", "g", ("f",)),
+        ("fgh", "h", "fg", "fg", "", ("f", "g")),
+        ("fg", "me", "f", "f", "", ("f",)),
+    ],
+)
+def test_which_full_disks_a_removal_would_make_all_commits_wait_for(
+    peers: str, leaves: str, full: str, lacks: str, away: str, needed: tuple[str, ...]
+) -> None:
+    leader = Leader(peers)
+    leader.append(IN_SYNC_ENTRIES_MAX + 1)
+    leader.leading._membership.full_disks = set(full)
+    for name, follower in leader.leading.followers.items():
+        follower.next_index = 2 if name in lacks else leader.journal.last_index + 1
+    for name in away:
+        leader.leading.disconnected(name)
+    assert leader.leading.needs_room_without(leaves) == needed

@@ -65,6 +65,10 @@ class Progress:
         """The round of the latest offer of a checkpoint."""
         self.first_round: int = round_ + 1
         """Acks that name an earlier round do not count: they speak of an earlier membership of this node."""
+        self.goal, self.goal_at = 0, -inf
+        """For a learner, the end of the log when the present round of catching up began (0: none did), and the time."""
+        self.keeps_up: bool = False
+        """Whether a learner's last round was quick."""
         self.sent_commit = 0
         """The latest commit index that the follower was sent."""
         self.sent_at: float = -inf
@@ -110,6 +114,12 @@ class Progress:
         while self.window and self.window[0][0] <= self.match_index:
             self._window_bytes -= self.window.popleft()[1]
 
+    def end_round(self, last_index: int, now: float, quick_s: float) -> None:
+        """End a learner's round if it has all that the log held at its beginning (Ongaro's thesis, 4.2.1)."""
+        if self.match_index >= self.goal:
+            self.keeps_up = self.goal > 0 and now - self.goal_at <= quick_s
+            self.goal, self.goal_at = last_index, now
+
     def rewind(self, next_index: int, round_: int) -> None:
         """Start again to probe from ``next_index``; ``round_`` is the latest round sent.
 
@@ -121,7 +131,7 @@ class Progress:
             self.match_index = next_index - 1
         self.next_index = next_index
         self.stale_round = round_
-        self.probing = True
+        self.probing, self.keeps_up = True, False
         self._empty_window()
 
     def _empty_window(self) -> None:
@@ -158,6 +168,7 @@ class LeaderState:
         self._membership = membership
         self._settings = settings
         self._heartbeat_s = settings.heartbeat_ms / 1000
+        self._quick_s = settings.election_timeout_ms_min / 1000
         self._patience_s = settings.election_timeout_ms_max / 1000
         self._newest_sent = 0  # the newest entry that any follower was sent
         self._entries_at = -inf  # when that entry was first sent
@@ -416,6 +427,8 @@ class LeaderState:
         if round_ >= follower.first_round:
             assert index <= self._log.last_index, "acked what was never sent"
             follower.matched(index)
+            if not follower.is_voter:
+                follower.end_round(self._log.last_index, now, self._quick_s)
 
     def _retry_index(self, follower: Progress, hint: int) -> int:
         if follower.next_index <= self._log.base_index:  # the answer to an offer: the end of its committed entries
@@ -461,16 +474,17 @@ class LeaderState:
         return None
 
     def has_caught_up(self, follower: Progress) -> bool:
-        """Whether the follower has on disk all entries up to this leadership's no-op, and one message holds those that
-        it lacks. It must have the configuration that names it, too: a node that does not know that it is a member does
-        not vote, and as a voter it may be needed before it gets another message.
+        """Whether the follower has on disk all entries up to this leadership's no-op, and lacks one message of them, or
+        a window if it is a learner that keeps up: under load, on a long link, it always lacks more. It must have the
+        configuration that names it, too: a node that does not know that it is a member does not vote, and as a voter it
+        may be needed before it gets another message.
         """
         log = self._log
-        if not follower.connected or follower.probing:
+        least = max(self.no_op_index, log.base_index, log.configuration_index)
+        if not follower.connected or follower.probing or follower.match_index < least:
             return False
-        if follower.match_index < max(self.no_op_index, log.base_index, log.configuration_index):
-            return False
-        return log.fits(follower.match_index + 1, self._settings.message_bytes_max)
+        most, keeps_up = self._settings.message_bytes_max, follower.keeps_up and not follower.is_voter
+        return log.fits(follower.match_index + 1, max(most, self._settings.window_bytes_max) if keeps_up else most)
 
     def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
         """Begin to transfer the leadership to ``node_id``, or if None to the voter with the longest matching log.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from simulation.disk import FIRST_INDEX, View
 
+from stockade.raft.core.raft_node import RaftNode
 from stockade.raft.log.configuration import Configuration, founding_configuration
 
 if TYPE_CHECKING:
@@ -77,13 +78,20 @@ class Members:
         if len(before.voters.items() ^ after.voters.items()) > 1:
             return f"changes more than one voter: {before} to {after}"
         for promoted, incarnation in after.voters.items() - before.voters.items():
-            term = leader.groups[group_id].term
-            if not self.has_caught_up(view, term, group_id, promoted, incarnation):
+            node = leader.groups[group_id]._node
+            most = self._most_lacked(node, promoted)
+            if not self.has_caught_up(view, node.term, group_id, promoted, incarnation, most):
                 return f"promotes {promoted}, which has not caught up"
         return None
 
-    def has_caught_up(self, view: View, term: int, group_id: int, node: str, incarnation: int) -> bool:
-        """Whether what a node lacks on disk of a log, as the leader of a term has it, fits in one message.
+    def _most_lacked(self, leader: RaftNode, learner: str) -> int:
+        """The most bytes that a learner may lack when it is promoted: a message, or a window if it keeps up."""
+        assert leader.leading is not None
+        settings, most = self._world.settings, self._world.settings.message_bytes_max
+        return max(most, settings.window_bytes_max) if leader.leading.followers[learner].keeps_up else most
+
+    def has_caught_up(self, view: View, term: int, group_id: int, node: str, incarnation: int, most_bytes: int) -> bool:
+        """Whether a node lacks on disk at most one entry, or so many bytes, of a log as the leader of a term has it.
 
         A node in a newer term may have lost again what it had: the old leader cannot know, and will not commit alone.
         """
@@ -96,7 +104,7 @@ class Members:
         while at > disk.covered(group_id) and disk.durable[group_id].entry(at) != view.entry(at):
             at -= 1
         missing = [len(payload) for _, payload in view.entries[max(0, at + 1 - view.first_index) :]]
-        return len(missing) <= 1 or sum(missing) <= self._world.settings.message_bytes_max
+        return len(missing) <= 1 or sum(missing) <= most_bytes
 
     def may_lose(self, node: str) -> bool:
         """Whether, with the disk of a node gone, a majority is left of every configuration that may be in force.

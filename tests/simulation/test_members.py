@@ -552,6 +552,5 @@ def test_a_leader_cannot_know_what_a_learner_lost_again_to_a_newer_one(learner_t
     log = View(term=5, entries=[(5, b"a" * 149), (5, b"b" * 336)])
     durable = View(term=learner_term, entries=[(learner_term, b"")])
     disk = SimpleNamespace(durable={1: durable}, covered=lambda group_id: 0)
-    settings = SimpleNamespace(message_bytes_max=300)
-    members = Members(cast(Any, SimpleNamespace(disk=lambda node, incarnation: disk, settings=settings)))
-    assert members.has_caught_up(log, 5, 1, "n1", 7) is (learner_term > 5)
+    members = Members(cast(Any, SimpleNamespace(disk=lambda node, incarnation: disk)))
+    assert members.has_caught_up(log, 5, 1, "n1", 7, 300) is (learner_term > 5)

@@ -1,5 +1,7 @@
 """What a leader does for followers that lack much: it offers checkpoints, and promotes learners that have caught up."""
 
+from dataclasses import replace
+
 import pytest
 
 from stockade.raft.core.leader import IN_SYNC_ENTRIES_MAX
@@ -7,7 +9,7 @@ from stockade.raft.log.configuration import Configuration, Promote, founding_con
 from stockade.raft.messages import Offer
 from stockade.raft.settings import RaftSettings
 
-from .leading import DISK, Leader
+from .leading import DISK, SETTINGS, Leader
 
 
 def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every_heartbeat() -> None:
@@ -96,6 +98,43 @@ def test_a_learner_is_promoted_when_what_it_lacks_fits_in_one_message() -> None:
     assert leader.leading.next_change() is None
     leader.ack(5)
     assert leader.leading.next_change() == Promote("f")
+
+
+@pytest.mark.parametrize(("round_s", "window", "promoted"), [(0.5, 32, True), (0.7, 32, False), (0.5, 31, False)])
+def test_a_learner_that_always_lacks_more_than_one_message_is_promoted_when_its_rounds_are_quick(
+    round_s: float, window: int, promoted: bool
+) -> None:
+    """As on a link of 20 ms under 50 MB/s: Raft promotes by rounds of at most an election timeout."""
+    leader = Leader(peers="f", settings=replace(SETTINGS, window_bytes_max=window))
+    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
+    follower = leader.leading.followers["f"]
+    leader.append(8)
+    leader.broadcast()
+    acked = 3
+    for now in (1.0, 1.1):  # the first round holds all that there is, and is not over yet
+        leader.append(8)
+        leader.leading.acked("f", acked, leader.leading.round, now)
+        assert leader.leading.next_change() is None
+        acked += 2
+    leader.leading.acked("f", 17, leader.leading.round, 1.0 + round_s / 2)
+    assert leader.leading.next_change() is None
+    leader.append(8)
+    leader.leading.acked("f", 18, leader.leading.round, 1.0 + round_s)
+    assert (leader.leading.next_change() == Promote("f")) == promoted
+    leader.leading.disconnected("f")
+    leader.leading.connected("f", DISK, 1.0)
+    follower.matched(follower.match_index)
+    assert leader.leading.next_change() is None, "it begins anew"
+
+
+def test_an_heir_that_kept_up_as_a_learner_is_not_near_for_that() -> None:
+    """Proposals wait while an heir is near."""
+    leader = Leader(peers="f")
+    leader.append(8)
+    heir = leader.leading.followers["f"]
+    heir.matched(3)
+    heir.keeps_up, leader.leading.heir = True, "f"
+    assert not leader.leading.heir_is_near(0.0)
 
 
 def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:

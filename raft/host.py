@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..partition.log.fsutil import write_durably
-from .checkpoint.copies import FOR_COPIES, CheckpointReceiver, CheckpointSender
 from .checkpoint.group_storage import CheckpointScheduler, GroupStorage, to_its_end
+from .checkpoint.questions import FOR_COPIES
+from .checkpoint.receiver import CheckpointReceiver
+from .checkpoint.sender import CheckpointSender
 from .core.coalescing import Coalescer
 from .core.group import Group
 from .histogram import Histogram

@@ -16,16 +16,14 @@ import msgspec
 import pytest
 
 from stockade.partition.log.modes import open_to_others
-from stockade.raft.checkpoint import copies
-from stockade.raft.checkpoint.copies import (
-    CheckpointReceiver,
-    CopyFailed,
-    FetchPiece,
-    NothingHeld,
-    Question,
-    Release,
-    encode,
-)
+from stockade.raft.checkpoint import pace as pacing
+from stockade.raft.checkpoint import questions
+from stockade.raft.checkpoint import receiver as receiving
+from stockade.raft.checkpoint import sender as sending
+from stockade.raft.checkpoint.pace import Pace
+from stockade.raft.checkpoint.questions import FetchPiece, NothingHeld, Question, Release, encode
+from stockade.raft.checkpoint.receiver import CheckpointCopy, CheckpointReceiver, CopyFailed, NoRoom
+from stockade.raft.checkpoint.sender import CheckpointSender, HeldCheckpoint
 from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
 from stockade.raft.core.group import Group
 from stockade.raft.log.configuration import NO_MEMBERS
@@ -106,7 +104,7 @@ def test_a_copy_that_does_not_fit_on_the_disk_is_not_begun_and_is_made_once_it_d
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would fill the disk, be given up, and begin again."""
-    monkeypatch.setattr(copies, "NO_ROOM_PAUSE_S", 0.01)
+    monkeypatch.setattr(receiving, "NO_ROOM_PAUSE_S", 0.01)
     room, asked = 0, list[int]()
 
     def take(self: CheckpointReceiver, group_id: int, size: int) -> None:
@@ -139,7 +137,7 @@ def test_copies_under_way_have_their_room_and_give_it_back(tmp_path: Path) -> No
             receiver = node.host._parts.receiver
             receiver._room = lambda: 100
             receiver._take(1, 60)
-            with pytest.raises(copies.NoRoom, match="takes 41 bytes, and the disk has room for 40"):
+            with pytest.raises(NoRoom, match="takes 41 bytes, and the disk has room for 40"):
                 receiver._take(2, 41)
             receiver._take(2, 40)
             await receiver._fetch(1, "n2", 1000)
@@ -186,13 +184,13 @@ def test_files_that_are_here_already_are_linked_and_not_fetched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    read_piece = copies.read_piece
+    read_piece = sending.read_piece
 
     def spy(path: Path, position: int, size: int) -> bytes:
         asked.append(path.name)
         return read_piece(path, position, size)
 
-    monkeypatch.setattr(copies, "read_piece", spy)
+    monkeypatch.setattr(sending, "read_piece", spy)
 
     async def scenario() -> None:
         async with FileCluster(tmp_path) as cluster:
@@ -213,10 +211,10 @@ def test_files_that_are_here_already_are_linked_and_not_fetched(
 
 
 STEPS: list[tuple[Any, str]] = [
-    (copies.CheckpointCopy, "_fetch_checkpoint"),
+    (CheckpointCopy, "_fetch_checkpoint"),
     (CheckpointStore, "begin"),
-    (copies.CheckpointCopy, "_fetch_file"),
-    (copies.CheckpointCopy, "_verify"),
+    (CheckpointCopy, "_fetch_file"),
+    (CheckpointCopy, "_verify"),
     (CheckpointStore, "write"),
     (Group, "install"),
     (FileMachine, "inspect"),
@@ -255,7 +253,7 @@ def test_dying_at_any_step_of_a_copy_leaves_a_node_that_starts_and_copies_again(
                 patch.setattr(owner, name, stop_here_later if asyncio.iscoroutinefunction(real) else stop_here)
                 remove = shutil.rmtree  # the dead remove nothing
                 patch.setattr(shutil, "rmtree", lambda path, **how: None if reached else remove(path, **how))
-                patch.setattr(copies, "PAUSE_S", 60.0)
+                patch.setattr(receiving, "PAUSE_S", 60.0)
                 await cluster.start(node)
                 await until(lambda: bool(reached))
                 await cluster.kill(node)
@@ -271,7 +269,7 @@ def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     damaged: list[str] = []
-    read_piece = copies.read_piece
+    read_piece = sending.read_piece
 
     def damage(path: Path, position: int, size: int) -> bytes:
         data = read_piece(path, position, size)
@@ -282,7 +280,7 @@ def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
 
     async def scenario() -> None:
         async with behind(tmp_path) as (cluster, node):
-            monkeypatch.setattr(copies, "read_piece", damage)
+            monkeypatch.setattr(sending, "read_piece", damage)
             await cluster.start(node)
             await agrees(cluster, node)
             assert damaged[0] == "checkpoint"
@@ -294,10 +292,10 @@ def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
 def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "IDLE_S", 0.2)
+    monkeypatch.setattr(sending, "IDLE_S", 0.2)
     copied = asyncio.Event()
     go_on = asyncio.Event()
-    real = copies.CheckpointCopy._fetch_file
+    real = CheckpointCopy._fetch_file
     held: list[set[str]] = []
 
     async def scenario() -> None:
@@ -311,8 +309,8 @@ def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_ab
                 await real(self, *arguments)
 
             with monkeypatch.context() as patch:
-                patch.setattr(copies, "IDLE_S", 60.0)
-                patch.setattr(copies.CheckpointCopy, "_fetch_file", wait)
+                patch.setattr(sending, "IDLE_S", 60.0)
+                patch.setattr(CheckpointCopy, "_fetch_file", wait)
                 await cluster.start(node)
                 await copied.wait()
                 await cluster.write(60)
@@ -333,19 +331,19 @@ async def _is_filled_and_nothing_stays_held(directory: Path) -> None:
 
 
 def test_an_unused_offer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ask = copies.CheckpointReceiver._ask
+    ask = CheckpointReceiver._ask
 
-    async def releases_nothing(receiver: copies.CheckpointReceiver, node_id: str, question: Question) -> bytes:
+    async def releases_nothing(receiver: CheckpointReceiver, node_id: str, question: Question) -> bytes:
         return b"" if isinstance(question, Release) else await ask(receiver, node_id, question)
 
-    monkeypatch.setattr(copies, "IDLE_S", 0.1)
-    monkeypatch.setattr(copies.CheckpointReceiver, "_ask", releases_nothing)
+    monkeypatch.setattr(sending, "IDLE_S", 0.1)
+    monkeypatch.setattr(CheckpointReceiver, "_ask", releases_nothing)
     asyncio.run(_is_filled_and_nothing_stays_held(tmp_path))
 
 
 def test_a_copy_that_is_done_makes_room_for_others_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that had lost its disk took 30 s for each eight of its groups: chaos, seed 73 with corrupt-index."""
-    monkeypatch.setattr(copies, "IDLE_S", 3600.0)
+    monkeypatch.setattr(sending, "IDLE_S", 3600.0)
     asyncio.run(_is_filled_and_nothing_stays_held(tmp_path))
 
 
@@ -354,8 +352,8 @@ def test_an_offer_is_held_until_all_who_copy_it_are_done() -> None:
 
     async def scenario() -> None:
         keeper: Any = SimpleNamespace(discard=discarded.append)
-        held = copies.CheckpointSender(keeper)
-        offer = copies.HeldCheckpoint(Path("offer"), _checkpoint(), 0)
+        held = CheckpointSender(keeper)
+        offer = HeldCheckpoint(Path("offer"), _checkpoint(), 0)
         held._held[GROUP, offer.index] = offer
         offer.nodes = {"n2", "n3"}
         for node, index in (("n2", offer.index - 1), ("n2", offer.index), ("n2", offer.index)):
@@ -379,9 +377,7 @@ def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
             await until(lambda: cluster.is_at_end(node))
             host = cluster.hosts[node]
             ask = lambda question: host._parts.receiver._ask(leader, question)  # noqa: E731
-            copy = copies.CheckpointCopy(
-                host._parts.storage, cluster.group(node), host._parts.storage.open_groups[GROUP], ask
-            )
+            copy = CheckpointCopy(host._parts.storage, cluster.group(node), host._parts.storage.open_groups[GROUP], ask)
             with pytest.raises(CopyFailed, match="went on without it"):
                 await copy.run(2)
             assert len(list(host._parts.storage.store.folder(GROUP).glob("files-*"))) <= 2
@@ -403,10 +399,10 @@ def test_the_files_that_count_on_disk_outlive_the_next_copy_though_the_group_got
             copied = Checkpoint(GROUP, 1000, 1, node.group.configuration, 1, msgspec.msgpack.encode((0, 0)), ())
             with monkeypatch.context() as patch:
                 patch.setattr(kept, "make_due", lambda: None)
-                await copies.CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(copied)
+                await CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(copied)
                 damaged = msgspec.structs.replace(copied, state=msgspec.msgpack.encode((1, 1)))
                 with pytest.raises(ImageDamaged):
-                    await copies.CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(damaged)
+                    await CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(damaged)
             counting = store.read(GROUP)
             assert counting is not None
             assert (counting.index, store.files(GROUP, counting.generation).exists()) == (1000, True)
@@ -439,7 +435,7 @@ def test_a_copy_that_is_given_up_while_it_is_installed_leaves_one_set_of_files(t
 
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(store, "write", slow_write)
-                copy = copies.CheckpointCopy(storage, group, kept, unasked)
+                copy = CheckpointCopy(storage, group, kept, unasked)
                 task = receiver._tasks[GROUP] = asyncio.create_task(copy.complete(copied))
                 await is_writing.wait()
                 give_up = partial(receiver.set_full, is_full=True)
@@ -485,7 +481,7 @@ def test_a_copy_that_is_given_up_again_while_its_files_are_removed_is_removed(
                 stand_still()
                 remove(path, **how)
 
-            copy = copies.CheckpointCopy(storage, node.group, kept, unasked)
+            copy = CheckpointCopy(storage, node.group, kept, unasked)
             monkeypatch.setattr(store, "begin", slow_begin)
             monkeypatch.setattr(shutil, "rmtree", slow_remove)
             task = receiver._tasks[GROUP] = asyncio.create_task(copy.complete(copied))
@@ -518,7 +514,7 @@ def test_after_a_checkpoint_that_could_not_be_written_one_of_the_group_itself_fo
                 patch.setattr(store, "write", fail)
                 patch.setattr(kept, "_due", lambda: None)
                 with pytest.raises(OSError, match="No space left"):
-                    await copies.CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(copied)
+                    await CheckpointCopy(node.host._parts.storage, group, kept, unasked).complete(copied)
             assert store.files(GROUP, 2).exists(), "the checkpoint on disk may name it"
             kept.make_due()
             await until(lambda: {path.name for path in store.folder(GROUP).glob("files-*")} == {"files-1"})
@@ -537,7 +533,7 @@ def test_a_disk_that_fails_while_a_copy_is_written_stops_the_node_whatever_the_e
 
     async def scenario() -> None:
         async with behind(tmp_path) as (cluster, node):
-            monkeypatch.setattr(copies, "sync_directory", sync_directory)
+            monkeypatch.setattr(receiving, "sync_directory", sync_directory)
             await cluster.start(node)
             await until(lambda: bool(cluster.fatal))
             ((failed, error),) = cluster.fatal
@@ -552,7 +548,7 @@ async def unasked(_: Any) -> bytes:
 
 def test_names_that_lead_elsewhere_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(b"")
-    offer = copies.HeldCheckpoint(tmp_path, _checkpoint(), 0)
+    offer = HeldCheckpoint(tmp_path, _checkpoint(), 0)
     for name in ("../checkpoint", "/etc/passwd", "x"):
         with pytest.raises(NothingHeld):
             offer.path(name)
@@ -573,16 +569,16 @@ def test_pieces_are_paced_by_their_bytes_and_none_waits_longer_than_an_answer_ma
     async def main() -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0, raising=False)
         monkeypatch.setattr(asyncio, "sleep", sleep)
-        pace = copies.Pace()
-        await pace.take(copies.PIECE_BYTES)
+        pace = Pace()
+        await pace.take(questions.PIECE_BYTES)
         assert waits == [], "without a bound"
-        pace.bytes_per_s = 2 * copies.PIECE_BYTES
+        pace.bytes_per_s = 2 * questions.PIECE_BYTES
         for _ in range(4):
-            await pace.take(copies.PIECE_BYTES)
+            await pace.take(questions.PIECE_BYTES)
         assert waits == [0.5, 1.0, 1.5]
-        pace.bytes_per_s = copies.PIECE_BYTES // 100
-        await pace.take(copies.PIECE_BYTES)
-        await pace.take(copies.PIECE_BYTES)
-        assert waits[-1] == copies.PACED_S_MAX
+        pace.bytes_per_s = questions.PIECE_BYTES // 100
+        await pace.take(questions.PIECE_BYTES)
+        await pace.take(questions.PIECE_BYTES)
+        assert waits[-1] == pacing.PACED_S_MAX
 
     asyncio.run(main())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stockade.raft.checkpoint import copies
+from stockade.raft.checkpoint.receiver import CheckpointCopy
 from stockade.raft.checkpoint.store import Checkpoint
 from stockade.raft.core.group import Group
 
@@ -20,7 +20,7 @@ def test_the_log_goes_back_to_a_checkpoint_that_is_being_copied_within_its_bound
 ) -> None:
     """What came during a copy was gone at its end, so a replica of a partition that takes records needed the next."""
     begun, go_on, installed = asyncio.Event(), asyncio.Event(), list[int]()
-    fetch_file, install = copies.CheckpointCopy._fetch_file, Group.install
+    fetch_file, install = CheckpointCopy._fetch_file, Group.install
 
     async def wait(self: Any, *arguments: Any) -> None:
         begun.set()
@@ -31,7 +31,7 @@ def test_the_log_goes_back_to_a_checkpoint_that_is_being_copied_within_its_bound
         installed.append(checkpoint.index)
         return install(self, checkpoint, directory)
 
-    monkeypatch.setattr(copies.CheckpointCopy, "_fetch_file", wait)
+    monkeypatch.setattr(CheckpointCopy, "_fetch_file", wait)
     monkeypatch.setattr(Group, "install", count)
 
     async def scenario() -> None:

@@ -15,11 +15,10 @@ import msgspec
 import pytest
 from disk_calls import beside, recorded
 
-from stockade.raft.checkpoint.copies import (
+from stockade.raft.checkpoint.digests import digest
+from stockade.raft.checkpoint.group_storage import GroupStorage
+from stockade.raft.checkpoint.questions import (
     CHECKPOINT,
-    STATE_BYTES_MAX,
-    CheckpointCopy,
-    CopyFailed,
     FetchCheckpoint,
     FetchDigest,
     FetchPiece,
@@ -29,8 +28,7 @@ from stockade.raft.checkpoint.copies import (
     decode_offered,
     encode,
 )
-from stockade.raft.checkpoint.digests import digest
-from stockade.raft.checkpoint.group_storage import GroupStorage
+from stockade.raft.checkpoint.receiver import STATE_BYTES_MAX, CheckpointCopy, CopyFailed
 from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
 from stockade.raft.checkpoint.store import encode as encode_checkpoint
 from stockade.raft.checkpoint.tombstones import Tombstones

@@ -1,14 +1,8 @@
-"""Checkpoints copied between nodes: the questions, the node that asks them, and the node that answers.
+"""The receiver of checkpoints: it copies those of other nodes, by questions (questions.py), and installs them.
 
 A node copies a checkpoint for a group that lacks entries which the leader's log no longer holds: the checkpoint's own
 file first, then those of the machine, in pieces. A copy is installed after all of it is here, verified and on disk;
 until then the group goes on with its old state. After a failure the leader's next offer begins a new copy.
-
-The sender holds a checkpoint that is being copied by hard links of its files, so that newer checkpoints of the group do
-not remove it: until every node that copies it has released it or has begun to copy another one of the group, or no node
-has asked about it for IDLE_S. Nodes may copy different checkpoints of one group. Until IDLE_S after the last question
-about a checkpoint the log keeps the entries after it, unless it grows too long (``wal_bytes_max``): otherwise the node
-would need the next checkpoint when its copy is complete, and so on.
 """
 
 import asyncio
@@ -18,30 +12,32 @@ import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 import msgspec
 
-from ...partition.log.fsutil import open_file, open_to_read, sync_directory, write_all_at
-from ...partition.log.modes import FOLDER_MODE
+from ...partition.log.fsutil import open_file, sync_directory, write_all_at
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
-from ..net.rpc import CallFailed, CallRefused, CallUnknown
+from ..net.rpc import CallFailed, CallUnknown
 from .digests import Digests
 from .group_storage import GroupStorage, OpenGroup, to_its_end
-from .store import Checkpoint, decode, remove
+from .pace import Pace
+from .questions import (
+    CHECKPOINT,
+    FOR_COPIES,
+    PIECE_BYTES,
+    FetchCheckpoint,
+    FetchDigest,
+    FetchPiece,
+    Offered,
+    Question,
+    Release,
+    decode_offered,
+    encode,
+)
+from .store import Checkpoint, decode
 
-FOR_COPIES = b"\1"
-"""The kind of the calls that hold a question."""
-PIECE_BYTES = 1 << 20
-"""The longest answer."""
-CHECKPOINT = ""
-"""The name of the checkpoint's own file; a machine's file never has it."""
-IDLE_S = 30.0
-"""A held checkpoint is dropped this long after the last question about it."""
-HELD_MAX = 8
-"""Most checkpoints that a sender holds at a time."""
 PIECES_IN_FLIGHT = 4
 COPIES_MAX = 2
 """Most groups that a node copies at a time. So it has COPIES_MAX * PIECES_IN_FLIGHT pieces in memory at most."""
@@ -54,224 +50,9 @@ PAUSE_S = 0.5
 NO_ROOM_PAUSE_S = 30.0
 """The same time after a copy that the disk had no room for."""
 
-PACED_S_MAX = 5.0
-"""The longest wait of a piece for its turn: the asking node must not take the answer for lost. So the bound of a Pace
-always holds only if it lets through, in this time, all pieces that COPIES_MAX copies on a few nodes ask for at once.
-"""
-
 _log = logging.getLogger(__name__)
 Call = Callable[[str, bytes, bytes, float], Awaitable[bytes]]
 """Transport.call."""
-
-
-class FetchCheckpoint(msgspec.Struct, frozen=True, tag=0, array_like=True):
-    """Asks the sender to hold a checkpoint of the group ready, at ``index`` or beyond. The answer is an Offered."""
-
-    group_id: int
-    index: int
-
-
-class FetchPiece(msgspec.Struct, frozen=True, tag=1, array_like=True):
-    """Asks for bytes of a file from ``position`` on. The answer is PIECE_BYTES of them, or fewer at the file's end."""
-
-    group_id: int
-    index: int
-    name: str
-    position: int
-
-
-class FetchDigest(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """Asks for the digest (digests.py) of the part of a file that belongs to the checkpoint."""
-
-    group_id: int
-    index: int
-    name: str
-
-
-class Release(msgspec.Struct, frozen=True, tag=3, array_like=True):
-    """Tells that the asking node has finished with the checkpoint at ``index``. The answer is empty, held or not."""
-
-    group_id: int
-    index: int
-
-
-class Offered(msgspec.Struct, frozen=True, array_like=True):
-    """The checkpoint at ``index`` is held ready; its own file has ``size`` bytes."""
-
-    index: int
-    size: int
-
-
-Question = FetchCheckpoint | FetchPiece | FetchDigest | Release
-
-
-class NothingHeld(CallRefused):
-    """This node does not hold such a checkpoint, or no longer; or it cannot hold one more."""
-
-
-encode: Callable[[Question | Offered], bytes] = msgspec.msgpack.Encoder().encode
-decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder[Question](Question).decode
-"""Raises msgspec.MsgspecError."""
-decode_offered: Callable[[bytes], Offered] = msgspec.msgpack.Decoder(Offered).decode
-"""Raises msgspec.MsgspecError."""
-
-
-class Pace:
-    """Bounds the bytes of pieces that a node sends, or receives, in a second. Pieces take turns."""
-
-    def __init__(self) -> None:
-        self.bytes_per_s: int = 0
-        """The bound; 0: none."""
-        self._free_at = 0.0
-
-    async def take(self, size: int) -> None:
-        """Return when a piece of ``size`` bytes may be sent or asked for: after PACED_S_MAX at the latest."""
-        if not self.bytes_per_s:
-            return
-        now = asyncio.get_running_loop().time()
-        wait_s = min(max(0.0, self._free_at - now), PACED_S_MAX)
-        self._free_at = now + wait_s + size / self.bytes_per_s
-        if wait_s:
-            await asyncio.sleep(wait_s)
-
-
-class HeldCheckpoint:
-    """A checkpoint that is held for other nodes: a folder of hard links to its files, and the nodes that copy it."""
-
-    def __init__(self, folder: Path, checkpoint: Checkpoint, size: int) -> None:
-        """``size`` is that of the checkpoint's own file, in bytes."""
-        self.folder = folder
-        self.index: int = checkpoint.index
-        self.sizes: dict[str, int] = {CHECKPOINT: size} | {extent.name: extent.size for extent in checkpoint.files}
-        self.used_at: float = 0.0
-        self.nodes: set[str] = set()
-        """The ids of the nodes that copy the checkpoint."""
-
-    def path(self, name: str) -> Path:
-        """The path of a file. Raises NothingHeld for an unknown name: names come from other nodes."""
-        if name not in self.sizes:
-            raise NothingHeld(f"no file of this checkpoint is called {name!r}")
-        return self.folder / "files" / name if name else self.folder / "checkpoint"
-
-
-class CheckpointSender:
-    """Answers the questions of other nodes about this node's checkpoints, and holds those that they copy."""
-
-    def __init__(self, storage: GroupStorage) -> None:
-        self.pace: Pace = Pace()
-        self._storage = storage
-        self._held: dict[tuple[int, int], HeldCheckpoint] = {}  # by group and index
-        self._used_at: dict[tuple[int, int], float] = {}  # when the last question about a checkpoint came, held or not
-        storage.copied = self._copied
-        self._holding = asyncio.Lock()
-        self._numbers = count()
-
-    async def answer(self, node_id: str, payload: bytes) -> bytes:
-        """The answer to a question of ``node_id``. Raises NothingHeld or OSError, whose text goes to the other node."""
-        question = decode_question(payload)
-        match question:
-            case FetchCheckpoint(group_id, index):
-                return encode(await self._hold(node_id, group_id, index))
-            case FetchPiece(group_id, index, name, position):
-                held = self._find(group_id, index)
-                size = min(PIECE_BYTES, held.sizes.get(name, 0) - position)
-                await self.pace.take(max(0, size))
-                return await self._storage.run(partial(read_piece, held.path(name), position, size))
-            case FetchDigest(group_id, index, name):
-                held = self._find(group_id, index)
-                return await self._storage.run(partial(self._storage.digests.of, held.path(name), held.sizes[name]))
-            case Release(group_id, index):
-                if (group_id, index) in self._held:
-                    self._use(group_id, self._held[group_id, index])
-                    self._release(node_id, group_id, self._held[group_id, index])
-                return b""
-
-    async def _hold(self, node_id: str, group_id: int, index: int) -> Offered:
-        async with self._holding:
-            of_group = [each for (group, _), each in self._held.items() if group == group_id]
-            held = next((each for each in reversed(of_group) if each.index >= index), None)
-            for given_up in of_group:
-                if given_up is not held:
-                    self._release(node_id, group_id, given_up)
-            if held is None:
-                if len(self._held) >= HELD_MAX:
-                    raise NothingHeld(f"{HELD_MAX} checkpoints are being copied already")
-                async with self._storage.lock:
-                    held = await self._storage.run(partial(self._link, group_id, index, next(self._numbers)))
-                self._held[group_id, held.index] = held
-                asyncio.get_running_loop().call_later(IDLE_S, self._drop_if_idle, group_id, held)
-                self._copied()  # forgets old questions, should no release of the log do so
-            self._use(group_id, held)
-            held.nodes.add(node_id)
-            return Offered(held.index, held.sizes[CHECKPOINT])
-
-    def _release(self, node_id: str, group_id: int, held: HeldCheckpoint) -> None:
-        """Note that a node does not copy this checkpoint any more; drop it if no other node does."""
-        held.nodes.discard(node_id)
-        if not held.nodes:
-            self._drop(group_id, held)
-
-    def _find(self, group_id: int, index: int) -> HeldCheckpoint:
-        held = self._held.get((group_id, index))
-        if held is None:
-            raise NothingHeld(f"the checkpoint of group {group_id} at {index} is not held any more")
-        self._use(group_id, held)
-        return held
-
-    def _use(self, group_id: int, held: HeldCheckpoint) -> None:
-        held.used_at = self._used_at[group_id, held.index] = asyncio.get_running_loop().time()
-
-    def _copied(self) -> dict[int, int]:
-        """By group, the index of the oldest checkpoint about which a question came within IDLE_S."""
-        since = asyncio.get_running_loop().time() - IDLE_S
-        for key in [key for key, used_at in self._used_at.items() if used_at < since]:
-            del self._used_at[key]
-        return dict(sorted(self._used_at, reverse=True))
-
-    def _link(self, group_id: int, index: int, number: int) -> HeldCheckpoint:
-        """Link the files of the group's checkpoint into a new folder, whose name no folder under removal can have.
-        Raises NothingHeld if the group has no checkpoint at ``index`` or beyond. Blocks.
-        """
-        store = self._storage.store
-        checkpoint = store.read(group_id)
-        if checkpoint is None or checkpoint.index < index:
-            raise NothingHeld(f"there is no checkpoint of group {group_id} at {index} or beyond")
-        folder = store.folder(group_id) / f"offer-{checkpoint.index}-{number}"
-        if folder.exists():  # a process that died has left it
-            remove(folder)
-        files = store.files(group_id, checkpoint.generation)
-        try:
-            folder.mkdir(FOLDER_MODE)
-            (folder / "files").mkdir(FOLDER_MODE)
-            os.link(store.path(group_id), folder / "checkpoint")
-            for extent in checkpoint.files:
-                os.link(files / extent.name, folder / "files" / extent.name)
-            return HeldCheckpoint(folder, checkpoint, store.path(group_id).stat().st_size)
-        except OSError:  # links left in the folder would keep the bytes of removed segments on disk
-            remove(folder)
-            raise
-
-    def _drop_if_idle(self, group_id: int, held: HeldCheckpoint) -> None:
-        """Drop the checkpoint if it was released, or no node has asked about it for IDLE_S; else look again later."""
-        loop = asyncio.get_running_loop()
-        due = held.used_at + IDLE_S
-        if self._held.get((group_id, held.index)) is held and loop.time() < due:
-            loop.call_at(due, self._drop_if_idle, group_id, held)
-        else:
-            self._drop(group_id, held)
-
-    def _drop(self, group_id: int, held: HeldCheckpoint) -> None:
-        """Hold the checkpoint no longer, and remove its folder, whose name is not used again. May be called again."""
-        if self._held.get((group_id, held.index)) is held:
-            del self._held[group_id, held.index]
-        self._storage.discard(held.folder)
-
-
-def read_piece(path: Path, position: int, size: int) -> bytes:
-    """``size`` bytes of a file from ``position`` on. Blocks."""
-    with open_to_read(path) as file:
-        file.seek(position)
-        return file.read(max(0, size))
 
 
 class CopyFailed(Exception):

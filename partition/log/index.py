@@ -20,7 +20,7 @@ CRC-32 of all bytes of the file before this field.
 """
 _FIELDS = struct.Struct("<QQqqqqQIIIihxx")
 _CHECK = struct.Struct("<I")
-_BEHIND_A_CHECK = 0x2144DF1C  # the CRC-32 of any bytes that are followed by their own CRC-32
+BEHIND_A_CHECK = 0x2144DF1C  # the CRC-32 of any bytes that are followed by their own CRC-32
 _BASE_AND_POSITION = struct.Struct("<QQ")
 _BASE_AND_COUNT = struct.Struct("<Q48xI")
 _MAX_TIMESTAMP = struct.Struct("<32xq40x")
@@ -123,7 +123,7 @@ class SegmentIndex:
             -1 if stamp is None else stamp.first_seq,
             -1 if stamp is None else stamp.epoch,
         )
-        self._entries += fields + _CHECK.pack(crc32(fields, _BEHIND_A_CHECK if self._count else 0))
+        self._entries += fields + _CHECK.pack(crc32(fields, BEHIND_A_CHECK if self._count else 0))
         self._count += 1
         self.next_offset += command.count
         self.size += length

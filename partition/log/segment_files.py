@@ -10,6 +10,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from errno import EIO
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -21,7 +22,7 @@ from ..records.batch import STREAM_START
 from ..records.checksum import crc32
 from .fsutil import names_in, open_file, open_to_read, write_all
 from .image import FileExtent, ImageDamaged
-from .index import IndexDamaged, SegmentIndex
+from .index import BEHIND_A_CHECK, IndexDamaged, SegmentIndex
 from .interface import StoredBatch
 
 _DATA, _INDEX = ".arrow", ".index"
@@ -78,11 +79,16 @@ class LoadedIndexes:
         self._loaded: OrderedDict[ref[SegmentIndex], bytes] = OrderedDict()
 
     def load(self, segment: SegmentIndex) -> bytes:
-        """The bytes of a segment's index file."""
+        """The bytes of a segment's index file. Raises OSError, also if they are not those that were written: a flipped
+        bit would pass for other offsets.
+        """
         key = ref(segment)
         entries = self._loaded.get(key)
         if entries is None:
-            entries = _read_file(files_of(segment)[1], segment.index_size)
+            path = files_of(segment)[1]
+            entries = _read_file(path, segment.index_size)
+            if crc32(entries) != BEHIND_A_CHECK:
+                raise OSError(EIO, "its bytes do not have the CRC that they should have", str(path))
             self.size += len(entries) - len(self._loaded.pop(key, b""))  # another thread may have read them meanwhile
             self._loaded[ref(segment, self._forget)] = entries
             while self.size > self._bytes_max and len(self._loaded) > 1:

@@ -17,17 +17,30 @@ from itertools import groupby
 from ...client.blocking.writer import SEQUENCES, Pair
 from ...client.errors import ClusterUnreachable
 from ...partition.errors import (
+    FencingTokenRequired,
     InvalidProducerEpoch,
     NotFound,
+    NotOwner,
     PermissionDenied,
+    ProducerBusy,
     ProducerFenced,
     RequestTimedOut,
     StockadeError,
+    TopicSealed,
     UnknownTopicOrPartition,
 )
 from ...partition.internal_names import INTERNAL_TOPIC_PREFIX
 from .history import History, Manifest, Piece, done_record, history, manifest_record, run_record
-from .store import CheckpointWentBack, DecidedStageLost, OtherQuery, RunRetired, StageLost, StagesRefused, Store
+from .store import (
+    CheckpointWentBack,
+    DecidedStageLost,
+    OtherQuery,
+    RunRetired,
+    StageLost,
+    StagesRefused,
+    Store,
+    TopicRefused,
+)
 
 CONTROL_CONFIG = {"max_batch_bytes": 16 * 1024 * 1024}
 MANIFEST_BYTES_MAX = CONTROL_CONFIG["max_batch_bytes"] - 64 * 1024
@@ -42,6 +55,8 @@ PARTITION_S = 1.0
 """Time in it for attempts at one partition, in seconds: enough to ask another node, but not to wait for a leader."""
 NAMED_BATCH = "batch"
 """The query of every batch that is written under a sink's name: the same name is the same batch."""
+_REFUSALS = (TopicSealed, FencingTokenRequired, ProducerBusy, NotOwner)
+"""Refusals of an append that depend on the topic, and not on the stage or the run."""
 _log = logging.getLogger(__name__)
 
 
@@ -213,6 +228,13 @@ class SinkCommitter:
                 continue
             try:
                 sequences = self._append_piece(piece, pair, sequences)
+            except _REFUSALS as refusal:
+                place = f"{piece.topic}/{piece.partition}"
+                raise TopicRefused(
+                    f"batch {manifest.batch} of sink {self._sink} was decided, and {place} refuses its rows: {refusal}."
+                    " Let the topic take them. If it never will, give the sink another name: the batch is written anew,"
+                    " and those of its rows that are in topics already are then there twice"
+                ) from refusal
             except (NotFound, UnknownTopicOrPartition):
                 if not self._is_deleted(piece):
                     raise
@@ -223,15 +245,21 @@ class SinkCommitter:
     def _append_piece(
         self, piece: Piece, pair: Pair, sequences: dict[tuple[str, int], int]
     ) -> dict[tuple[str, int], int]:
-        """Append a stage, unless it was appended before; return the next sequence numbers. Raises NotFound."""
+        """Append a stage, unless it was appended before; return the next sequence numbers. Raises NotFound, and the
+        refusal of a topic that does not have its rows.
+        """
         place = piece.topic, piece.partition
         sequence = sequences.get(place, 0)
-        if self._store.append_stage(*place, piece.stage, pair, sequence):
-            sequences[place] = (sequence + piece.records) % SEQUENCES
-            return sequences
+        refusal: StockadeError = NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
+        try:
+            if self._store.append_stage(*place, piece.stage, pair, sequence):
+                sequences[place] = (sequence + piece.records) % SEQUENCES
+                return sequences
+        except _REFUSALS as error:  # a partition that takes no rows refuses also those that it has
+            refusal = error
         # This run or an earlier one has appended the stage: only the cluster knows which sequence numbers it used.
         if not any(seen.appended for seen in self._store.stages(*place, piece.stage) if seen.name == piece.stage):
-            raise NotFound(f"{piece.stage} was a duplicate, and is gone", what="stage")
+            raise refusal
         return self._store.next_sequences(producer_name(self._sink), pair)
 
     def _is_deleted(self, piece: Piece) -> bool:

@@ -26,6 +26,10 @@ class StagesRefused(SinkRefused):
     """The batch has more stages than one decision can list."""
 
 
+class TopicRefused(SinkRefused):
+    """A topic refuses rows of a decided batch, because of its settings or of its owner: no other batch may follow."""
+
+
 class StageLost(Exception):
     """A stage was gone before a decision listed it. A restart computes the batch again."""
 

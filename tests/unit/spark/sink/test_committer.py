@@ -4,8 +4,10 @@ import random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from stockade.client.blocking.writer import TopicShape
+from stockade.partition.commands import Configure
 from stockade.partition.errors import LeaderNotAvailable, NotFound, UnknownTopicOrPartition
 from stockade.spark.sink import committer as committers
 from stockade.spark.sink.committer import SinkCommitter, append_all, control_topic
@@ -17,6 +19,7 @@ from stockade.spark.sink.store import (
     RunRetired,
     StageLost,
     StagesRefused,
+    TopicRefused,
 )
 
 from ..sink_world import HOUR_MS, Died, ModelStore, World
@@ -150,6 +153,38 @@ def test_a_topic_deleted_after_the_decision_stops_no_other_topic(
     assert sink.values() == [b"1", b"2", b"4"]
     assert caplog.text.count("batch 1 of sink s: topic other was deleted, and the rows for it with it") == 1
     assert sink.commit(2, sink.stage("e", b"6"), run="r2")
+
+
+@pytest.mark.parametrize(("config", "code"), [({"sealed": True}, "TOPIC_SEALED"), ({"require_fence": True}, "FENCING")])
+@pytest.mark.parametrize("appended", [0, 1, 2])
+def test_a_topic_that_takes_no_rows_after_the_decision_stops_the_sink_only_if_rows_are_missing(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, config: dict[str, bool], code: str, appended: int
+) -> None:
+    """It stopped the sink for good even when all rows were in the topic, and named neither topic nor batch."""
+    pieces = [sink.stage("c", b"4"), sink.stage("d", b"5")]
+    append = SinkCommitter._append_piece
+
+    def interrupted(self: SinkCommitter, piece: Piece, *more: Any) -> Any:
+        if piece in pieces[appended:]:
+            raise ZeroDivisionError
+        return append(self, piece, *more)
+
+    monkeypatch.setattr(SinkCommitter, "_append_piece", interrupted)
+    monkeypatch.setattr(SinkCommitter, "_mark_done", lambda self, decided: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        sink.commit(1, *pieces)
+    monkeypatch.undo()
+    place = ("out", 0)
+    before = sink.world.machines[place].config
+    sink.world.apply(place, Configure(2, structs.replace(before, **config)))
+    if appended < len(pieces):
+        with pytest.raises(TopicRefused, match=f"batch 1 of sink s was decided, and out/0 refuses its rows: {code}"):
+            sink.commit(1, run="r2")
+        sink.world.apply(place, Configure(3, before))
+    if appended == len(pieces) or "sealed" not in config:
+        assert not sink.commit(1, run="r3")
+        assert sink.values() == [b"1", b"2", b"4", b"5"]
+        assert sink.commit(2, sink.stage("e", b"6", partition=1), run="r3")
 
 
 def test_a_node_that_knows_an_older_topic_of_the_name_makes_no_decided_rows_go(

@@ -64,8 +64,8 @@ def export(
     Raises ExportRefused if the folder's rows and checkpoint do not belong to one export.
     """
     started = time.monotonic()
-    if form == "parquet":
-        _check_progress(spark, folder)
+    if form in ("parquet", "delta"):
+        _check_progress(spark, folder, form)
     wanted = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true", **options}
     rows = spark.readStream.format("stockade").options(**wanted).load().selectExpr("*", "to_date(timestamp) as date")
     writer = rows.writeStream.format(form).partitionBy("date").option("checkpointLocation", f"{folder}/checkpoint")
@@ -82,26 +82,37 @@ def export(
     return Exported(sum(counts.values()), sum(1 for rows in counts.values() if rows), time.monotonic() - started)
 
 
-def _check_progress(spark: Any, folder: str) -> None:
-    """Raises ExportRefused if Spark's logs differ by more than the micro-batch that a crash has interrupted.
+def _check_progress(spark: Any, folder: str, form: str) -> None:
+    """Raises ExportRefused if the rows have other micro-batches than the checkpoint, but for one that was interrupted.
 
     Spark enters a micro-batch into the offsets, then into the log of the rows, then into the commits, so
-    ``committed <= written <= planned``.
+    ``committed <= written <= planned``. Of a Delta table this knows only whether it is there and has rows.
     """
-    logs = ("checkpoint/commits", "rows/_spark_metadata", "checkpoint/offsets")
-    committed, written, planned = (_newest(spark, f"{folder}/{log}") for log in logs)
+    committed, planned = (_newest(_names(spark, f"{folder}/checkpoint/{log}")) for log in ("commits", "offsets"))
+    if form == "parquet":
+        written = _newest(_names(spark, f"{folder}/rows/_spark_metadata"))
+        told = f"{written + 1:,}"
+    else:
+        names = _names(spark, f"{folder}/rows")
+        has_rows = any(name.startswith("date=") for name in names)  # not so for a table that was made beforehand
+        written = max(committed, 0 if has_rows else -1) if "_delta_log" in names else -1
+        told = "some" if has_rows else "none"
     if not committed <= written <= planned:
         raise ExportRefused(
-            f"{folder}: micro-batches in rows: {written + 1:,}, in checkpoint: {max(committed, planned) + 1:,}. One of"
-            " the two was deleted or put back, and records would be left out: export into another folder"
+            f"{folder}: micro-batches in rows: {told}, in checkpoint: {max(committed, planned) + 1:,}. One of the two"
+            " was deleted or put back, and records would be left out or doubled: export into another folder"
         )
 
 
-def _newest(spark: Any, log: str) -> int:
-    """The number of the last micro-batch in a log of Spark's; -1 if the log has none."""
-    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(log)
+def _names(spark: Any, folder: str) -> list[str]:
+    """The names in a folder on any of Hadoop's file systems; none if there is no such folder."""
+    path = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(folder)
     system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    names = [each.getPath().getName() for each in system.listStatus(path)] if system.exists(path) else []
+    return [each.getPath().getName() for each in system.listStatus(path)] if system.exists(path) else []
+
+
+def _newest(names: list[str]) -> int:
+    """The number of the last micro-batch in a log of Spark's; -1 if the log has none."""
     return max((int(found[1]) for found in map(_BATCH.fullmatch, names) if found), default=-1)
 
 

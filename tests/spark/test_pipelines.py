@@ -102,6 +102,29 @@ def test_an_export_whose_rows_and_checkpoint_do_not_match_is_refused(
         export(spark, "any", str(tmp_path), {"url": "http://127.0.0.1:1"})
 
 
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ("rows/_delta_log/0 rows/date=2026-01-01/a", "in rows: some, in checkpoint: 0"),
+        ("checkpoint/offsets/1 checkpoint/commits/1", "in rows: none, in checkpoint: 2"),
+        ("checkpoint/offsets/1 checkpoint/commits/1 rows/_spark_metadata/1", "in rows: none, in checkpoint: 2"),
+        ("checkpoint/offsets/1 checkpoint/commits/1 rows/_delta_log/0 rows/date=2026-01-01/a", "cannot write delta"),
+        ("checkpoint/offsets/0 rows/_delta_log/0 rows/date=2026-01-01/a", "cannot write delta"),
+        ("checkpoint/offsets/0", "cannot write delta"),
+        ("rows/_delta_log/0", "cannot write delta"),
+    ],
+)
+def test_an_export_to_a_delta_table_without_its_checkpoint_or_the_reverse_is_refused(
+    spark: Any, tmp_path: Path, files: str, reason: str
+) -> None:
+    """Spark added every record to the table a second time, and said nothing."""
+    for name in files.split():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    with pytest.raises(ExportRefused, match=reason):
+        export(spark, "any", str(tmp_path), {"url": "http://127.0.0.1:1"}, form="delta")
+
+
 def test_a_compressed_file_is_not_taken_for_its_lines(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "x.gz").write_bytes(gzip.compress(b"line\n" * 1000))
     with pytest.raises(PySparkException, match=r"x\.gz cannot be read byte by byte"):

@@ -4,7 +4,7 @@ itself serves.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -138,6 +138,7 @@ def check(method: str, path: str, answer: Answer) -> None:
     assert (media in content) if content else not answer.body, (media, answer.body)
     if media.endswith("json") and media != "application/x-ndjson":
         _validator(json.dumps(content[media]["schema"])).validate(answer.json)
+        assert list(_undocumented(answer.json, content[media]["schema"])) == []
 
 
 def check_problem(answer: Answer) -> None:
@@ -146,6 +147,7 @@ def check_problem(answer: Answer) -> None:
     problem = answer.json
     name = _problem_schemas()[problem["code"]]
     _validator(json.dumps({"$ref": f"#/components/schemas/{name}"})).validate(problem)
+    assert list(_undocumented(problem, {"$ref": f"#/components/schemas/{name}"})) == []
     assert problem["status"] == answer.status
     assert problem["type"] == f"/docs/problems#{problem['code']}"
     example = document()["components"]["schemas"][name]["examples"][0]
@@ -189,6 +191,35 @@ def _resolve(value: Any) -> Any:
             target = target[part]
         value = target
     return value
+
+
+def _undocumented(value: Any, *schemas: Any, place: str = "") -> Iterator[str]:
+    """The places of the members of an answer that none of the schemas has: generated clients lose them, or cannot read
+    the answer. A schema without properties allows all; a problem in an answer has the members of its code.
+    """
+    whole = [part for schema in schemas for part in _parts(schema)]
+    if isinstance(value, list):
+        for each in value:
+            yield from _undocumented(each, *(part["items"] for part in whole if "items" in part), place=f"{place}[]")
+    known = [part["properties"] for part in whole if "properties" in part]
+    if not isinstance(value, dict) or not known:
+        return
+    for name, member in value.items():
+        found = [properties[name] for properties in known if name in properties]
+        if found and name == "problem":
+            found = [{"$ref": f"#/components/schemas/{_problem_schemas()[member['code']]}"}]
+        if found:
+            yield from _undocumented(member, *found, place=f"{place}/{name}")
+        else:
+            yield f"{place}/{name}"
+
+
+def _parts(schema: Any) -> Iterator[Any]:
+    """A schema and all that it is made of, or may be one of."""
+    schema = _resolve(schema)
+    yield schema
+    for part in (*schema.get("allOf", ()), *schema.get("oneOf", ()), *schema.get("anyOf", ())):
+        yield from _parts(part)
 
 
 @cache

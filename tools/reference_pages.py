@@ -217,7 +217,13 @@ def settings_page() -> str:
     """The text of docs/settings.md."""
     fields = contract()["TopicConfig"]["properties"]
     topic = [
-        (f"`{name}`", _json(field["default"]), _range(field), field["description"]) for name, field in fields.items()
+        (
+            f"`{name}`",
+            _json(field["default"]) if "default" in field else "see there",
+            _range(field),
+            field["description"],
+        )
+        for name, field in fields.items()
     ]
     parts = [SETTINGS_HEAD, "## Of a topic\n", _rows(["setting", "default", "range", "meaning"], topic), ""]
     balance = contract()["BalanceSettings"]["properties"]

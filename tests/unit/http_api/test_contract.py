@@ -3,6 +3,7 @@ is said here why not. The other direction, that nothing else is answered, is che
 """
 
 import asyncio
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -273,6 +274,28 @@ def test_generators_of_clients_can_make_code_of_the_contract() -> None:
     problems = {name: schema for name, schema in parts["schemas"].items() if name.startswith("Problem")}
     assert [name for name, schema in problems.items() if schema.get("additionalProperties") is not True] == []
     assert [name for name, each in parts["responses"].items() if "oneOf" in _problem_of(each)] == []
+
+
+def test_every_integer_that_may_need_more_than_32_bits_says_so() -> None:
+    """Generated clients take 32 bits for an integer without a format, and cannot read an answer with a larger one."""
+    narrow = [place for place, schema in _schemas(document()["components"], "") if _is_narrow(schema)]
+    assert narrow == []
+
+
+def _schemas(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """All objects of a part of the document, with their places; not those of its examples."""
+    if isinstance(node, dict):
+        yield place, node
+    for name, member in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        if name not in ("example", "examples"):
+            yield from _schemas(member, f"{place}/{name}")
+
+
+def _is_narrow(schema: dict[str, Any]) -> bool:
+    """Whether a generator takes 32 bits for it, though larger numbers fit it."""
+    types = schema.get("type", ())
+    is_small = schema.get("maximum", math.inf) < 1 << 31 or "enum" in schema
+    return "integer" in types and "format" not in schema and not is_small
 
 
 def _without_a_type(schemas: dict[str, Any], path: str, *, of_a_choice: bool) -> Iterator[str]:

@@ -121,6 +121,8 @@ class Mover:
         if not isinstance(step, Remove):
             return step
         full = tuple(group.needs_room_without(step.node_id))
+        if leaving := [each for each in full if each not in move.target and not group.needs_room_without(each)]:
+            return Remove(leaving[0])
         if full and full != self._held_up.get(group.group_id):
             text = (
                 "group %d: %s stays a voter until %s has room on its disk: it lacks much that every commit would need"

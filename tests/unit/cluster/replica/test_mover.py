@@ -106,7 +106,7 @@ class Here:
         return self.world.configuration
 
     def needs_room_without(self, node_id: str) -> tuple[str, ...]:
-        return self.lacking
+        return () if node_id in self.lacking else self.lacking
 
     async def change(self, change: AddLearner | RemoveMember, timeout_s: float) -> Committed:
         self.world.steps.append(change)
@@ -317,6 +317,24 @@ def test_no_voter_leaves_while_the_commits_after_that_need_a_full_disk_that_lack
         here.lacking = ()
         await until(lambda: not world.moves)
         assert world.steps[1:] == [RemoveMember("n3")]
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_of_two_voters_that_leave_the_one_with_the_full_disk_goes_first() -> None:
+    """The other one waits for room on that disk, which may never come."""
+
+    async def scenario() -> None:
+        world = World()
+        world.reassign("n1")
+        here = Here(world, "n1")
+        here.lacking = ("n3",)
+        task = asyncio.create_task(Mover("n1", here, world, world).run())  # type: ignore[arg-type]
+        await until(lambda: world.steps)
+        here.lacking = ()
+        await until(lambda: not world.moves)
+        assert world.steps == [RemoveMember("n3"), RemoveMember("n2")]
         task.cancel()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))

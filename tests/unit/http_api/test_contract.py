@@ -318,6 +318,12 @@ def test_every_operation_documents_what_any_request_may_be_refused_with() -> Non
     assert [name for name, operation in OPERATIONS.items() if not {"400", "431"} <= operation["responses"].keys()] == []
 
 
+def test_every_answer_that_asks_to_wait_documents_for_how_long() -> None:
+    answers = [(name, status) for name in OPERATIONS for status in ("429", "503", "507")]
+    found = {each: _resolve(OPERATIONS[each[0]]["responses"].get(each[1])) for each in answers}
+    assert [each for each, answer in found.items() if answer and "Retry-After" not in answer.get("headers", ())] == []
+
+
 def test_every_text_of_a_query_has_its_documented_bounds() -> None:
     parameters = document()["components"]["parameters"]
     queries = {name: each["schema"] for name, each in parameters.items() if each["in"] == "query"}

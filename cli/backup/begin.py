@@ -41,7 +41,9 @@ def begin(store: Store, cluster_id: str, *, had_backups: bool = False) -> Begun:
     previous = None
     names = store.manifests()
     if had_backups and not names:
-        raise CannotBackUp(f"{store.url} had backups, and has none now: is it mounted? If so, start the command again")
+        raise CannotBackUp(
+            f"{store.url} had backups, and has none now: is it mounted? If it was emptied, start with --anew"
+        )
     for name in reversed(names):
         previous, fault = store.manifest_or_fault(name)
         if previous is not None:

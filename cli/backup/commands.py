@@ -14,6 +14,7 @@ import click
 
 from ...client.api.client import Client
 from ...client.config import ClientConfig
+from ...partition.api.cluster import NotedBackups
 from ...partition.errors import StockadeError
 from ...partition.places.place import CannotReach
 from ...partition.places.urls import without_arguments
@@ -96,6 +97,11 @@ def backup() -> None:
 @click.option(
     "--principals", is_flag=True, help="Also keep the principals of the cluster with their rights, without tokens."
 )
+@click.option(
+    "--anew",
+    is_flag=True,
+    help="PLACE has no backup, although the cluster was told of one there: make the first again.",
+)
 @collected(Schedule, "schedule", _SCHEDULE)
 @output_option
 @with_config
@@ -109,6 +115,7 @@ async def create(
     output: str,
     *,
     principals: bool,
+    anew: bool,
 ) -> None:
     """Copy what the topics have now, as far as earlier backups at PLACE do not have it. Writers go on.
 
@@ -124,16 +131,12 @@ async def create(
         nonlocal had_backups
         store = await asyncio.to_thread(Store, place)
         async with Client(config) as client:
-            with progress_bar("copying") as (bar, task):
-
-                def found(records: int) -> None:
-                    bar.update(task, total=(bar.tasks[0].total or 0) + records)
-
-                progress = Progress(found, partial(bar.advance, task))
+            had_backups = had_backups or not (anew or await _is_new(client, place))
+            with _copying() as progress:
                 made, damaged = await back_up(
                     client, store, topics, groups, progress, principals=principals, had_backups=had_backups
                 )
-                had_backups = True
+            had_backups = True
             _noted(partial(gauges.succeeded, made), "the backup is made; the gauges are old: ")
             await _tell(client, place, made)
         await asyncio.to_thread(pruning.run, store, time.monotonic())
@@ -145,6 +148,17 @@ async def create(
         fault = await once()
     if fault is not None and not isinstance(fault, BrokenPipeError):  # a reader such as `head` may have closed it
         refuse("OUTPUT_NOT_WRITTEN", f"{UNSHOWN}: {fault}", as_json=output == "json", no_side_effects=False)
+
+
+@contextmanager
+def _copying() -> Iterator[Progress]:
+    """A progress bar that counts the records of a backup during the block."""
+    with progress_bar("copying") as (bar, task):
+
+        def found(records: int) -> None:
+            bar.update(task, total=(bar.tasks[0].total or 0) + records)
+
+        yield Progress(found, partial(bar.advance, task))
 
 
 class Pruning:
@@ -180,6 +194,18 @@ async def _again_and_again(
         except FAILURES as error:
             say(f"no backup: {error}")
         await asyncio.sleep(max(0.0, due - time.monotonic()))
+
+
+async def _is_new(client: Client, place: str) -> bool:
+    """Whether the cluster knows of no backup in this place, as far as it tells: a caller without the right hears of
+    none. Raises ClusterUnreachable.
+    """
+    await client.connect()
+    try:
+        noted = await client.calls.call(NotedBackups, "GET", "/v1/cluster/backups", patience_ms=TELL_MS)
+    except StockadeError:
+        return True
+    return all(each.place != shown(place) for each in noted.backups)
 
 
 async def _tell(client: Client, place: str, made: Manifest) -> None:

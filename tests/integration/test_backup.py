@@ -288,6 +288,28 @@ def test_a_log_that_is_shorter_than_its_backup_is_noticed(data: Path, other: Loc
     assert (ended.returncode, "the cluster another" in ended.stderr) == (1, True)
 
 
+def test_a_backup_does_not_begin_in_the_bare_folder_of_a_share_that_is_not_mounted(
+    data: Path, other: LocalCluster
+) -> None:
+    """All was copied to the machine's own disk, and told as a success: only a command that ran on had noticed it."""
+    node, place, away = other.nodes[0].url, data / "backup", data / "away"
+    filled(node, "mounted", 1, 1)
+    create = ("backup", "create", str(place), "--topic", "mounted")
+    done(node, *create)
+    place.rename(away)
+    place.mkdir()
+    ended = stockade(node, *create)
+    assert (ended.returncode, "is it mounted?" in ended.stderr, list(place.iterdir())) == (1, True, [])
+    place.rmdir()
+    away.rename(place)
+    done(node, *create)
+    for path in place.rglob("*.json*"):
+        path.unlink()
+    assert stockade(node, *create).returncode == 1
+    assert done(node, *create, "--anew")["records"] == len(LINES)
+    done(node, *create)
+
+
 @contextmanager
 def s3_process(log: Path) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     """Where moto's S3 server is, with a bucket ``backups``, and its process."""

@@ -58,7 +58,8 @@ class Debts:
             path, home = self._folder / name, name
             try:
                 home = (await asyncio.to_thread(path.read_bytes)).decode()
-                while not await store.run(partial(store.remove_all, home)):
+                work = partial(store.remove_all, home, set[str]())
+                while not await store.run(work):
                     pass
                 await asyncio.to_thread(erase_durably, path)
             except (*EXPECTED, TimeoutError) as error:

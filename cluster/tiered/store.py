@@ -211,20 +211,28 @@ class TieredStore:
         """Remove the files of a home that ``choose`` chooses, REMOVALS_A_TURN of them at most; returns their names.
         Blocks. Raises CannotReach.
         """
-        doomed = choose(self.names(home, place))[:REMOVALS_A_TURN]
+        return self._remove_some(home, choose(self.names(home, place)), place)
+
+    def remove_all(self, home: str, gone: set[str], place: Place) -> bool:
+        """Remove files of a home, REMOVALS_A_TURN of them at most, and add their names to ``gone``, or, if it has none,
+        its folder, and the topic's after the last home; returns whether it had none. Blocks. Raises CannotReach, also
+        if the home lists nothing but files of ``gone``: the listing is out of date.
+        """
+        names = self.names(home, place)
+        removed = self._remove_some(home, [name for name in names if name not in gone], place)
+        gone.update(removed)
+        if names and not removed:
+            raise CannotReach(f"{self.name} still lists {len(names)} files that were removed")
+        if not names:
+            place.remove_folder(self._path(home))
+            place.remove_if_empty(self._path(home.partition("/")[0]))
+        return not names
+
+    def _remove_some(self, home: str, names: list[str], place: Place) -> list[str]:
+        doomed = names[:REMOVALS_A_TURN]
         for name in doomed:
             place.remove(self._path(f"{home}/{name}"))
         return doomed
-
-    def remove_all(self, home: str, place: Place) -> bool:
-        """Remove files of a home as ``sweep`` does or, if it has none, its folder, and the topic's after the last home;
-        returns whether it had none. Blocks. Raises CannotReach.
-        """
-        is_empty = not self.sweep(home, lambda names: names, place)
-        if is_empty:
-            place.remove_folder(self._path(home))
-            place.remove_if_empty(self._path(home.partition("/")[0]))
-        return is_empty
 
     def _path(self, path: str) -> str:
         return f"{self._prefix}/{path}"

@@ -277,6 +277,41 @@ def test_a_deleted_topic_leaves_no_folder_in_a_share(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+class StalePlace(Place):
+    """Lists what was removed, as a cache between the node and a store may."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.listed = super().sizes("house")
+        self.removals = 0
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        return {path: size for path, size in self.listed.items() if path.startswith(f"{folder}/")}
+
+    def remove(self, path: str) -> None:
+        self.removals += 1
+        if self.removals > len(self.listed):
+            raise AssertionError("it was removed before")
+        super().remove(path)
+
+
+def test_a_listing_that_is_out_of_date_makes_no_loop_of_removals(tmp_path: Path) -> None:
+    """The node removed the same objects again and again, without a pause between."""
+
+    async def scenario() -> None:
+        tiered = await filled(tmp_path)
+        debts = Debts(tmp_path / "data", tiered.store)
+        await debts.owe(HOME)
+        place = tiered.store._place = StalePlace(str(tmp_path / "store"))
+        assert await debts.settle(tiered.store)
+        assert place.removals == len(tiered.tier.objects)
+        tiered.store._place = None
+        assert not await debts.settle(tiered.store)
+        tiered.store.close()
+
+    asyncio.run(scenario())
+
+
 class OrderedPlace(Place):
     """Notes each removal; the first one waits until ``go``."""
 

@@ -333,7 +333,7 @@ class Transport:
         try:
             handler = self.handlers.get(call.payload[:1])
             if handler is None:
-                raise NotImplementedError("this node answers no calls of this kind")
+                raise CallRefused("this node answers no calls of this kind yet")
             reply = encode(0, Reply(call.call_id, await handler(peer, call.payload[1:]), True))
         except Exception as error:
             if not isinstance(error, CallRefused):

@@ -117,11 +117,14 @@ def test_an_answer_too_long_for_a_frame_is_a_failure() -> None:
     asyncio.run(scenario())
 
 
-def test_a_node_without_a_handler_says_so() -> None:
+def test_a_node_without_a_handler_says_so_and_logs_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    """A node that starts is called before it has opened its replicas: its log had a traceback for each call."""
+
     async def scenario() -> None:
         async with two_nodes(echo) as (n1, _):
             with pytest.raises(CallFailed, match="answers no calls"):
                 await n1.call("n2", KIND, b"x", LONG_S)
+            assert not caplog.records
 
     asyncio.run(scenario())
 

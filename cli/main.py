@@ -49,6 +49,19 @@ ALIASES = {
 }
 """The singular of a command's name works too."""
 
+OF_COMMANDS = {
+    "--url",
+    "--bootstrap",
+    "--timeout",
+    "--token-file",
+    "--ca",
+    "--certificate",
+    "--key",
+    "--output",
+    "--json",
+}
+"""Options that most commands have, and groups of commands have not."""
+
 
 class LazyGroup(click.Group):
     """Finds subcommands in COMMANDS."""
@@ -68,6 +81,12 @@ class LazyGroup(click.Group):
                 click.echo(f"Error: standard output cannot be written: {error.strerror}", err=True)
             sys.exit(UNKNOWN_OUTCOME)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise _placed(error) from None
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -83,8 +102,21 @@ class LazyGroup(click.Group):
         """Run the subcommand. Ctrl-C gives exit code INTERRUPTED, also while the subcommand is imported."""
         try:
             return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise _placed(error) from None
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+
+
+def _placed(error: click.NoSuchOption) -> click.NoSuchOption:
+    """The error, which says where an option of commands stands if it stands before the command's name."""
+    if error.ctx is None or not isinstance(error.ctx.command, click.Group) or error.option_name not in OF_COMMANDS:
+        return error
+    place = f"{error.ctx.command_path} COMMAND {error.option_name} ..."
+    # Without names that are alike: --tls for --url.
+    return click.NoSuchOption(
+        error.option_name, f"{error.message} It comes after the command's name: {place}", ctx=error.ctx
+    )
 
 
 def _tell_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:

@@ -9,7 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from stockade.cli.main import main
+from stockade.cli.main import OF_COMMANDS, main
+from stockade.cli.ui.manual import Connection
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
@@ -75,6 +76,25 @@ def test_each_command_of_the_page_is_taken(page: str) -> None:
 def test_a_number_in_a_usage_line_has_the_name_that_the_text_below_calls_it(words: list[str], usage: str) -> None:
     shown = CliRunner().invoke(main, [*words, "--help"])
     assert shown.stdout.splitlines()[0].endswith(f"[OPTIONS] {usage}")
+
+
+@pytest.mark.parametrize("group", [[], ["topics"], ["cluster"]])
+@pytest.mark.parametrize("option", ["--url", "--json"])
+def test_an_option_before_the_name_of_its_command_is_told_where_it_stands(group: list[str], option: str) -> None:
+    """`stockade cluster --url X status` was answered with: did you mean --tls?"""
+    told = CliRunner().invoke(main, [*group, option, "x", "status"], prog_name="stockade")
+    assert told.exit_code == 2
+    place = " ".join(["stockade", *group, "COMMAND", option])
+    assert f"No such option '{option}'. It comes after the command's name: {place} ..." in told.stderr
+    assert "Did you mean" not in told.stderr
+    assert "Did you mean '--port-base'?" in CliRunner().invoke(main, ["cluster", "--port", "1"]).stderr
+
+
+def test_the_options_that_are_told_their_place_are_those_of_a_command_that_asks_the_cluster() -> None:
+    command = main.get_command(click.Context(main), "doctor")
+    assert command is not None
+    of_the_connection = {name for each in command.params if isinstance(each, Connection) for name in each.opts}
+    assert of_the_connection | {"--output", "--json"} == OF_COMMANDS
 
 
 def test_commands_are_found_and_wrong_ones_are_refused() -> None:

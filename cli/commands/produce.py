@@ -21,7 +21,7 @@ from ..ui.completion_names import TOPIC
 from ..ui.connection import with_config
 from ..ui.exits import INTERRUPTED, WRITER, explain, fail
 from ..ui.manual import Adding, Manual
-from ..ui.output import output_option, show_result
+from ..ui.output import output_option, show_result, without_warnings_of_the_client
 from ..ui.parameters import WholeNumber, collected
 from .upload import Conditions, Parts, Upload, UploadProgress
 
@@ -30,12 +30,28 @@ class Ownership(NamedTuple):
     """The options of ownership: the writer's name, what it holds while it writes, and whether it waits for others."""
 
     name: str | None
-    mode: Mode | None
+    exclusive: bool
+    wait: bool
+    fencing: bool
+    shared: bool
     writer_group: bool
     reacquire: bool
 
+    @property
+    def mode(self) -> Mode | None:
+        """How the partitions are acquired; None: they are not."""
+        if self.exclusive:
+            return "Exclusive"
+        if self.wait:
+            return "WaitForExclusive"
+        if self.fencing:
+            return "ExclusiveWithFencing"
+        return "Shared" if self.shared else None
+
     def check(self) -> None:
         """Raises click.UsageError for options that exclude each other."""
+        if self.exclusive + self.wait + self.fencing + self.shared > 1:
+            raise click.UsageError("--exclusive, --wait, --fencing and --shared exclude each other: give one of them")
         if self.writer_group and (self.reacquire or self.mode == "Shared"):
             raise click.UsageError("--writer-group: not with --shared or --reacquire, which are for grants")
         if self.reacquire and self.mode in (None, "Shared"):
@@ -69,18 +85,14 @@ _OWNERSHIP: tuple[Adding, ...] = (
     click.option("--name", help="Name of the writer; a later writer with the same name fences this one."),
     click.option(
         "--exclusive",
-        "mode",
-        flag_value="Exclusive",
+        is_flag=True,
         help="Be the only writer meanwhile. Fails if another writer holds a partition.",
     ),
-    click.option("--wait", "mode", flag_value="WaitForExclusive", help="Like --exclusive, but wait for a turn."),
-    click.option(
-        "--fencing", "mode", flag_value="ExclusiveWithFencing", help="Like --exclusive, but evict present holders."
-    ),
+    click.option("--wait", is_flag=True, help="Like --exclusive, but wait for a turn."),
+    click.option("--fencing", is_flag=True, help="Like --exclusive, but evict present holders."),
     click.option(
         "--shared",
-        "mode",
-        flag_value="Shared",
+        is_flag=True,
         help="Take a Shared seat: exclusive requests of others are refused, and lines fail at once where one holds it.",
     ),
     click.option(
@@ -162,6 +174,7 @@ async def produce(
     """
     ownership.check()
     conditions.check(partition)
+    _ = click.get_current_context().with_resource(without_warnings_of_the_client(".producer"))
     most = BOUNDS["batch_records_max"][1] if conditions.is_one_batch else batches.batch_records
     async with Client(replace(config, batch_records_max=most, compression=batches.compression)) as client:
         await client.connect()

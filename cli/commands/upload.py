@@ -90,7 +90,7 @@ class UploadProgress:
 
     def summary(self, topic: str) -> str:
         """The result as text: records, bytes, seconds, rates, and the offsets in each partition."""
-        done = f"{topic}: {self.records:,} records, {self.bytes / MEGABYTE:,.1f} MB in {self._took_s:.2f} s"
+        done = f"{topic}: {count(self.records, 'record')}, {self.bytes / MEGABYTE:,.1f} MB in {self._took_s:.2f} s"
         places = [f"  partition {number}: offsets {a}..{z}" for number, (a, z) in sorted(self._offsets.items())]
         known = [f"  {count(self.known_records, 'record')} had been stored before"] if self.known_records else []
         return "\n".join([f"{done} ({self._rate(self._took_s)})", *known, *places])

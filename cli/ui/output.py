@@ -35,9 +35,11 @@ json_option: Adding = click.option(
 
 
 @contextmanager
-def without_warnings_of_the_client() -> Iterator[None]:
-    """Silence the client's warnings during the block, for commands that stop nodes on purpose: these do not answer."""
-    log = logging.getLogger("stockade.client")
+def without_warnings_of_the_client(part: str = "") -> Iterator[None]:
+    """Silence the client's warnings during the block, for commands that stop nodes on purpose: these do not answer.
+    ``part``: only those of one package of the client (``.producer``), whose failures the command tells itself.
+    """
+    log = logging.getLogger(f"stockade.client{part}")
     before = log.level
     log.setLevel(logging.ERROR)
     try:

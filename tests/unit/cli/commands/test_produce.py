@@ -1,4 +1,6 @@
 import asyncio
+import json
+import logging
 import os
 import pty
 import re
@@ -109,6 +111,16 @@ def test_an_exclusive_upload_frees_the_partitions_at_its_end(cluster: FakeCluste
     assert "The option --exclusive does both." in without.stderr
 
 
+def test_a_refusal_is_told_once_by_the_command_and_not_by_the_client_too(
+    cluster: FakeCluster, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The client's warning that the partition has halted came before it, so standard error was no JSON object."""
+    cluster.create("t", require_fence=True)
+    refused = run("produce", "t", "--json", stdin=b"a\n")
+    assert json.loads(refused.stderr)["code"] == "FENCING_TOKEN_REQUIRED"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
 def test_a_shared_writer_is_refused_at_once_where_the_slot_is_held(cluster: FakeCluster, run: Run) -> None:
     cluster.create("t", require_fence=True)
     assert run("produce", "t", "--shared", stdin=AWKWARD).exit_code == 0
@@ -116,6 +128,21 @@ def test_a_shared_writer_is_refused_at_once_where_the_slot_is_held(cluster: Fake
     refused = run("produce", "t", "--shared", stdin=AWKWARD)
     assert refused.exit_code != 0
     assert "PRODUCER_BUSY" in refused.stderr
+
+
+@pytest.mark.parametrize("other", ["--exclusive", "--wait", "--shared"])
+def test_options_of_which_one_evicts_a_writer_and_the_other_does_not_are_refused(
+    cluster: FakeCluster, run: Run, other: str
+) -> None:
+    """The last one won: ``--wait --fencing`` evicted the writer."""
+    cluster.create("t")
+    cluster.take_over("t")
+    held = dict(cluster.grants)
+    for options in ((other, "--fencing"), ("--fencing", other)):
+        refused = run("produce", "t", *options, stdin=b"a\n")
+        assert refused.exit_code == 2
+        assert "exclude each other" in refused.stderr
+    assert (cluster.grants, cluster.values("t")) == (held, [])
 
 
 def test_a_held_topic_is_refused_and_fencing_takes_it_over(cluster: FakeCluster, run: Run) -> None:
@@ -347,7 +374,7 @@ def test_ctrl_c_ends_it_with_what_is_stored_also_in_the_middle_of_a_read(cluster
         assert producer.wait() == 130
         assert producer.stdout is not None
         assert producer.stderr is not None
-        assert producer.stdout.read().startswith(b"t: 1 records")
+        assert producer.stdout.read().startswith(b"t: 1 record,")
         assert producer.stderr.read() == b""
     assert cluster.values("t") == [b"one"]
 

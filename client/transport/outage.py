@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from ...partition.errors import StockadeError
+from ..errors import ClusterUnreachable
 from .alarm import Alarm
 
 WARN_AFTER_S = 1.0
@@ -132,9 +133,10 @@ def warning(call: Call, others: int, now_s: float) -> str:
     named = [f"{node} ({why})" for node, why in list(call.nodes.items())[:NODES_NAMED_MAX]]
     more = f" and {len(call.nodes) - len(named)} more nodes" if len(call.nodes) > len(named) else ""
     nodes = f": {', '.join(named)}{more}" if named else ""
-    also = f"; {others} more calls wait" if others else ""
+    also = f"; {others} more {'call waits' if others == 1 else 'calls wait'}" if others else ""
     last = "" if call.error is None else f"{call.error.code}: {call.error.detail}"
-    last = f"; the last attempt: {last}" if last and last not in call.nodes.values() else ""
+    is_known = last in call.nodes.values() or (named and isinstance(call.error, ClusterUnreachable))
+    last = f"; the last attempt: {last}" if last and not is_known else ""
     rest_s = max(call.ends_s - now_s, 0.0)
     return (
         f"{call.what} is not done after {now_s - call.begun_s:.1f} s{nodes}{also}{last}."

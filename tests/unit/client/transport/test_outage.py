@@ -201,7 +201,7 @@ def test_many_calls_are_one_warning_and_another_one_comes_after_a_while(
     text = caplog.records[0].getMessage()
     assert text.startswith("the first is not done after 1.0 s: http://n0 (down), ")
     assert (
-        f"http://n{NODES_NAMED_MAX - 1} (down) and 2 more nodes; 1 more calls wait; the last attempt: LEADER_NOT"
+        f"http://n{NODES_NAMED_MAX - 1} (down) and 2 more nodes; 1 more call waits; the last attempt: LEADER_NOT"
         in text
     )
     assert text.endswith("no majority. The client goes on for 119 s, then the call fails")
@@ -213,6 +213,19 @@ def test_many_calls_are_one_warning_and_another_one_comes_after_a_while(
     for call in (first, second, quiet, late):
         clock.outage.end(call, is_answered=True)
     assert sum(record.levelno == logging.INFO for record in caplog.records) == 4
+
+
+def test_nodes_that_cannot_be_reached_are_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the last attempt names the same nodes with the same reasons."""
+    clock = Clock(monkeypatch, {"http://n0": "Connection refused", "http://n1": "Connection refused"})
+    call = clock.outage.begin("a read", 120.0)
+    call.error = ClusterUnreachable("no node answers: http://n0 (Connection refused), http://n1 (Connection refused)")
+    assert outage.warning(call, 0, 1.0).count("the last attempt: CLUSTER_UNREACHABLE") == 1
+    call.nodes = clock.nodes
+    assert outage.warning(call, 2, 1.0) == (
+        "a read is not done after 1.0 s: http://n0 (Connection refused), http://n1 (Connection refused);"
+        " 2 more calls wait. The client goes on for 119 s, then the call fails"
+    )
 
 
 def test_a_call_that_is_answered_in_time_or_gets_part_of_its_answer_is_not_mentioned(

@@ -281,7 +281,9 @@ def read(path: Path) -> dict[str, Any]:
     """The tables of a TOML file, unchecked. Raises ConfigError for a file that cannot be read, or is no TOML."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError([f"{path}: {error.strerror}"]) from error
+    except ValueError as error:
         raise ConfigError([f"{path}: {error}"]) from error
 
 

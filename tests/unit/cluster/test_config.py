@@ -344,6 +344,12 @@ def test_a_relative_data_folder_is_relative_to_the_file(tmp_path: Path) -> None:
     assert load(tmp_path / "node.toml").data_dir == str(tmp_path / "d")
 
 
+def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "none.toml")
+    assert caught.value.faults == [f"{tmp_path / 'none.toml'}: No such file or directory"]
+
+
 @pytest.mark.parametrize("text", ["a = ", "\x00"])
 def test_a_file_that_is_not_toml_is_one_clear_fault(tmp_path: Path, text: str) -> None:
     (tmp_path / "node.toml").write_text(text)

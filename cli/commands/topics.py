@@ -77,7 +77,7 @@ async def tail(client: Client, topic: str, partition: int, records: int, output:
     if output == "json":
         show_json({**asdict(found), "records": [_json_row(record) for record in found.records]})
         return
-    click.echo(f"{topic}/{partition}: offsets {found.log_start}..{found.log_end}, epoch {found.topic_epoch}")
+    click.echo(f"{topic}/{partition}: log start {found.log_start}, log end {found.log_end}, epoch {found.topic_epoch}")
     headings = ["OFFSET", "WRITER EPOCH", "PRODUCER", "PRODUCER EPOCH", "SEQUENCE", "VALUE"]
     show_table(headings, [_offset_row(record) for record in found.records])
 
@@ -141,7 +141,7 @@ async def trim(
     look = partial(trim_plan, client, topic, partition, before, exclusive=exclusive)
     act = partial(_trim, client, topic, partition, before, exclusive=exclusive)
     trimmed = await under_consent(consent, output, look, act)
-    show_result(trimmed, f"{topic}/{partition}: offsets {trimmed.log_start}..{trimmed.log_end}", output)
+    show_result(trimmed, f"{topic}/{partition}: log start {trimmed.log_start}, log end {trimmed.log_end}", output)
 
 
 async def _trim(

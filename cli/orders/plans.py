@@ -99,9 +99,10 @@ async def trim_plan(client: Client, topic: str, partition: int, before: int, *, 
     behind = sorted(each.group for each in found.positions if each.offset < found.log_start + dropped)
     state = {"topic": topic, "topic_id": described.topic_id, "partition": partition, "before": before, "epoch": epoch}
     state |= {"log_start": found.log_start, **end, "grants": _told(ending), "groups": behind}
+    offsets = f", offsets {found.log_start:,} to {found.log_start + dropped - 1:,}" if dropped else ""
     lines = [
-        f"{dropped:,} of {found.log_end - found.log_start:,} records, offsets {found.log_start:,} to"
-        f" {found.log_start + dropped:,}, {_part(found, dropped)}: there is no way back",
+        f"{dropped:,} of {count(found.log_end - found.log_start, 'record')}{offsets}, {_part(found, dropped)}: there is"
+        " no way back",
         *_writers(ending, "holds the slot at epoch"),
         _losing(behind),
     ]

@@ -145,7 +145,7 @@ def test_a_holder_is_on_the_overview_whichever_partition_it_has(console: Console
     scene.topic("a-wide-one", 30)
     Writer(scene.url, "pod-e").acquire("a-wide-one", "edgar", partition=29)
     console.open("", "Overview")
-    console.sees("a-wide-one/29\nedgar", "section[aria-label='Who holds the pen']")
+    console.sees("a-wide-one/29\nedgar", "section[aria-label='Who may write']")
 
 
 def test_a_shared_writer_holds_no_slot(console: Console, scene: Scene) -> None:

@@ -71,7 +71,11 @@ def test_offsets_tail_and_trim_tell_where_a_partition_stands(at: Operator) -> No
     assert at.tells("topics", "offsets", "log", "--at", "2001-01-01T00:00:00Z")["partitions"][0]["offset"] == 0
     assert at.lines("topics", "offsets", "log", "--at", "2990-01-01")[1][-1] == "-1"
     last = at.lines("topics", "tail", "log", "--records", "1")
-    assert (last[0], last[2][0], last[2][-1]) == (["log/0:", "offsets", "0..3,", "epoch", "1"], "2", "c")
+    assert (last[0], last[2][0], last[2][-1]) == (
+        ["log/0:", "log", "start", "0,", "log", "end", "3,", "epoch", "1"],
+        "2",
+        "c",
+    )
     row = at.tells("topics", "tail", "log", "--records", "1")["records"][0]
     assert (row["offset"], row["key"], row["value"], row["headers"]) == (2, None, "c", [])
     assert at.refused("topics", "trim", "log", "--partition", "0", "--before", "2")[1]["code"] == (
@@ -81,7 +85,7 @@ def test_offsets_tail_and_trim_tell_where_a_partition_stands(at: Operator) -> No
     assert (trimmed["log_start"], trimmed["log_end"]) == (2, 3)
     assert (
         at.says("topics", "trim", "log", "--partition", "0", "--before", "end", "--exclusive")
-        == "log/0: offsets 3..3\n"
+        == "log/0: log start 3, log end 3\n"
     )
 
 

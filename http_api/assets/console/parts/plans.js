@@ -162,7 +162,7 @@ export async function trimPlan(name, partition, before, options) {
   const records = found.log_end - found.log_start;
   const share = records ? Math.floor((found.stored_bytes * dropped) / records) : 0;
   const lines = [
-    `${count(dropped)} of ${plural(records, "record")}, offsets ${count(found.log_start)} to ${count(found.log_start + dropped)}, about ${bytes(share)} on each replica. There is no way back.`,
+    `${count(dropped)} of ${plural(records, "record")}${dropped ? `, offsets ${count(found.log_start)} to ${count(found.log_start + dropped - 1)}` : ""}, about ${bytes(share)} on each replica. There is no way back.`,
     ...writers(ending, "holds the slot at epoch"),
     losing(behind),
   ];

@@ -19,7 +19,7 @@ const WRITES = 3;
 
 const STEPS = [
   ["prepare", "A topic for the drill", "It takes no write without a fencing token."],
-  ["alice", "Alice takes the pen and writes", "She acquires the partition. Her token carries an epoch; the log stores her records under it."],
+  ["alice", "Alice acquires the slot and writes", "The slot is hers, and her token carries an epoch; the log stores her records under it."],
   ["stall", "Alice stalls", "A long garbage collection, a frozen machine, a cut cable: she does not know that time goes by."],
   ["bob", "Bob takes over", "He acquires the same partition. The epoch rises, and the log knows it before Bob gets his answer."],
   ["zombie", "Alice wakes up and writes on", "She still believes that she is alone. Her batch reaches the log, and is judged there."],

@@ -115,7 +115,7 @@ function Records({ log, isRaw, isLive }) {
   }, [log.log_end]);
   const goOn = log.rest && html`<button class="small" onClick=${() => change({ offset: log.rest })}>Go on from there</button>`;
   if (!log.records.length) {
-    return html`<${Empty} title=${log.note || "The log has no records here"} act=${goOn}>${!log.note && `It goes from ${count(log.log_start)} to ${count(log.log_end)}.`}<//>`;
+    return html`<${Empty} title=${log.note || "The log has no records here"} act=${goOn}>${!log.note && `Log start ${count(log.log_start)}, log end ${count(log.log_end)}.`}<//>`;
   }
   return html`${log.note && html`<p class="log-note">${log.note} ${goOn}</p>`}
     <ol class="records" aria-label="Records">
@@ -176,7 +176,7 @@ function Foot({ base, log, name, isTail }) {
     }
   };
   return html`<footer class="log-foot">
-    <span class="soft">${count(log.log_start)} to ${count(log.log_end)}</span>
+    <span class="soft">log start ${count(log.log_start)}, log end ${count(log.log_end)}</span>
     <button class="small" disabled=${!log.records.length || first <= log.log_start} onClick=${() => change({ offset: Math.max(log.log_start, first - SHOWN), at: "", key: "" })}>Older</button>
     <button class="small" disabled=${isTail || !log.records.length || last + 1 >= log.log_end} onClick=${() => change({ offset: last + 1, at: "", key: "" })}>Newer</button>
     <span class="gap"></span>

@@ -217,7 +217,7 @@ function Pens({ held: total }) {
   );
   if (!held.data) return null;
   const rows = [...held.data].sort((one, other) => (other.holder.since_unix_ms || 0) - (one.holder.since_unix_ms || 0));
-  return html`<${Card} title="Who holds the pen" side=${plural(total, "slot")} flush>
+  return html`<${Card} title="Who may write" side=${plural(total, "slot")} flush>
     <${Table} label="Holders of slots"
       heads=${["Partition", "May write", { text: "Epoch", end: true }, "Since", "How", "Leader"]}
       rows=${rows.slice(0, HELD_SHOWN).map((each) => ({

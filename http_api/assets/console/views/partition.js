@@ -106,7 +106,7 @@ function Copies({ partition }) {
   return html`<div class="figures strip">
     <div><b>${leader || html`<${Chip} kind="bad">none<//>`}</b><span>leader, term ${partition.leader_term}</span></div>
     <div><b><${Replicas} partition=${partition} /></b><span>replicas, and what one lacks</span></div>
-    ${end !== null && html`<div><b>${count(end - start)}</b><span>records, ${count(start)} to ${count(end)}</span></div>`}
+    ${end !== null && html`<div><b>${count(end - start)}</b><span>records${end > start && `, offsets ${count(start)} to ${count(end - 1)}`}</span></div>`}
   </div>`;
 }
 
@@ -198,7 +198,7 @@ function Trim({ topic, partition, base, onClose }) {
   };
   if (!offsets.data) return null;
   return html`<${Order} title=${`Trim ${topic.name}/${partition}`} act="Drop them for good" look=${(options) => trimPlan(topic.name, partition, wanted, options)} keys=${[wanted]} onDo=${trim} onClose=${onClose}>
-    <${Field} label="Drop records before offset" hint=${`The log goes from ${count(start)} to ${count(end)}`}>
+    <${Field} label="Drop records before offset" hint=${`Log start ${count(start)}, log end ${count(end)}`}>
       <input type="number" autofocus required min=${start} max=${end} value=${before} onInput=${(event) => setBefore(event.target.value)} />
     <//>
     ${topic.config.require_fence && html`<p class="soft">This topic requires a fencing token, so the node refuses a trim from here. With the token of a command: <code>stockade topics trim ${topic.name} --partition ${partition} --before ${wanted} --exclusive</code></p>`}

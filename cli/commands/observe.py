@@ -102,20 +102,25 @@ async def metrics(config: ClientConfig, nodes: Sequence[str], match: str, output
 
 
 async def _ask(client: Client, wanted: Sequence[str], ask: Callable[[Node], Awaitable[_T]]) -> list[tuple[Node, _T]]:
+    """What the nodes answer; says why others do not. Raises StockadeError if none answers."""
     members = (await client.connect()).nodes
     unknown = set(wanted) - {node.node_id for node in members}
     if unknown:
         raise click.ClickException(f"no such node: {', '.join(sorted(unknown))}; `stockade cluster status` lists them")
     chosen = [node for node in members if not wanted or node.node_id in wanted]
     answers = await asyncio.gather(*(ask(node) for node in chosen), return_exceptions=True)
-    found = []
+    found, errors = [], list[tuple[Node, StockadeError]]()
     for node, answer in zip(chosen, answers, strict=True):
         if isinstance(answer, StockadeError):
-            click.echo(f"{node.node_id} does not answer: {answer.detail}", err=True)
+            errors.append((node, answer))
         elif isinstance(answer, BaseException):
             raise answer
         else:
             found.append((node, answer))
+    if errors and not found:
+        raise errors[0][1]
+    for node, error in errors:
+        click.echo(f"without {node.node_id}: {error.detail}", err=True)
     return found
 
 

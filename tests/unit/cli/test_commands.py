@@ -12,11 +12,14 @@ from click.testing import CliRunner
 
 from stockade.cli.main import main
 from stockade.client.api.client import Client
+from stockade.partition.api.records import RefusedWrites
 from stockade.partition.commands import Stamp
-from stockade.partition.errors import OutOfOrderSequence
+from stockade.partition.errors import OutOfOrderSequence, PermissionDenied
 from stockade.partition.records.batch import message_from_columns
 from stockade.testing import Cluster
 
+from ..client.fake_cluster import FakeCluster
+from .conftest import Run
 from .operating import Operator
 
 
@@ -290,6 +293,28 @@ def test_producers_are_listed_described_and_fenced(at: Operator) -> None:
     assert at.says("producers", "init").startswith("anonymous: ")
     code, problem = at.refused("producers", "status", "nobody")
     assert (code, problem["code"]) == (1, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("denying", [1, 2])
+def test_a_node_that_refuses_the_question_is_named_and_if_all_do_the_command_fails(
+    cluster: FakeCluster, run: Run, monkeypatch: pytest.MonkeyPatch, denying: int
+) -> None:
+    """A principal without the right was told that nodes do not answer, and an empty list with exit code 0."""
+    asked = []
+
+    async def tell(client: Client, node: str, most: int) -> RefusedWrites:
+        asked.append(node)
+        if len(asked) <= denying:
+            raise PermissionDenied("principal bob lacks the right: read cluster")
+        return RefusedWrites(node, [])
+
+    monkeypatch.setattr(Client, "refused_writes", tell)
+    done = run("refused", "--json")
+    assert (len(asked), done.exit_code, done.stdout) == (2, int(denying == 2), "")
+    if denying == 1:
+        assert done.stderr == "without n1: principal bob lacks the right: read cluster\n"
+    else:
+        assert json.loads(done.stderr)["code"] == "PERMISSION_DENIED"
 
 
 def test_refused_writes_and_metrics_come_a_line_each(at: Operator) -> None:

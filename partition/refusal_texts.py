@@ -115,7 +115,7 @@ BY_CODE: dict[str, Text] = {
     ),
     "TOPIC_ALREADY_EXISTS": Text(
         "the name is taken by a topic with another definition",
-        "Choose another name, or look at it with `stockade topics describe`.",
+        "Choose another name, or change that topic with `stockade topics alter`.",
     ),
     "STAGE_ALREADY_EXISTS": Text(
         "stage {stage} exists, and has other bytes",

@@ -171,7 +171,7 @@ class TopicRestore:
             found = [await self._client.offsets(self._name, number) for number in range(len(logs))]
             logs = [(each.log_start, each.log_end) for each in found]
         if any(end for _, end in logs) and not self._manner.resume:
-            raise CannotRestore(f"topic {self._name} has records already: choose another name, or let it be resumed")
+            raise CannotRestore(f"topic {self._name} has records already: {self._elsewhere}, or go on with --resume")
         self._starts = [self._start(each, *log) for each, log in zip(topic.partitions, logs, strict=True)]
         self._late = [
             each for each, (_, end) in zip(topic.partitions, logs, strict=True) if self._is_late(each) and not end
@@ -185,6 +185,10 @@ class TopicRestore:
         if self._present is not None and self._manner.resume:
             await self._check_resumed(self._present)
 
+    @property
+    def _elsewhere(self) -> str:
+        return f"choose another name with --topic {self._topic.topic} --as NAME"
+
     async def _find(self) -> Topic | None:
         """The topic, if an earlier attempt created it; None if there is none. Raises CannotRestore if its partitions or
         settings show that it is another topic.
@@ -195,7 +199,7 @@ class TopicRestore:
             return None
         is_fit = len(found.partitions) == len(self._topic.partitions)
         if not is_fit or (found.config != self._open and not self._manner.resume):
-            raise CannotRestore(f"topic {self._name} is there already: choose another name")
+            raise CannotRestore(f"topic {self._name} is there already: {self._elsewhere}")
         return found
 
     async def _check_resumed(self, present: Topic) -> None:
@@ -203,7 +207,7 @@ class TopicRestore:
         self._stops = await asyncio.gather(*map(self._resumed, partitions, self._starts, self._stops))
         is_whole = all(end - shift >= stop for (end, shift), stop in zip(self._starts, self._stops, strict=True))
         if present.config not in (self._open, self._topic.config) and not is_whole:
-            raise CannotRestore(f"topic {self._name} is there already, with other settings: choose another name")
+            raise CannotRestore(f"topic {self._name} is there already, with other settings: {self._elsewhere}")
 
     async def run(self, restored: Callable[[int], None]) -> list[Restored]:
         """Restore the topic; ``restored`` is called with the number of records of each step."""

@@ -278,7 +278,7 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
 
 
 def _partitions(numbers: Sequence[int]) -> str:
-    return f"partitions {some(numbers, PARTITIONS_SHOWN)}"
+    return f"partition{'' if len(numbers) == 1 else 's'} {some(numbers, PARTITIONS_SHOWN)}"
 
 
 FILES_MIN = 4_096

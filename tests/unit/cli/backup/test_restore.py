@@ -160,7 +160,7 @@ def test_a_restore_that_is_refused_makes_no_principals(
     cluster.create("second", partitions=2)
     told = run("backup", "restore", store.url, "--principals")
     assert (told.exit_code, made, list(cluster.topics)) == (1, [], ["second"])
-    assert "topic second is there already: choose another name" in told.stderr
+    assert "topic second is there already: choose another name with --topic second --as NAME" in told.stderr
 
 
 @pytest.mark.parametrize(

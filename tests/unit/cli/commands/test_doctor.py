@@ -239,7 +239,7 @@ def test_partitions_without_leader_or_with_replicas_on_dead_nodes_are_named() ->
     states = [PartitionState(p, None, "n1" if p else None, 1, ["n1", "n2"]) for p in range(12)]
     topic = Topic("t", 1, 2, False, TopicConfig(), states)
     [finding] = judge_topics([topic], set())
-    assert (finding.verdict, finding.found) == ("wrong", "no leader: partitions 0")
+    assert (finding.verdict, finding.found) == ("wrong", "no leader: partition 0")
     [finding] = judge_topics([Topic("t", 1, 2, False, TopicConfig(), states[1:])], {"n2"})
     assert finding.verdict == "warning"
     assert finding.found == "a replica is away: partitions 1, 2, 3, 4, 5, 6, 7, 8 and 3 more"

@@ -527,7 +527,7 @@ class Service(Protocol):
         """
         ...
 
-    def measures(self, *, names: bool = False) -> Measures:
+    async def measures(self, *, names: bool = False) -> Measures:
         """The node's own numbers as they are now, for a monitor. ``names``: also those of consumer groups and topics,
         which take some milliseconds of the loop where there are many.
         """

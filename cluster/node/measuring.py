@@ -1,9 +1,11 @@
 """Reads a node's measures when a monitor asks, so that no append has to keep a counter for the monitor's sake."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
 from heapq import nlargest
 from itertools import islice
 from time import monotonic
+from typing import TypeVar
 
 from ...partition.version import VERSION
 from ...raft.core.group import Group
@@ -32,10 +34,15 @@ from .controller_member import ControllerMember
 from .disk_watch import DiskWatch
 from .leadership import Leaderships
 
+GROUPS_A_TURN = 200
+"""Groups that are looked at between two turns of the loop: some 2 ms of it."""
+
+_Item = TypeVar("_Item")
+
 
 class Measuring:
-    """Reads the measures from all parts of a node. That blocks the loop for some microseconds for each group and, with
-    ``names``, for each position.
+    """Reads the measures from all parts of a node. That takes some ten microseconds for each group, after each
+    GROUPS_A_TURN of which the loop goes on with other work; with ``names`` also a microsecond for each position.
     """
 
     tiering: Tiering | None = None
@@ -62,9 +69,10 @@ class Measuring:
         self._commit = commit()
         self._pending = PendingTimes()
 
-    def look(self, *, names: bool = False) -> Measures:
+    async def look(self, *, names: bool = False) -> Measures:
         """The measures as they are now. ``names``: also those of consumer groups and topics."""
-        config, replicas = self._config, self._replicas.all() if names else ()
+        config, raft, replicas = self._config, await self._raft(), self._replicas.all() if names else ()
+        segment_bytes = sum([replica.log.stored_bytes async for replica in _in_turns(list(self._replicas.all()))])
         led = [replica for replica in replicas if replica.group.is_leader]
         return Measures(
             cluster_id=config.cluster_id,
@@ -72,8 +80,8 @@ class Measuring:
             zone=config.me.zone or "",
             version=VERSION,
             commit=self._commit,
-            raft=self._raft(),
-            log=self._log(led),
+            raft=raft,
+            log=self._log(led, segment_bytes),
             fences=self._fences(),
             takeovers=0 if self._member.control is None else self._member.control.takeovers,
             group_lags=group_lags(led),
@@ -89,22 +97,25 @@ class Measuring:
             waiting_s=tiering.waiting_s,
         )
 
-    def _raft(self) -> RaftMeasures:
-        host, groups = self._host, list(self._host.groups.values())
+    async def _raft(self) -> RaftMeasures:
+        host = self._host
         counts = {"controller": GroupCounts(), "partition": GroupCounts()}
         follower_lags: dict[str, int] = {}
-        for group in groups:
+        apply_lag = pending = pending_bytes = 0
+        async for group in _in_turns(list(host.groups.values())):
             _count(group, counts["controller" if group.group_id == CONTROLLER_GROUP else "partition"])
             for node_id, lag in group.lags.items():
                 follower_lags[node_id] = max(lag, follower_lags.get(node_id, 0))
-        pending = [group.pending for group in groups]
+            apply_lag = max(apply_lag, group.commit_index - group.applied_index)
+            waiting, size = group.pending
+            pending, pending_bytes = pending + waiting, pending_bytes + size
         others = {entry.node_id for entry in self._view.members()} - {self._config.node_id}
         return RaftMeasures(
             groups=counts,
             follower_lags=follower_lags,
-            apply_lag=max((group.commit_index - group.applied_index for group in groups), default=0),
-            pending=sum(count for count, _ in pending),
-            pending_bytes=sum(size for _, size in pending),
+            apply_lag=apply_lag,
+            pending=pending,
+            pending_bytes=pending_bytes,
             won=self.leaderships.won,
             taken=self.leaderships.taken,
             lost=self.leaderships.lost,
@@ -115,13 +126,13 @@ class Measuring:
             is_certificate_refused=host.tls is not None and host.tls.is_refused,
         )
 
-    def _log(self, led: Iterable[Replica]) -> LogMeasures:
+    def _log(self, led: Iterable[Replica], segment_bytes: int) -> LogMeasures:
         log, disk = self._host.log, self.disk
         return LogMeasures(
             syncs=log.syncs,
             unsynced_bytes=log.pending_bytes,
             wal_bytes=log.disk_bytes,
-            segment_bytes=sum(replica.log.stored_bytes for replica in self._replicas.all()),
+            segment_bytes=segment_bytes,
             disk_free_bytes=disk.free_bytes,
             disk_size_bytes=disk.total_bytes,
             disk_state=disk.state,
@@ -145,6 +156,14 @@ class Measuring:
             ledger_waiting=machine.ledger.waiting,
             balance=services.members.balancer.measures,
         )
+
+
+async def _in_turns(items: Sequence[_Item]) -> AsyncIterator[_Item]:
+    """The items, with a turn of the loop for other work after each GROUPS_A_TURN."""
+    for place, item in enumerate(items, 1):
+        yield item
+        if place % GROUPS_A_TURN == 0:
+            await asyncio.sleep(0)
 
 
 class PendingTimes:

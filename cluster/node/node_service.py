@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import msgspec
 
@@ -108,7 +109,7 @@ class NodeService:
         timeout_s = config.limits.request_timeout_ms / 1000
         self.ledger: LedgerNotes = LedgerNotes(member.decide, timeout_s, lambda: host.level >= LEDGER)
         self.measuring: Measuring = measuring
-        self.measures: Callable[..., Measures] = measuring.look
+        self.measures: Callable[..., Coroutine[Any, Any, Measures]] = measuring.look
         """The node's own numbers as they are now."""
         self._was_loaded = False
         self._started_s = time.monotonic()

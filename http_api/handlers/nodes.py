@@ -23,7 +23,7 @@ async def list_nodes(call: Call) -> web.StreamResponse:
     """The state of this node, or with ``everywhere`` of every node."""
     if call.parameters.query_flag("everywhere"):
         return json_answer(await read_states(call))
-    return json_answer(NodeStates([call.context.metrics.state()]))
+    return json_answer(NodeStates([await call.context.metrics.state()]))
 
 
 async def list_settings(call: Call) -> web.StreamResponse:

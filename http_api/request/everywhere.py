@@ -49,7 +49,7 @@ async def read_states(call: Call) -> NodeStates:
     """The state of every node that answers."""
     others, missing = await ask_others(call, "/v1/nodes", NodeStates)
     states = [state for answer in others for state in answer.nodes]
-    return NodeStates(sorted([*states, call.context.metrics.state()], key=_node_id), missing)
+    return NodeStates(sorted([*states, await call.context.metrics.state()], key=_node_id), missing)
 
 
 async def read_cluster(call: Call) -> ClusterState:

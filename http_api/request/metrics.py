@@ -147,10 +147,10 @@ class Metrics:
         self.fast_path_bugs += 1
         _log.exception("the fast path of %s met a bug; the route's handler answers the request", route)
 
-    def state(self) -> NodeState:
+    async def state(self) -> NodeState:
         """The state of this node for GET /v1/nodes and the console: sums of what /metrics has by label."""
         service, writes = self._front.service, self._front.writes
-        measures = service.measures()
+        measures = await service.measures()
         certificates = self._certificates(measures)
         log = measures.log
         found = [buckets for where, buckets in self._buckets.items() if where in _APPENDS]
@@ -178,11 +178,11 @@ class Metrics:
         return await self._texts[names].get()
 
     async def _look(self, *, names: bool) -> bytes:
-        """Take all samples in this turn of the loop, and write them in a thread, because that takes longer. The thread
+        """Take all samples, and write them in a thread, because that takes longer. The thread
         is not of the loop's pool: all of these may wait for a disk, which is when a monitor must see the metrics. A
         series without samples is written, too.
         """
-        measures = self._front.service.measures(names=names)
+        measures = await self._front.service.measures(names=names)
         samples = self._of_requests() | of_node(measures, self._certificates(measures))
         shown = ({} if series.name in WITH_NAMES and not names else samples.get(series.name, {}) for series in SERIES)
         return await asyncio.get_running_loop().run_in_executor(self._writing, written, [*map(family, SERIES, shown)])

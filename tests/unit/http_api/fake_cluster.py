@@ -347,7 +347,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
     def settings(self) -> list[NodeSetting]:
         return [NodeSetting("node_id", self.node_id, None), NodeSetting("limits.request_timeout_ms", 500, 10_000)]
 
-    def measures(self, *, names: bool = False) -> Measures:
+    async def measures(self, *, names: bool = False) -> Measures:
         return fake_measures(self.node_id)
 
     @property

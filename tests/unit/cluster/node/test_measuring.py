@@ -1,6 +1,8 @@
 """What a node tells a monitor, and what it says of its leaderships."""
 
+import asyncio
 import logging
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,10 +10,10 @@ import pytest
 
 from stockade.cluster.controller.ownership.grants import Grants
 from stockade.cluster.controller.ownership.slots import FenceInstalls
-from stockade.cluster.measures import LAGGING_GROUPS_MAX, QUOTAS_MAX
+from stockade.cluster.measures import LAGGING_GROUPS_MAX, QUOTAS_MAX, RaftMeasures
 from stockade.cluster.node import measuring
 from stockade.cluster.node.leadership import Leaderships
-from stockade.cluster.node.measuring import Measuring, PendingTimes, group_lags, quotas_used
+from stockade.cluster.node.measuring import GROUPS_A_TURN, Measuring, PendingTimes, group_lags, quotas_used
 from stockade.raft.histogram import Histogram
 from stockade.raft.log.configuration import Configuration
 
@@ -58,23 +60,63 @@ def test_positions_beyond_the_bound_are_left_out(monkeypatch: pytest.MonkeyPatch
     assert group_lags([replica(9, a=1, b=2), replica(9, c=3)]) == {"a": 8, "b": 7}
 
 
+def a_node(groups: int = 0, replicas: Sequence[Any] = ()) -> Measuring:
+    """The measures of a node with so many groups, all led by it."""
+    group = SimpleNamespace(
+        group_id=7,
+        is_leader=True,
+        leader="n1",
+        term=1,
+        out_of_sync=(),
+        lags={"n2": 3},
+        pending=(1, 10),
+        commit_index=9,
+        applied_index=7,
+    )
+    log = SimpleNamespace(syncs=Histogram(), pending_bytes=0, disk_bytes=0)
+    held = dict.fromkeys(range(groups), group)
+    host: Any = SimpleNamespace(groups=held, applies=Histogram(), connected=set(), tls=None, log=log)
+    view: Any = SimpleNamespace(members=list)
+    member: Any = SimpleNamespace(control=None, services=None)
+    config: Any = SimpleNamespace(cluster_id="c", node_id="n1", me=SimpleNamespace(zone=None))
+    disk: Any = SimpleNamespace(free_bytes=1, total_bytes=2, state="ok")
+    manager: Any = SimpleNamespace(all=lambda: replicas)
+    return Measuring(config, host, view, manager, member, Leaderships(str), disk)
+
+
+def test_a_look_at_many_groups_leaves_turns_of_the_loop_to_others() -> None:
+    """10,000 groups held up all appends of the node for 100 ms at each scrape."""
+
+    async def run() -> tuple[RaftMeasures, int]:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        found = await a_node(groups=10 * GROUPS_A_TURN).look()
+        task.cancel()
+        return found.raft, turns
+
+    raft, turns = asyncio.run(run())
+    assert turns >= 10
+    assert raft.groups["partition"].leaders == raft.pending == 10 * GROUPS_A_TURN
+    assert (raft.follower_lags, raft.apply_lag) == ({"n2": 3}, 2)
+
+
 def test_a_look_without_names_reads_no_position_and_no_quota() -> None:
     """Where a stranger asks, the names are thrown away: to gather them took up to 27 ms of the loop."""
-    log = SimpleNamespace(syncs=Histogram(), pending_bytes=0, disk_bytes=0)
-    host: Any = SimpleNamespace(groups={}, applies=Histogram(), connected=set(), tls=None, log=log)
-    view: Any = SimpleNamespace(members=list)
     led = replica(10, readers=4)
     led.topic, led.config, led.kept_bytes = "logs", SimpleNamespace(quota_bytes=100), 85
     led.group, led.log = SimpleNamespace(is_leader=True), SimpleNamespace(stored_bytes=85)
-    member: Any = SimpleNamespace(control=None, services=None)
-    config: Any = SimpleNamespace(cluster_id="c", node_id="n1", me=SimpleNamespace(zone=None))
-    replicas: Any = SimpleNamespace(all=lambda: [led])
-    disk: Any = SimpleNamespace(free_bytes=1, total_bytes=2, state="ok")
-    measures = Measuring(config, host, view, replicas, member, Leaderships(str), disk)
-    found = measures.look(names=True)
+    measures = a_node(replicas=[led])
+    found = asyncio.run(measures.look(names=True))
     assert (found.group_lags, found.log.quotas, found.log.segment_bytes) == ({"readers": 6}, {"logs": 0.85}, 85)
     led.machine.readers = led.config = None
-    found = measures.look()
+    found = asyncio.run(measures.look())
     assert (found.group_lags, found.log.quotas, found.log.segment_bytes) == ({}, {}, 85)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec import structs
@@ -202,9 +203,9 @@ def test_a_node_tells_a_client_of_no_topic_that_it_may_not_know() -> None:
     async def test(node: Conversation) -> None:
         await node.call("POST", "/v1/topics/secret/partitions/0/records", MANY, bearer(ROOT.token))
         moving = [Reassignment(name, 0, ["n1"]) for name in ("secret", "log-1")]
-        measures = node.service.measures()
+        measures = await node.service.measures()
         measures.log.quotas = {"secret": 0.85}
-        node.service.measures = lambda **_: measures  # type: ignore[method-assign]
+        node.service.measures = AsyncMock(return_value=measures)  # type: ignore[method-assign]
         seen = structs.replace(node.service.cluster(), reassignments=moving)
         node.service.cluster = lambda: seen  # type: ignore[method-assign]
         for path in (

@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -154,7 +155,7 @@ def counted(node: Conversation, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """The looks that are taken from here on, each by whether it is with names."""
     looks: list[bool] = []
 
-    def look(*, names: bool = False) -> Measures:
+    async def look(*, names: bool = False) -> Measures:
         looks.append(names)
         return fake_measures("n1")
 
@@ -238,7 +239,7 @@ def test_a_state_tells_when_the_certificates_expire(monkeypatch: pytest.MonkeyPa
     async def test(node: Conversation) -> None:
         found = fake_measures("n1")
         found.raft.certificate_expires_at = 1_800_000_000.5
-        monkeypatch.setattr(node.service, "measures", lambda **_: found)
+        monkeypatch.setattr(node.service, "measures", AsyncMock(return_value=found))
         (state,) = (await node.call("GET", "/v1/nodes")).json["nodes"]
         assert state["certificates"] == {"raft": 1_800_000_000_500}
         assert state["refused_certificates"] == []
@@ -252,7 +253,7 @@ def test_a_certificate_whose_files_are_refused_is_told_by_the_state_and_a_gauge(
     async def test(node: Conversation) -> None:
         found = fake_measures("n1")
         found.raft.certificate_expires_at, found.raft.is_certificate_refused = 1_800_000_000.5, True
-        monkeypatch.setattr(node.service, "measures", lambda **_: found)
+        monkeypatch.setattr(node.service, "measures", AsyncMock(return_value=found))
         (state,) = (await node.call("GET", "/v1/nodes")).json["nodes"]
         assert state["refused_certificates"] == ["raft"]
         assert b'stockade_certificate_refused{use="raft"} 1.0' in (await node.call("GET", "/metrics")).body

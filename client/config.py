@@ -3,14 +3,17 @@
 `Credentials` holds secrets: neither messages nor ``repr`` show the token.
 """
 
+import logging
 import os
 import re
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import Any, Literal, Self, get_args
 from urllib.parse import urlsplit
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +23,8 @@ class Credentials:
     - ``token``: bearer token, sent with every request in the header Authorization.
     - ``ca``: PEM file of the authorities that sign nodes' certificates (``https``); None: the system's.
     - ``certificate``, ``key``: PEM files of the client's certificate; ``key`` None: it is in the first file.
+
+    New connections use what the files have by then.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -50,11 +55,64 @@ class Credentials:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def context(self) -> ssl.SSLContext:
-        """The TLS context. Raises OSError for a file that cannot be read or has other content."""
+        """The TLS context, which follows changes of the files. Raises OSError for a file that cannot be read or has
+        other content.
+        """
+        return _RenewedContext(self)
+
+    def context_now(self, password: str | None = None) -> ssl.SSLContext:
+        """A TLS context of what the files have now; raises as `context`. ``password``: of the key; None: it is asked
+        for on the terminal, if the key needs one.
+        """
         context = ssl.create_default_context(cafile=self.ca)
         if self.certificate is not None:
-            context.load_cert_chain(self.certificate, self.key)
+            context.load_cert_chain(self.certificate, self.key, password)
         return context
+
+    def stamps(self) -> list[tuple[int, ...]]:
+        """What changes with the files: certificates are renewed while a program runs."""
+        return [_stamp(path) for path in (self.ca, self.certificate, self.key) if path]
+
+
+class _RenewedContext(ssl.SSLContext):
+    """A TLS context whose new connections use what the files have by then. Files that do not go together, such as a new
+    certificate before its key has come, leave what was before in force.
+    """
+
+    def __new__(cls, credentials: Credentials) -> Self:
+        """``credentials``: the files."""
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._stamps = credentials.stamps()
+        self._now = credentials.context_now()
+
+    def wrap_bio(self, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        """TLS for a connection of an event loop."""
+        return self._renewed().wrap_bio(*args, **kwargs)
+
+    def wrap_socket(self, *args: Any, **kwargs: Any) -> ssl.SSLSocket:
+        """TLS for a socket."""
+        return self._renewed().wrap_socket(*args, **kwargs)
+
+    def _renewed(self) -> ssl.SSLContext:
+        stamps = self._credentials.stamps()
+        if stamps != self._stamps:
+            self._stamps = stamps
+            try:
+                self._now = self._credentials.context_now(password="")  # never ask on a terminal  # nosec B106
+            except OSError as error:
+                _log.warning("ca, certificate or key have changed and cannot be used, the ones before are: %s", error)
+        return self._now
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _readable(path: str) -> bool:
@@ -147,7 +205,7 @@ class ClientConfig:
     - ``token``: bearer token; by default the content of the environment variable STOCKADE_TOKEN. The client sends it to
       every node, unencrypted over http://. With an https:// address in ``bootstrap``, the client asks no node without
       TLS, except the http:// addresses that ``bootstrap`` lists.
-    - ``ca``, ``certificate``, ``key``: PEM files for ``https``, see `Credentials`.
+    - ``ca``, ``certificate``, ``key``: PEM files for ``https``, see `Credentials`. They may be replaced at any time.
     - ``on_error``: what a producer does after a batch of a partition has failed for good. "halt_partition": the batches
       behind it fail as well, and the partition takes no records until ``recover``. "continue": only that batch fails;
       later ones are sent in order, and the log has a gap where it would be.

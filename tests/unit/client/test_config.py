@@ -1,10 +1,15 @@
+import asyncio
 import dataclasses
+import socket
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from stockade import BlockingClient, Client, Consumer, Producer
+from stockade.cli.node.authority import Authority
 from stockade.client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
 
 
@@ -183,3 +188,59 @@ def test_what_is_no_address_is_refused() -> None:
     for given in ("nonsense", "localhost:", ":7101", "a b:1"):
         with pytest.raises(InvalidConfig, match="is not a base URL"):
             ClientConfig(bootstrap=given)
+
+
+def test_new_connections_use_certificates_that_were_renewed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A program had to be started again before its certificate expired: no node took a connection of it after that."""
+    until = datetime.now(UTC) + timedelta(days=1)
+
+    def renew(authority: Authority) -> None:
+        for path in tmp_path.iterdir():
+            path.unlink()
+        authority.save(tmp_path)
+        authority.issue(tmp_path, "c", "n1", ["n1"], until, ["127.0.0.1"])
+        authority.issue_to_client(tmp_path, "c", "app", until)
+
+    first, second = Authority.make("c"), Authority.make("c")
+    renew(first)
+    ca, certificate, key = (str(tmp_path / name) for name in ("ca.crt", "app.crt", "app.key"))
+    context = ClientConfig(bootstrap="https://h:1", ca=ca, certificate=certificate, key=key).credentials().context()
+
+    async def serials() -> list[str]:
+        """The serial numbers of the client's certificate, as a node sees them in two new connections."""
+        found: list[str] = []
+
+        async def note(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            found.append(writer.get_extra_info("peercert")["serialNumber"])
+            writer.close()
+
+        ours = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca)
+        ours.load_cert_chain(tmp_path / "n1.crt", tmp_path / "n1.key")
+        ours.verify_mode = ssl.CERT_REQUIRED
+        server = await asyncio.start_server(note, "127.0.0.1", 0, ssl=ours)
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        assert await reader.read() == b""
+        writer.close()
+        await asyncio.to_thread(_blocking, context, port)
+        server.close()
+        return found
+
+    before = asyncio.run(serials())
+    renew(first)
+    after = asyncio.run(serials())
+    Path(certificate).write_text("-----BEGIN", encoding="ascii")
+    assert asyncio.run(serials()) == after
+    assert caplog.text.count("have changed and cannot be used") == 1
+    renew(second)
+    last = asyncio.run(serials())
+    assert [len(set(each)) for each in (before, after, last)] == [1, 1, 1]
+    assert len({*before, *after, *last}) == 3
+
+
+def _blocking(context: ssl.SSLContext, port: int) -> None:
+    with (
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
+    ):
+        assert wrapped.recv(1) == b""

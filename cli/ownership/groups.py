@@ -36,7 +36,10 @@ from ..ui.parameters import ROWS_MAX, MomentType, WholeNumber, partitions_option
 @click.argument("topic", type=TOPIC)
 @partitions_option
 @click.option(
-    "--to", "moment", type=MomentType(), help="The first record, the log's end, or the first record at or after a time."
+    "--to",
+    "moment",
+    type=MomentType("; --to-offset takes an offset"),
+    help="The first record, the log's end, or the first record at or after a time.",
 )
 @click.option("--to-offset", type=WholeNumber(0), help="This offset, in every partition chosen.")
 @click.option("--force", is_flag=True, help="Take partitions from members that own them.")

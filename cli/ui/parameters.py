@@ -110,12 +110,16 @@ class MomentType(click.ParamType[str | int]):
 
     name = "earliest|latest|max_timestamp|TIME"
 
+    def __init__(self, hint: str = "") -> None:
+        """``hint``: the end of the message about any other text."""
+        self._hint = hint
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | int:
         if value in ("earliest", "latest", "max_timestamp"):
             return str(value)
         found = _unix_ms(str(value))
         if found is None:
-            self.fail(f"{value!r} is neither earliest, latest, max_timestamp nor {_TIME}", param, ctx)
+            self.fail(f"{value!r} is neither earliest, latest, max_timestamp nor {_TIME}{self._hint}", param, ctx)
         return found
 
 

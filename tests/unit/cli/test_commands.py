@@ -190,6 +190,7 @@ def test_groups_show_owners_positions_and_lag_and_can_be_reset(at: Operator, ses
     at.says("groups", "reset", "billing", "read", "--to", "latest")
     assert at.lines("groups", "describe", "billing")[-1] == ["read", "1", "-", "3", "3", "0"]
     assert at.call("groups", "reset", "billing", "read").exit_code == 2
+    assert "; --to-offset takes an offset" in at.call("groups", "reset", "billing", "read", "--to", "2").stderr
     at.says("groups", "reset", "nightly", "read", "--to", "latest")
     for group in ("billing", "nightly"):  # the first has owned a partition
         assert at.lines("groups", "forget", group, "read")[1:] == [["read", "0", "-"], ["read", "1", "-"]]

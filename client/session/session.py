@@ -46,6 +46,8 @@ _SILENCE_S_MAX = 10.0
 """Longest wait for the answer to a renewal before another node is asked, too, in seconds."""
 _TIMEOUT_S_MAX = 30.0
 """Longest wait for the answer to one renewal, in seconds: so few of them are under way at a time."""
+_CONNECTIONS_LEAST = 8
+"""With fewer connections one renewal is under way at a time: others would wait for the connection of one that hangs."""
 _LOOK_S_MIN = 3.0
 """Least time for a session to check what it holds, in seconds: a node asks others for up to one before it answers."""
 _LOOKS_MAX = 8
@@ -426,10 +428,14 @@ class Session:
                 left_s = lease.lost_at_s - asked_s
                 if left_s <= 0:
                     raise SessionExpired(f"not renewed in time; given up before its ttl of {lease.ttl_ms} ms ended")
-                renewal = asyncio.create_task(self._ask_to_renew(min(left_s, _TIMEOUT_S_MAX)))
+                silence_s = min(2 * lease.pause_s, _SILENCE_S_MAX)
+                has_room = self._client.config.connections_max >= _CONNECTIONS_LEAST
+                renewal = asyncio.create_task(
+                    self._ask_to_renew(min(left_s, _TIMEOUT_S_MAX if has_room else silence_s))
+                )
                 renewal.add_done_callback(seen)
                 asked[renewal] = asked_s
-                next_s = min(asked_s + min(2 * lease.pause_s, _SILENCE_S_MAX), lease.lost_at_s)
+                next_s = min(asked_s + silence_s, lease.lost_at_s)
         except StockadeError as error:
             self._lose(error)
         finally:

@@ -166,3 +166,22 @@ def test_a_renewal_that_is_answered_after_the_next_one_was_sent_counts(cluster: 
             assert time.monotonic() - began_s > 3.2, "a third of the ttl, and four fifths of it"
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("connections", "least_ms", "most_ms"), [(2, 500, 600), (8, 1000, 1400)])
+def test_a_client_with_few_connections_has_one_renewal_under_way_at_a_time(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, connections: int, least_ms: int, most_ms: int
+) -> None:
+    async def run() -> None:
+        asked = asyncio.get_running_loop().create_future()
+        config = ClientConfig(bootstrap=tuple(cluster.nodes), connections_max=connections)
+        async with Client(config) as client, Session(client, "me", ttl_ms=3000):
+
+            async def renew(_: str, timeout_ms: int) -> None:
+                asked.set_result(timeout_ms)
+                await asyncio.Event().wait()
+
+            monkeypatch.setattr(client, "renew_session", renew)
+            assert least_ms <= await asyncio.wait_for(asked, 10) <= most_ms
+
+    asyncio.run(run())

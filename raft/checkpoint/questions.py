@@ -41,10 +41,13 @@ class FetchDigest(msgspec.Struct, frozen=True, tag=2, array_like=True):
 
 
 class Release(msgspec.Struct, frozen=True, tag=3, array_like=True):
-    """Tells that the asking node has finished with the checkpoint at ``index``. The answer is empty, held or not."""
+    """Tells that the asking node has finished with the checkpoint at ``index``, and whether the copy was damaged. The
+    answer is empty, held or not.
+    """
 
     group_id: int
     index: int
+    is_damaged: bool = False
 
 
 class Offered(msgspec.Struct, frozen=True, array_like=True):

@@ -2,7 +2,8 @@
 
 A node copies a checkpoint for a group that lacks entries which the leader's log no longer holds: the checkpoint's own
 file first, then those of the machine, in pieces. A copy is installed after all of it is here, verified and on disk;
-until then the group goes on with its old state. After a failure the leader's next offer begins a new copy.
+until then the group goes on with its old state. After a failure, and a pause, the leader's next offer begins a new
+copy.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,6 +51,10 @@ PAUSE_S = 0.5
 """Time after a failed copy of a group in which no new one of it begins."""
 NO_ROOM_PAUSE_S = 30.0
 """The same time after a copy that the disk had no room for."""
+DAMAGED_PAUSE_S_MAX = 300.0
+"""The longest time after copies of one node's checkpoint that came damaged, one after the other. It begins with PAUSE_S
+and doubles with each: most often that node's own files are damaged.
+"""
 
 _log = logging.getLogger(__name__)
 Call = Callable[[str, bytes, bytes, float], Awaitable[bytes]]
@@ -63,6 +69,19 @@ class CopyFailed(Exception):
 
 class NoRoom(CopyFailed):
     """The disk has no room for the files of a checkpoint."""
+
+
+class Damaged(NamedTuple):
+    """So many copies of a group's checkpoint from ``node_id`` came damaged in a row. None begins before ``until``, in
+    loop time.
+    """
+
+    node_id: str
+    times: int
+    until: float
+
+
+NONE_DAMAGED = Damaged("", 0, 0.0)
 
 
 class CheckpointReceiver:
@@ -90,17 +109,21 @@ class CheckpointReceiver:
         self._slots = asyncio.Semaphore(COPIES_MAX)
         self.pace: Pace = Pace()
         self._taken: dict[int, int] = {}  # bytes of the copies under way, by group
+        self._damaged: dict[int, Damaged] = {}  # by group
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
         """Begin to copy a group's checkpoint, at ``index`` or beyond, from ``node_id``; do nothing while a copy of the
-        group is under way, or the disk is full.
+        group is under way, the disk is full, or copies from this node came damaged shortly before.
         """
-        if group_id not in self._tasks and not self._is_full:
+        damaged = self._damaged.get(group_id, NONE_DAMAGED)
+        is_pausing = damaged.node_id == node_id and asyncio.get_running_loop().time() < damaged.until
+        if group_id not in self._tasks and not self._is_full and not is_pausing:
             task = self._tasks[group_id] = asyncio.create_task(self._fetch(group_id, node_id, index))
             task.add_done_callback(lambda _: self._tasks.pop(group_id))
 
     async def cancel(self, group_id: int) -> None:
         """Cancel the copy of this group, and wait for its end."""
+        self._damaged.pop(group_id, None)
         task = self._tasks.get(group_id)
         if task is not None:
             task.cancel()
@@ -128,13 +151,26 @@ class CheckpointReceiver:
                 if group is not None and open_group is not None:
                     ask, take = partial(self._ask, node_id), partial(self._take, group_id)
                     await CheckpointCopy(self._storage, group, open_group, ask, take).run(index)
-        except (CopyFailed, ImageDamaged, msgspec.MsgspecError) as error:
+            self._damaged.pop(group_id, None)
+        except ImageDamaged as error:
+            pause_s = self._came_damaged(group_id, node_id)
+            text = "group %d: the copy of a checkpoint of %s is damaged: %s. The next one from there begins in %g s"
+            _log.error(text, group_id, node_id, error, pause_s)
+        except (CopyFailed, msgspec.MsgspecError) as error:
             _log.warning("group %d: copying a checkpoint of %s failed: %s", group_id, node_id, error)
             await asyncio.sleep(NO_ROOM_PAUSE_S if isinstance(error, NoRoom) else PAUSE_S)
         except Exception as error:
             self._fail(error)
         finally:
             self._taken.pop(group_id, None)
+
+    def _came_damaged(self, group_id: int, node_id: str) -> float:
+        """Note that a copy came damaged. Returns for how many seconds no other one of this node begins."""
+        before = self._damaged.get(group_id, NONE_DAMAGED)
+        times = before.times + 1 if before.node_id == node_id else 1
+        pause_s = min(PAUSE_S * 2.0 ** min(times - 1, 30), DAMAGED_PAUSE_S_MAX)
+        self._damaged[group_id] = Damaged(node_id, times, asyncio.get_running_loop().time() + pause_s)
+        return pause_s
 
     def _take(self, group_id: int, size: int) -> None:
         """Reserve ``size`` bytes for a copy. Raises NoRoom unless the disk has them, beside the copies under way."""
@@ -191,7 +227,7 @@ class CheckpointCopy:
             failure = error
         # Make room at the sender, which holds few checkpoints at a time. Otherwise it drops them when idle.
         with suppress(CopyFailed):
-            await self._ask(Release(group_id, offered.index))
+            await self._ask(Release(group_id, offered.index, isinstance(failure, ImageDamaged)))
         if failure is not None:
             raise failure
 
@@ -247,7 +283,7 @@ class CheckpointCopy:
         try:
             checkpoint = decode(content)
         except (ValueError, msgspec.DecodeError) as error:
-            raise CopyFailed(f"the checkpoint came damaged: {error}") from error
+            raise ImageDamaged(f"the checkpoint's own file: {error}") from error
         if (checkpoint.group_id, checkpoint.index) != (group_id, offered.index):
             raise CopyFailed(f"the checkpoint is one of group {checkpoint.group_id} at {checkpoint.index}")
         for name in (extent.name for extent in checkpoint.files):

@@ -8,6 +8,7 @@ would need the next checkpoint when its copy is complete, and so on.
 """
 
 import asyncio
+import logging
 import os
 from functools import partial
 from itertools import count
@@ -35,6 +36,12 @@ IDLE_S = 30.0
 """A held checkpoint is dropped this long after the last question about it."""
 HELD_MAX = 8
 """Most checkpoints that a sender holds at a time."""
+DAMAGED = (
+    "group %d: the checkpoint at %d came damaged to %s, which copied it from here. If that happens again, and to others"
+    ", files of this node are damaged: let another node lead the group, then rebuild this one (stockade rebuild)"
+)
+
+_log = logging.getLogger(__name__)
 
 
 class HeldCheckpoint:
@@ -82,10 +89,12 @@ class CheckpointSender:
             case FetchDigest(group_id, index, name):
                 held = self._find(group_id, index)
                 return await self._storage.run(partial(self._storage.digests.of, held.path(name), held.sizes[name]))
-            case Release(group_id, index):
+            case Release(group_id, index, is_damaged):
                 if (group_id, index) in self._held:
                     self._use(group_id, self._held[group_id, index])
                     self._release(node_id, group_id, self._held[group_id, index])
+                if is_damaged:
+                    _log.warning(DAMAGED, group_id, index, node_id)
                 return b""
 
     async def _hold(self, node_id: str, group_id: int, index: int) -> Offered:

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from disk_calls import beside, recorded
 
+from stockade.raft.checkpoint import receiver as receiving
 from stockade.raft.checkpoint.digests import digest
 from stockade.raft.checkpoint.group_storage import GroupStorage
 from stockade.raft.checkpoint.questions import (
@@ -25,7 +26,9 @@ from stockade.raft.checkpoint.questions import (
     NothingHeld,
     Offered,
     Question,
+    Release,
     decode_offered,
+    decode_question,
     encode,
 )
 from stockade.raft.checkpoint.receiver import STATE_BYTES_MAX, CheckpointCopy, CopyFailed
@@ -34,7 +37,7 @@ from stockade.raft.checkpoint.store import encode as encode_checkpoint
 from stockade.raft.checkpoint.tombstones import Tombstones
 from stockade.raft.core.group import Group
 from stockade.raft.log.origin import GroupTombstone
-from stockade.raft.machine import FileExtent
+from stockade.raft.machine import FileExtent, ImageDamaged
 from stockade.raft.wal.records import Run
 from stockade.raft.wal.writer import WalWriter
 
@@ -288,6 +291,78 @@ def test_an_answer_of_fewer_or_more_bytes_than_were_asked_for_is_refused(tmp_pat
         return source.asking(FetchPiece, other)
 
     asyncio.run(refused(tmp_path, lie, f"bytes of {name!r} came at 0"))
+
+
+@pytest.mark.parametrize("name", [CHECKPOINT, "000000"])
+def test_a_node_is_told_that_its_checkpoint_came_damaged_and_says_so(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with copying(tmp_path) as (node, source):
+            sender = source.node.host._parts.sender
+
+            async def ask(question: Question) -> bytes:
+                answer = await source.ask(question)
+                if isinstance(question, FetchCheckpoint):
+                    (held,) = sender._held.values()
+                    content = held.path(name).read_bytes()
+                    held.path(name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+                return answer
+
+            with pytest.raises(ImageDamaged):
+                await copy(node, source, ask)
+            assert sender._held == {}
+            told = f"group {GROUP}: the checkpoint at {source.checkpoint.index} came damaged to n2"
+            assert told in caplog.text
+            await source.ask(Release(GROUP, source.checkpoint.index))
+            assert caplog.text.count(told) == 1
+
+    asyncio.run(scenario())
+
+
+def test_the_release_before_says_nothing_of_damage_and_takes_no_harm_of_being_told(tmp_path: Path) -> None:
+    class Before(msgspec.Struct, frozen=True, tag=3, array_like=True):
+        group_id: int
+        index: int
+
+    assert decode_question(msgspec.msgpack.encode(Before(7, 9))) == Release(7, 9)
+    assert msgspec.msgpack.decode(encode(Release(7, 9, is_damaged=True)), type=Before) == Before(7, 9)
+
+
+def test_copies_that_come_damaged_from_one_node_become_rare_and_another_node_is_asked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A checkpoint of many gigabytes was copied for ever, as fast as the disks allowed."""
+    begun: list[int] = []
+
+    async def run(attempt: CheckpointCopy, index: int) -> None:
+        begun.append(index)
+        if index < 5:
+            raise ImageDamaged("the files are not as written")
+
+    monkeypatch.setattr(CheckpointCopy, "run", run)
+    monkeypatch.setattr(receiving, "PAUSE_S", 50.0)
+
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            receiver = node.host._parts.receiver
+
+            async def offers(node_id: str, index: int) -> None:
+                receiver.fetch(GROUP, node_id, index)
+                await asyncio.gather(*receiver._tasks.values())
+
+            await offers("n2", 1)
+            await offers("n2", 2)
+            await offers("n3", 3)
+            assert begun == [1, 3]
+            assert "is damaged: the files are not as written. The next one from there begins in 50 s" in caplog.text
+            assert [receiver._came_damaged(GROUP, "n3") for _ in range(4)] == [100.0, 200.0, 300.0, 300.0]
+            await offers("n3", 4)
+            await offers("n2", 5)
+            await offers("n3", 6)
+            assert begun == [1, 3, 5, 6], "a copy that came whole makes an end of it"
+
+    asyncio.run(scenario())
 
 
 def test_a_group_that_went_on_while_its_copy_was_written_takes_a_checkpoint_of_its_own(tmp_path: Path) -> None:

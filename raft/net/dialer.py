@@ -2,11 +2,35 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+from socket import SOCK_STREAM
+from typing import TypeVar
 
 _log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
+_Connected = TypeVar("_Connected")
+
+
+async def first_of(
+    address: Address, timeout_s: float, connect: Callable[[Address], Awaitable[_Connected]]
+) -> _Connected:
+    """What ``connect`` returns for the first address of a host that answers. Each has an equal share of ``timeout_s``:
+    one that swallows all packets, as of a broken family, must not hide the others. Raises OSError, that of the last.
+    """
+    host, port = address
+    async with asyncio.timeout(timeout_s):
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
+    *others, last = dict.fromkeys(str(place[0]) for *_, place in found) if len(found) > 1 else (host,)
+    share_s = timeout_s / (len(others) + 1)
+    for other in others:
+        with suppress(OSError):
+            async with asyncio.timeout(share_s):
+                return await connect((other, port))
+    async with asyncio.timeout(share_s):
+        return await connect((last, port))
 
 
 class Dialled(asyncio.Protocol):
@@ -81,6 +105,9 @@ class Dialer:
             _log.info(failure[1])
 
     async def _connect(self, peer: str) -> Dialled:
+        return await first_of(self._addresses[peer], self._timeout_s, partial(self._connect_to, peer))
+
+    async def _connect_to(self, peer: str, address: Address) -> Dialled:
         made: list[Dialled] = []
 
         def make() -> Dialled:
@@ -88,9 +115,8 @@ class Dialer:
             return made[-1]
 
         try:
-            async with asyncio.timeout(self._timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(make, *self._addresses[peer])
-        except (asyncio.CancelledError, TimeoutError):
+            _, connection = await asyncio.get_running_loop().create_connection(make, *address)
+        except asyncio.CancelledError:
             for connection in made:  # uvloop closes such a connection without a call of connection_lost
                 connection.connection_lost(None)
             raise

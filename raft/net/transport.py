@@ -29,7 +29,7 @@ from ..messages import (
 )
 from .codec import FRAME_BYTES_MAX, LEVEL_PROTOCOLS, PROTOCOL_OLDEST, PROTOCOL_VERSION, SINCE, InvalidFrame, encode
 from .connection import Connection
-from .dialer import Address, Dialer
+from .dialer import Address, Dialer, first_of
 from .handshake import Accepted, RejectionLog, hello_fault, is_loopback, printable, stranger_to_drop, wants_older
 from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
 from .promises import Promises
@@ -70,7 +70,7 @@ class Transport:
     """This node's end of every connection between nodes.
 
     The node with the larger id dials. ``peers`` are the nodes known at first, perhaps this node too: ``set_peer`` and
-    ``remove_peer`` change them. Host names are looked up at each dial.
+    ``remove_peer`` change them. Host names are looked up at each dial, and their addresses tried in turn.
 
     - ``tls``: encrypt every connection, and admit only nodes whose certificate names them. Without it nothing is
       encrypted or authenticated, and a ``listen`` address that is not loopback raises ValueError, unless
@@ -306,15 +306,21 @@ class Transport:
         if address is None:
             raise ConnectionError(f"node {node_id} is not known")
         wanted = StreamWanted(protocol)
-        connection = self._connection(node_id, wanted)
+        made: list[Connection] = []
+
+        async def connect(to: Address) -> None:
+            made.append(self._connection(node_id, wanted))
+            await asyncio.get_running_loop().create_connection(lambda: made[-1], *to)
+
         try:
-            await asyncio.get_running_loop().create_connection(lambda: connection, *address)
+            await first_of(address, self._times.dead_s, connect)
             await wanted.opened
         except BaseException:
             wanted.opened.cancel()
-            if connection in self._open:
-                connection.abort()
-                connection.connection_lost(None)  # uvloop does not call it for a dial that is cancelled
+            for connection in made:
+                if connection in self._open:
+                    connection.abort()
+                    connection.connection_lost(None)  # uvloop does not call it for a dial that is cancelled
             raise
 
     def _serve(self, connection: Connection, peer: str, call: Call) -> None:

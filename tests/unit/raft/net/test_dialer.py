@@ -2,11 +2,18 @@
 
 import asyncio
 import logging
-from socket import gaierror
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from socket import AF_INET, SOCK_STREAM, gaierror, socket
+from typing import Any
 
 import pytest
 
 from stockade.raft.net.dialer import Dialer, Dialled
+from stockade.raft.net.liveness import LivenessTimeouts
+
+from ..transports import UNSET, Node
+from .test_streams import Caller, echoing
 
 
 def test_a_bug_in_one_dial_parts_no_two_nodes_for_ever(
@@ -63,3 +70,80 @@ def test_a_node_that_cannot_be_reached_is_in_the_log_with_its_address_once_for_e
         asyncio.run(scenario())
     whys = ["Connection refused", "Name or service not known", "no answer in 5 s", "Connection refused"]
     assert caplog.messages == [f"cannot reach n2 at n2.test:7201: {why}" for why in whys]
+
+
+@contextmanager
+def deaf(host: str, port: int = 0) -> Iterator[int]:
+    """A port whose queue of connections is full: the kernel drops the packets of the next one that is opened."""
+    with ExitStack() as open_ones:
+        listener, *callers = [open_ones.enter_context(socket()) for _ in range(4)]
+        listener.bind((host, port))
+        listener.listen(0)
+        for caller in callers:
+            caller.setblocking(False)
+            with suppress(BlockingIOError):
+                caller.connect(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+def resolve_to(*hosts: str) -> Callable[..., list[Any]]:
+    """A resolver for which the host n1.test has these addresses."""
+
+    def resolve(host: str, port: int, *_: object, **__: object) -> list[Any]:
+        return [(AF_INET, SOCK_STREAM, 6, "", (each, port)) for each in (hosts if host == "n1.test" else (host,))]
+
+    return resolve
+
+
+class Peer(Dialled):
+    """Notes where it was reached."""
+
+    def __init__(self, reached: "asyncio.Future[str]") -> None:
+        self.closed, self.is_to_be_dialled_again = asyncio.Event(), False
+        self._reached = reached
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._reached.set_result(transport.get_extra_info("peername")[0])
+        transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set()
+
+
+def test_a_host_whose_first_address_swallows_all_packets_is_reached_at_its_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where one family of addresses is broken between two nodes: each dial began, and ended, with that one."""
+
+    async def scenario(port: int) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.2", port)
+        reached: asyncio.Future[str] = loop.create_future()
+        dialer = Dialer(lambda peer: Peer(reached), 0.5, 60.0)
+        dialer.dial("n1", ("n1.test", port))
+        assert await asyncio.wait_for(reached, 10) == "127.0.0.2"
+        await dialer.stop()
+        server.close()
+
+    monkeypatch.setattr("socket.getaddrinfo", resolve_to("127.0.0.1", "127.0.0.2"))
+    with deaf("127.0.0.1") as port:
+        asyncio.run(scenario(port))
+
+
+def test_a_stream_to_a_host_whose_first_address_swallows_all_packets_opens_at_its_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("socket.getaddrinfo", resolve_to("127.0.0.3", "127.0.0.1"))
+
+    async def scenario() -> None:
+        addresses, times = {"n1": UNSET, "n2": UNSET}, LivenessTimeouts(dead_s=1.0)
+        async with Node("n1", addresses, times) as n1, Node("n2", addresses, times) as n2:
+            echoing(n1)
+            port, caller = n1.transport.address[1], Caller()
+            n2.transport.set_peer("n1", ("n1.test", port))
+            with deaf("127.0.0.3", port):
+                await n2.transport.open_stream("n1", caller)
+            caller.transport.write(b"hello")
+            await caller.until(5)
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))  # uvloop resolves names by itself

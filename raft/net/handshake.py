@@ -85,8 +85,8 @@ def _level_fault(hello: Hello, level: int) -> str | None:
     software = hello.software
     if software.supports(level):
         return None
-    supported = f"the feature levels {software.oldest} to {software.newest}"
-    return f"its software ({software.version or 'unknown'}) supports {supported}, and the cluster has level {level}"
+    version, supported = printable(software.version), f"the feature levels {software.oldest} to {software.newest}"
+    return f"its software ({version or 'unknown'}) supports {supported}, and the cluster has level {level}"
 
 
 def stranger_to_drop(hosts: Sequence[str], peers: Container[str]) -> int:

@@ -4,8 +4,9 @@ import asyncio
 import logging
 
 import pytest
+from msgspec import structs
 
-from stockade.raft.messages import Call, Commit, Ping, Refusal, Reply
+from stockade.raft.messages import Call, Commit, Ping, Refusal, Reply, Software
 from stockade.raft.net.codec import encode
 from stockade.raft.net.handshake import STRANGER_CHARS_MAX, printable
 from stockade.raft.net.liveness import LivenessTimeouts
@@ -91,6 +92,24 @@ def test_what_a_stranger_says_gets_into_the_log_as_one_plain_line(run: Run, capl
     assert r"no\x1b[2J\nERROR all is lost \u202exxx" in message
     assert message.isprintable()
     assert len(message) < 2 * STRANGER_CHARS_MAX
+
+
+def test_the_version_that_a_stranger_claims_forges_no_line_of_the_log(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may know the cluster's id and a node's, and has shown no certificate of that node."""
+
+    async def scenario() -> None:
+        async with Node("n1", {"n2": UNSET}, software=Software("", 1, 2)) as n1:
+            n1.transport.raise_level(2)
+            introduction = structs.replace(hello("n2"), software=Software("1.0)\nERROR all is lost"))
+            async with await Peer.dial(n1, introduction) as stranger:
+                assert isinstance(await stranger.hear(), Refusal)
+
+    run(scenario)
+    (message,) = [record.message for record in caplog.records if "is refused" in record.message]
+    assert r"its software (1.0)\nERROR all is lost) supports the feature levels 1 to 1" in message
+    assert message.isprintable()
 
 
 def test_a_text_at_the_bound_is_kept_whole() -> None:

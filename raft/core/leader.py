@@ -65,10 +65,9 @@ class Progress:
         """The round of the latest offer of a checkpoint."""
         self.first_round: int = round_ + 1
         """Acks that name an earlier round do not count: they speak of an earlier membership of this node."""
-        self.goal, self.goal_at = 0, -inf
-        """For a learner, the end of the log when the present round of catching up began (0: none did), and the time."""
-        self.keeps_up: bool = False
-        """Whether a learner's last round was quick."""
+        self.goal, self.goal_at, self.keeps_up = 0, -inf, False
+        """For a learner and the heir: the end of the log when the present round began (0: none did), the time, and
+        whether the last round was quick."""
         self.sent_commit = 0
         """The latest commit index that the follower was sent."""
         self.sent_at: float = -inf
@@ -115,7 +114,7 @@ class Progress:
             self._window_bytes -= self.window.popleft()[1]
 
     def end_round(self, last_index: int, now: float, quick_s: float) -> None:
-        """End a learner's round if it has all that the log held at its beginning (Ongaro's thesis, 4.2.1)."""
+        """End a round if the follower has all that the log held at its beginning (Ongaro's thesis, 4.2.1)."""
         if self.match_index >= self.goal:
             self.keeps_up = self.goal > 0 and now - self.goal_at <= quick_s
             self.goal, self.goal_at = last_index, now
@@ -427,7 +426,7 @@ class LeaderState:
         if round_ >= follower.first_round:
             assert index <= self._log.last_index, "acked what was never sent"
             follower.matched(index)
-            if not follower.is_voter:
+            if not follower.is_voter or node_id == self.heir:
                 follower.end_round(self._log.last_index, now, self._quick_s)
 
     def _retry_index(self, follower: Progress, hint: int) -> int:
@@ -474,17 +473,16 @@ class LeaderState:
         return None
 
     def has_caught_up(self, follower: Progress) -> bool:
-        """Whether the follower has on disk all entries up to this leadership's no-op, and lacks one message of them, or
-        a window if it is a learner that keeps up: under load, on a long link, it always lacks more. It must have the
-        configuration that names it, too: a node that does not know that it is a member does not vote, and as a voter it
-        may be needed before it gets another message.
+        """Whether a learner, or the heir, has on disk all entries up to this leadership's no-op, and lacks one message
+        of entries, or a window if it keeps up: under load, on a long link, it always lacks more than a message. It must
+        have the configuration that names it: a node that does not know that it is a member does not vote.
         """
         log = self._log
         least = max(self.no_op_index, log.base_index, log.configuration_index)
         if not follower.connected or follower.probing or follower.match_index < least:
             return False
-        most, keeps_up = self._settings.message_bytes_max, follower.keeps_up and not follower.is_voter
-        return log.fits(follower.match_index + 1, max(most, self._settings.window_bytes_max) if keeps_up else most)
+        few, many = self._settings.message_bytes_max, self._settings.window_bytes_max
+        return log.fits(follower.match_index + 1, max(few, many) if follower.keeps_up else few)
 
     def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
         """Begin to transfer the leadership to ``node_id``, or if None to the voter with the longest matching log.
@@ -498,6 +496,8 @@ class LeaderState:
         if node_id not in others:
             raise ValueError(f"{node_id} is no voter to hand over to" if node_id else "no other voter is connected")
         self.heir, self.pushed_at, self.overdue_at = node_id, -inf, inf
+        for follower in self.followers.values():
+            follower.goal, follower.keeps_up = 0, False  # the heir may have been a learner before
 
     def push_heir(self, applied_index: int, now: float) -> None:
         """Ask the heir, once it has every entry, to campaign; again after a heartbeat period, as messages can be lost.

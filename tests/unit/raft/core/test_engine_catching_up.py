@@ -127,14 +127,23 @@ def test_a_learner_that_always_lacks_more_than_one_message_is_promoted_when_its_
     assert leader.leading.next_change() is None, "it begins anew"
 
 
-def test_an_heir_that_kept_up_as_a_learner_is_not_near_for_that() -> None:
-    """Proposals wait while an heir is near."""
+def test_an_heir_that_always_lacks_more_than_one_message_is_near_when_its_rounds_are_quick() -> None:
+    """Under load, on a long link, a transfer ended without an heir: proposals go on until the heir is near."""
     leader = Leader(peers="f")
     leader.append(8)
+    leader.broadcast()
     heir = leader.leading.followers["f"]
-    heir.matched(3)
-    heir.keeps_up, leader.leading.heir = True, "f"
-    assert not leader.leading.heir_is_near(0.0)
+    heir.keeps_up, heir.goal = True, 5  # as it did as a learner
+    leader.leading.transfer_to("f", "f")
+    for now, index in [(1.0, 3), (1.2, 5)]:
+        leader.leading.acked("f", index, leader.leading.round, now)
+        assert not leader.leading.heir_is_near(now)
+    leader.append(8)
+    leader.leading.acked("f", heir.goal, leader.leading.round, 1.4)
+    assert leader.leading.heir_is_near(1.4)
+    leader.append(8)
+    leader.leading.acked("f", heir.goal, leader.leading.round, 2.4)
+    assert not leader.leading.heir_is_near(2.4)
 
 
 def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:

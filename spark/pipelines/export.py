@@ -190,12 +190,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 REFUSALS = (PySparkException, Py4JError, ExportRefused, LoadRefused, SinkRefused, OptionsError, DataLost)
-_ENDINGS = ("Error", "Refused", "DataLost")
+_RAISED = re.compile(r"(?:stockade(?:\.\w+)+|(?:\w+\.)*\w*Error): ")
+"""The beginning of the line with which a traceback ends: an exception of this package, or an error of Python."""
 
 
 def why(error: Exception) -> str:
     """The most useful line of an error's message: that of the last Python exception in it, otherwise the first line."""
     told = str(getattr(error, "java_exception", error))
     lines = [line.strip() for line in told.splitlines() if line.strip()]
-    named = [line for line in lines if line.split(":")[0].split(".")[-1].endswith(_ENDINGS)]
-    return named[-1] if named else next(iter(lines), "Spark gives no reason")
+    raised = [line for line in lines if _RAISED.match(line)]
+    return raised[-1] if raised else next(iter(lines), "Spark gives no reason")

@@ -16,7 +16,7 @@ from sources import ROOT
 
 from stockade.cli.main import main
 from stockade.spark.pipelines import lines
-from stockade.spark.pipelines.export import ExportRefused, export, restore
+from stockade.spark.pipelines.export import ExportRefused, export, restore, why
 from stockade.spark.pipelines.lines import LoadRefused
 from stockade.spark.pipelines.load import load, name_of, source
 from stockade.spark.sink.named_batch import BatchRefused
@@ -326,6 +326,27 @@ def test_the_commands_load_and_export_and_tell_what_they_did(spark: Any, url: st
     assert contents(tmp_path / "out") == {"in.txt": b"a\r\nb"}
     exported_once = stockade("export", topic.name, str(tmp_path / "parquet"), "--url", url, "--output", "json")
     assert json.loads(exported_once.stdout)["rows"] == 2
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "stockade.partition.errors.TopicSealed: TOPIC_SEALED: the topic was sealed for good; the log ends at 0",
+        "stockade.spark.sink.store.OtherQuery: sink s belongs to query q, and not to batch",
+        "stockade.spark.source.planning.ranges.DataLost: t/0 is gone",
+        "OverflowError: date value out of range",
+    ],
+)
+def test_the_reason_of_a_failure_is_the_exception_at_the_end_of_its_traceback(raised: str) -> None:
+    """For errors of the cluster it was Spark's first line, "An exception was thrown from the Python worker:"."""
+    told = f"""[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/x/http.py", line 78, in request
+    stockade.partition.errors.raised(source, content)
+{raised}
+What to do next: Write to another topic: this one is sealed.
+ SQLSTATE: 38000
+"""
+    assert why(Exception(told)) == raised
 
 
 @pytest.mark.timeout(300)

@@ -222,4 +222,4 @@ def _resumed(call: Call, offset: Offset | None) -> Offset | None:
     lines = call.request.headers.getall("Last-Event-ID", ())
     if len(lines) > 1:
         raise InvalidRequest(f"Last-Event-ID: occurs {len(lines)} times")
-    return integer("Last-Event-ID", lines[0], 0, INT64_MAX) + 1 if lines else offset
+    return integer("Last-Event-ID", lines[0], 0, INT64_MAX - 1) + 1 if lines else offset

@@ -9,6 +9,7 @@ import aiohttp
 import pyarrow as pa
 import pytest
 
+from stockade.http_api.codec.parameters import INT64_MAX
 from stockade.http_api.records import streaming
 
 from ..conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, check_problem, nodes, run
@@ -56,6 +57,15 @@ def test_events_carry_their_offset_and_go_on_behind_the_last_one_seen() -> None:
             data = await response.content.readline()
             assert json.loads(data.removeprefix(b"data: "))["value"] == "c"
             assert await response.content.readline() == b"\n"
+
+    run(test)
+
+
+@pytest.mark.parametrize(("last", "status"), [(INT64_MAX - 1, 416), (INT64_MAX, 400)])
+def test_no_event_stream_goes_on_behind_the_highest_offset(last: int, status: int) -> None:
+    async def test(node: Conversation) -> None:
+        refused = await node.call("GET", RECORDS, headers=EVENTS | {"Last-Event-ID": str(last)})
+        assert refused.status == status
 
     run(test)
 

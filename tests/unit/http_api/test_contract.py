@@ -3,6 +3,7 @@ is said here why not. The other direction, that nothing else is answered, is che
 """
 
 import asyncio
+import hashlib
 import math
 import re
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
+from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
 from stockade.http_api.codec import schemas
 from stockade.http_api.codec.parameters import INT64_MAX
 from stockade.http_api.contract import served
@@ -32,6 +34,7 @@ from stockade.partition.errors import (
     RequestTimedOut,
     StorageQuotaExceeded,
     ThrottlingQuotaExceeded,
+    Unauthenticated,
 )
 
 from .conversation import Answer, Conversation, _resolve, document, nodes
@@ -384,6 +387,25 @@ def test_a_new_topics_configuration_is_its_changes_with_the_documented_defaults(
     defaults |= {"retention_ms": {}, "retention_bytes": {}}
     assert whole["additionalProperties"] is False
     assert whole["properties"] == {name: schema | defaults[name] for name, schema in changes["properties"].items()}
+
+
+def test_a_token_that_a_caller_makes_lets_it_in_if_it_has_the_documented_form() -> None:
+    """A cluster sees the token's hash alone, and so cannot refuse another form when the principal is put."""
+    form = re.compile(document()["components"]["schemas"]["IssuedToken"]["properties"]["token"]["pattern"])
+    token = "stk.0a1b2c3d4e5f6071." + "s" * 43
+    for text, is_good in ((new_token().token, True), (token, True), (token[:-1], False), (token + "s", False)):
+        assert (bool(form.search(text)), _lets_in(text)) == (is_good, is_good)
+
+
+def _lets_in(token: str) -> bool:
+    salt = "ab" * 16
+    digest = hashlib.sha256(f"{salt}.{token}".encode()).hexdigest()
+    principal = Principal("root", ["all"], [PrincipalToken(f"{token.split('.')[1]}.{salt}.{digest}")])
+    access = Access(principals=[principal])
+    try:
+        return bool(access.caller(f"Bearer {token}", None).principal)
+    except Unauthenticated:
+        return False
 
 
 ANSWERS: dict[str, type[msgspec.Struct]] = {

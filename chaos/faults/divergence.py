@@ -1,4 +1,4 @@
-"""A leader with a log tail that no other replica has: it appended while its followers were stopped, and was killed."""
+"""A leader with a log tail that no other replica has: it appended while its followers were stopped; all were killed."""
 
 import asyncio
 import random
@@ -12,14 +12,17 @@ ALONE_S = (0.3, 0.55)
 
 
 class DivergentTail:
-    """Stops the followers, lets the leader take appends that cannot commit, kills it, and resumes the followers.
+    """Stops the followers, lets the leader take appends that cannot commit, kills all, and starts the followers again.
 
-    The others then commit different entries at the indexes of its tail. Healing starts the killed leader again: it must
-    truncate its tail.
+    The followers are not resumed: what the leader had sent would wait in their sockets, and they would take it, so that
+    there would be no tail of its own. They commit different entries at the indexes of that tail. Healing starts the
+    killed leader again: it must truncate its tail.
     """
 
     name = "divergent-tail"
-    about = "a leader appends while the others are stopped, is killed, and comes back when they have gone on"
+    about = (
+        "a leader appends while the others are stopped; all are killed, and it comes back when the others have gone on"
+    )
 
     def why_not(self, _: Arena) -> str | None:
         return None
@@ -31,11 +34,14 @@ class DivergentTail:
         halt = stopped([pid_of(arena, name) for name in others], f"{listed(others)} stopped", others)
         try:
             await asyncio.sleep(chance.uniform(*ALONE_S))
-            arena.kill(node)
+            for name in (node, *others):
+                arena.kill(name)
         finally:
             await halt.heal()
+        for name in others:
+            arena.start(name)
 
         async def heal() -> None:
             arena.start(node)
 
-        return Broken(f"{node} wrote alone, and was killed", heal, [node])
+        return Broken(f"{node} wrote alone; all were killed", heal, [node])

@@ -204,6 +204,15 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
         ),
     ),
     ("position", "a position is read before a member sets it", swapped_in_time(7, 8)),
+    (
+        "position",
+        "a position is read below one that was read before, whose commit had no answer",
+        also(
+            done(22, "m", "commit", {"resource": "g", "offset": 3, "epoch": 2}, "info", error="REQUEST_TIMED_OUT"),
+            done(24, "m", "position", {"resource": "g"}, resource="g", offset=3),
+            done(26, "m", "position", {"resource": "g"}, resource="g", offset=2),
+        ),
+    ),
     ("position", "a replaced member commits", operation(7, {"epoch": 1})),
     ("position", "a replaced member reads", operation(5, {"epoch": 1})),
     ("recovery", "no write after everything was mended", operation(3, t_mono_ns=70 * S)),
@@ -240,6 +249,11 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
         ),
     ),
     ("stale-read", "a poll does not see what was acknowledged", operation(5, log_end=1)),
+    (
+        "stale-read",
+        "a fetch does not see what another read has shown, whose append had no answer",
+        also(done(22, "m", "fetch", {}, offset=3), done(24, "m", "fetch", {}, offset=2)),
+    ),
     ("aborted-read", "what was refused is stored and was read", operation(3, type="fail")),
     (
         "aborted-read",

@@ -27,16 +27,17 @@ def position(evidence: Evidence) -> Iterator[str]:
 
 
 def _going_back(evidence: Evidence) -> Iterator[str]:
-    """Violations: positions read or committed below one that was committed before the operation began."""
-    committed: dict[tuple[int | None, str | None], list[tuple[int, int]]] = {}
-    for op in evidence.ended("commit", "ok"):
+    """Violations: positions read or committed below one that was committed or read before the operation began."""
+    shown: dict[tuple[int | None, str | None], list[tuple[int, int]]] = {}
+    for op in (*evidence.ended("commit", "ok"), *evidence.ended("position", "ok")):
         assert op.end is not None
-        committed.setdefault(_group(op), []).append((op.end.t_mono_ns, op.invoke.offset or 0))
-    for pairs in committed.values():
+        position = op.invoke.offset if op.invoke.f == "commit" else op.end.offset
+        shown.setdefault(_group(op), []).append((op.end.t_mono_ns, position or 0))
+    for pairs in shown.values():
         pairs.sort()
     known = {
         group: ([at for at, _ in pairs], list(accumulate((offset for _, offset in pairs), max)))
-        for group, pairs in committed.items()
+        for group, pairs in shown.items()
     }
     for op in (*evidence.ended("commit", "ok"), *evidence.ended("position", "ok")):
         assert op.end is not None
@@ -44,7 +45,7 @@ def _going_back(evidence: Evidence) -> Iterator[str]:
         before = bisect_left(times, op.invoke.t_mono_ns)
         least = offsets[before - 1] if before else 0
         if (op.end.offset or 0) < least:
-            yield f"{op.invoke.f} {op.invoke.i} has {op.end.offset}, after {least} was committed"
+            yield f"{op.invoke.f} {op.invoke.i} has {op.end.offset}, after {least} was committed or read"
 
 
 def _never_set(evidence: Evidence) -> Iterator[str]:

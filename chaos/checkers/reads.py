@@ -25,16 +25,14 @@ def aborted_read(evidence: Evidence) -> Iterator[str]:
 
 
 def stale_read(evidence: Evidence) -> Iterator[str]:
-    """A linearizable read shows every record that was acknowledged before it began."""
-    acknowledged = _acknowledged_ends(evidence)
+    """A linearizable read shows every record that was acknowledged, or shown by another read, before it began."""
+    known = _known_ends(evidence)
     for op in (*evidence.ended("fetch", "ok"), *evidence.ended("poll", "ok")):
-        assert op.end is not None
-        times, ends = acknowledged.get(op.invoke.partition, ([], []))
+        times, ends = known.get(op.invoke.partition, ([], []))
         before = bisect_left(times, op.invoke.t_mono_ns)
-        least = ends[before - 1] if before else 0
-        seen = op.end.log_end if op.invoke.f == "poll" else op.end.offset
+        least, seen = ends[before - 1] if before else 0, _end_of(op)
         if (seen or 0) < least:
-            yield f"{op.invoke.f} {op.invoke.i} saw log end {seen}; {least} was acknowledged"
+            yield f"{op.invoke.f} {op.invoke.i} saw log end {seen}; {least} was acknowledged or read before it"
 
 
 def nonmonotonic_poll(evidence: Evidence) -> Iterator[str]:
@@ -78,12 +76,20 @@ def _first_offset(op: Operation) -> int:
     return (op.end.offset or 0) - (op.end.count or 0)
 
 
-def _acknowledged_ends(evidence: Evidence) -> dict[int | None, tuple[list[int], list[int]]]:
-    """For each partition: the times of acknowledgements, and the log end known from each on."""
+def _end_of(op: Operation) -> int | None:
+    """The log end that the answer of an append, a poll or a fetch shows."""
+    assert op.end is not None
+    if op.invoke.f == "append":
+        return None if op.end.offset is None else op.end.offset + (op.end.count or 0)
+    return op.end.log_end if op.invoke.f == "poll" else op.end.offset
+
+
+def _known_ends(evidence: Evidence) -> dict[int | None, tuple[list[int], list[int]]]:
+    """For each partition: the times of answers to appends and reads, and the log end known from each on."""
     ends: dict[int | None, list[tuple[int, int]]] = {}
-    for op in evidence.ended("append", "ok"):
-        if op.end is not None and op.end.offset is not None:
-            end = op.end.offset + (op.end.count or 0)
+    for op in (op for f in ("append", "fetch", "poll") for op in evidence.ended(f, "ok")):
+        end = _end_of(op)
+        if op.end is not None and end is not None:
             ends.setdefault(op.invoke.partition, []).append((op.end.t_mono_ns, end))
     known: dict[int | None, tuple[list[int], list[int]]] = {}
     for partition, pairs in ends.items():

@@ -71,7 +71,7 @@ CLAIMS = {
     "nonmonotonic-send": "Of two appends of one client the later one has the higher offset",
     "nonmonotonic-poll": "No poll returns records from before the offset asked for",
     "skipped-poll": "The answer of a poll begins at the offset asked for, without a hole",
-    "stale-read": "A read shows every record that was acknowledged before it began",
+    "stale-read": "A read shows every record that was acknowledged, or shown by another read, before it began",
     "zombie": "Epochs never decrease along a log, each has one writer, and no append succeeds after a newer one",
     "epoch-uniqueness": "No epoch of a partition, a resource or a producer id is granted twice",
     "outcome-certificate": "The outcome certificate of a refusal agrees with the log",

@@ -17,15 +17,17 @@ GROUP = [*PLACE, "resource"]
 
 
 def stale_reads(evidence: Evidence) -> Any:
-    """stale-read: a linearizable read that misses what was acknowledged before it began."""
+    """stale-read: a linearizable read that misses what was acknowledged, or shown by another read, before it began."""
+    ended = F.col("ended_ns").alias("t")
     acked = evidence.operations.where("type = 'ok' and f = 'append'").select(
-        *PLACE, F.col("ended_ns").alias("t"), F.expr("answered + count").alias("high")
+        *PLACE, ended, F.expr("answered + count").alias("high")
     )
     reads = evidence.others.where("type = 'ok' and f in ('fetch', 'poll')")
-    seen = F.expr("coalesce(if(f = 'poll', log_end, answered), 0)").alias("seen")
-    asked = reads.select(*PLACE, "op", F.col("begun_ns").alias("t"), seen)
-    what = "concat('read ', op, ' saw the end at ', seen, '; ', high, ' was acknowledged')"
-    return violations(behind(acked, asked, PLACE), "stale-read", "true", what, "seen")
+    end = F.expr("coalesce(if(f = 'poll', log_end, answered), 0)")
+    known = acked.unionByName(reads.select(*PLACE, ended, end.alias("high")))
+    asked = reads.select(*PLACE, "op", F.col("begun_ns").alias("t"), end.alias("seen"))
+    what = "concat('read ', op, ' saw the end at ', seen, '; ', high, ' was acknowledged or read before it')"
+    return violations(behind(known, asked, PLACE), "stale-read", "true", what, "seen")
 
 
 def sends(evidence: Evidence) -> Any:
@@ -55,14 +57,13 @@ def polls(evidence: Evidence) -> Any:
 
 
 def positions(evidence: Evidence) -> Any:
-    """position: a group's position that is read or committed below a position committed before, or that is read and no
-    member had set.
+    """position: a group's position that is read or committed below a position committed or read before, or that is read
+    and no member had set.
     """
     ops = evidence.others.where("type = 'ok' and f in ('commit', 'position')")
-    commits = ops.where("f = 'commit'")
-    known = commits.select(*GROUP, F.col("ended_ns").alias("t"), F.coalesce("asked", F.lit(0)).alias("high"))
-    seen = F.coalesce("answered", F.lit(0)).alias("seen")
-    asked = ops.select(*GROUP, "op", "f", F.col("begun_ns").alias("t"), seen)
+    high, seen = F.expr("coalesce(if(f = 'commit', asked, answered), 0)"), F.coalesce("answered", F.lit(0))
+    known = ops.select(*GROUP, F.col("ended_ns").alias("t"), high.alias("high"))
+    asked = ops.select(*GROUP, "op", "f", F.col("begun_ns").alias("t"), seen.alias("seen"))
     what = "concat(f, ' ', op, ' of ', resource, ': ', seen, ' after ', high)"
     back = violations(behind(known, asked, GROUP), "position", "true", what, "seen")
     return back.unionByName(_never_set(evidence))

@@ -39,7 +39,7 @@ class Planted:
 
     def poll(self, p: int, at: float, start: int, value: str, *, asked: int | None = None, **about: Any) -> None:
         """Add a poll that is answered with one record, at ``start``; ``asked`` for this offset (None: ``start``)."""
-        end = {"offset": start + 1, "log_end": 2 * self.size.per, "records": [(value, 1)]}
+        end = {"offset": start + 1, "log_end": int(at) + 1, "records": [(value, 1)]}
         self.op("poll", "ok", p, at, end=end, offset=start if asked is None else asked, **about)
 
     def note(self, f: str, at: float) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from ..history.history import History
 from ..workloads.protocol import ActorContext
 from . import actor
-from .child import ChildProcess
+from .child import ChildFailed, ChildProcess
 
 END_TIMEOUT_S = 150.0
-"""An actor must have ended this long after it was asked to stop; then its operations in flight have unknown outcomes.
+"""An actor must have ended this long after it was asked to stop. Longer than any timeout of its client, so one that has
+not ended hangs: a failure of the run. Its operations in flight have unknown outcomes.
 """
 
 
@@ -37,7 +38,7 @@ class ActorPool:
             else:
                 context = order.context(self._history)
                 self._contexts.append(context)
-                self._tasks.append(asyncio.create_task(self._work(order, context)))
+                self._tasks.append(asyncio.create_task(self._work(order, context), name=order.actor))
 
     async def stop(self) -> None:
         """Ask all actors to stop; return when all have finished what they had begun."""
@@ -48,6 +49,7 @@ class ActorPool:
             _, late = await asyncio.wait(self._tasks, timeout=END_TIMEOUT_S)
             for task in late:
                 task.cancel()
+                self._on_failure(_hangs(task.get_name()))
             await asyncio.gather(*self._tasks, return_exceptions=True)
         for outcome in await asyncio.gather(*leaving, return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -68,10 +70,15 @@ class ActorPool:
 
 
 async def _stop(process: ChildProcess) -> None:
-    """Let a process end what it has begun; it is killed if that takes too long. Raises ChildFailed."""
+    """Let a process end what it has begun; kill it if that takes too long. Raises ChildFailed, in that case too."""
     process.resume()
     process.close_input()
     try:
         await process.ended(END_TIMEOUT_S)
     except TimeoutError:
         await process.kill()
+        raise ChildFailed(_hangs(process.name)) from None
+
+
+def _hangs(actor: str) -> str:
+    return f"{actor} has not ended {END_TIMEOUT_S:.0f} s after it was asked to"

@@ -104,14 +104,16 @@ async def read_what_can_be(
 async def committed_end(
     nodes: Mapping[str, RawNode], topic: str, partition: int, timeout_s: float = CATCH_UP_TIMEOUT_S
 ) -> int:
-    """The log end, by a linearizable read from the leader. Raises NotInTime if no leader answers."""
+    """The log end, by a linearizable read from the leader. Raises NotInTime if no leader answers. A node that refuses
+    is passed over, also one that does not know the topic: another one may.
+    """
     found: list[int] = []
 
     async def a_leader_answers() -> bool:
         for node in nodes.values():
             try:
                 found.append((await node.fetch(topic, partition, 0, local=False, max_bytes=1)).log_end)
-            except (NotLeaderOrFollower, LeaderNotAvailable, RequestTimedOut):
+            except StockadeError:
                 continue
             return True
         return False

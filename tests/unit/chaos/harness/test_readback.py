@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from stockade.chaos.harness import readback
-from stockade.chaos.harness.readback import read_back, read_what_can_be
+from stockade.chaos.harness.readback import committed_end, read_back, read_what_can_be
 from stockade.chaos.history.history import payload
 from stockade.chaos.system.raw import Page, StoredRecord
 from stockade.chaos.system.waiting import NotInTime
-from stockade.partition.errors import LeaderNotAvailable
+from stockade.partition.errors import LeaderNotAvailable, UnknownTopicOrPartition
 
 RECORDS = [StoredRecord(k, 0, f"w@0/{k}", (payload("w@0", k) or b"").decode()) for k in range(4)]
 
@@ -71,3 +71,17 @@ def test_a_partition_without_a_leader_takes_no_node_and_no_other_partition_away(
     assert [(log.partition, log.node) for log in logs] == [(p, node) for p in (1, 2) for node in holders]
     assert not lost
     assert leaderless == {("t", 0): "t/0: no leader of partition 0 answered within 0 s"}
+
+
+class Forgetful(Node):
+    """A node that does not know the topic."""
+
+    async def fetch(self, *_: Any, **__: Any) -> Page:
+        raise UnknownTopicOrPartition("t")
+
+
+def test_a_node_that_does_not_know_the_topic_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it ended the reading, the round would not be judged, and what its clients saw thrown away."""
+    assert asyncio.run(committed_end(nodes(n1=Forgetful(0), n2=Node(4)), "t", 0)) == 4
+    with pytest.raises(NotInTime):
+        asyncio.run(committed_end(nodes(n1=Forgetful(0)), "t", 0, 0.05))

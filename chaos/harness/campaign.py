@@ -23,7 +23,7 @@ from ..system.waiting import NotInTime
 from ..workloads.catalogue import WORKLOADS
 from .judging import Extent, Judgement, judge_events
 from .round import ROUND_S_MIN, Round, RoundOver, RunningArena
-from .schedule import schedule
+from .schedule import Planned, schedule
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -50,6 +50,15 @@ class Options(msgspec.Struct, frozen=True):
     def faults_s(self) -> float:
         """Seconds of faults in one round."""
         return min(self.round_s, max(self.seconds, ROUND_S_MIN))
+
+    def plan(self, seed: int) -> list[Planned]:
+        """The strikes in the round of ``seed``."""
+        return schedule(seed, self.faults, self.faults_s, self.always, DESTRUCTIVE, self.apart_s)
+
+    @property
+    def strikes(self) -> int:
+        """The number of strikes in all rounds, if all find a target."""
+        return sum(len(self.plan(self.seed + number)) for number in range(self.rounds))
 
 
 class Status:
@@ -125,13 +134,13 @@ async def run(options: Options, arena: RunningArena, history: History, status: S
 
 
 def _given_up(seed: int, error: Exception) -> RoundOver:
-    return RoundOver(seed, 0, 0.0, [f"could not be carried out: {type(error).__name__}: {error}"])
+    return RoundOver(seed, 0, None, [f"could not be carried out: {type(error).__name__}: {error}"])
 
 
 async def _round(
     options: Options, seed: int, arena: RunningArena, history: History, status: Status
 ) -> tuple[RoundOver, Mapping[tuple[str, int], Sequence[ReplicaLog]]]:
-    plan = schedule(seed, options.faults, options.faults_s, options.always, DESTRUCTIVE, options.apart_s)
+    plan = options.plan(seed)
     workloads = [WORKLOADS[name] for name in options.workloads]
     faults: Mapping[str, Fault] = CATALOGUE
     history.note("nemesis", "round", value=str(seed))

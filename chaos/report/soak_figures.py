@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..checkers.verdicts import Verdict
+from ..harness.judging import Judgement
 from ..harness.results import Summary
 from ..history.history import Event
 from ..history.observed import Observed
@@ -46,8 +47,7 @@ class Soak:
         self.operations += summary.operations
         self.records += summary.records
         self.seconds += summary.seconds
-        pairs = zip(self.verdicts, summary.verdicts, strict=True)
-        self.verdicts = [mine.plus(theirs) for mine, theirs in pairs] if self.verdicts else [*summary.verdicts]
+        self.verdicts = [*Judgement(self.verdicts).plus(Judgement(summary.verdicts)).verdicts]
 
     @property
     def violations(self) -> int:

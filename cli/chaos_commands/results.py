@@ -123,6 +123,9 @@ def check(history: Path, output: str) -> None:
     except (OSError, ValueError) as error:
         click.echo(f"Error: cannot check {history}: {error}", err=True)
         sys.exit(USAGE)
+    if not judged.operations:
+        click.echo(f"Error: cannot check {history}: no operation on a partition is in it", err=True)
+        sys.exit(USAGE)
     if output == "json":
         show_json(judged)
     else:

@@ -154,6 +154,11 @@ def _carry_out(seed: int, seconds: float, given: RunOptions) -> None:
     if given.faulty != ALL:
         _refuse_impossible(faults, setups, given.nodes)
     options = Options(workloads, faults, seed, seconds or given.round_s, given.round_s, always, given.apart_s)
+    if faults and not options.strikes:
+        problem = (
+            f"no round of {options.faults_s:g} s has time for a strike: use a longer --round, or a shorter --apart"
+        )
+        raise click.BadParameter(problem, param_hint="--faults")
     folder = given.results or Path(f"chaos-{seed}")
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -82,7 +82,7 @@ def soak(seed: int, minutes: float, results: Path) -> None:
             seed += 1
     if folders:
         figures_of(folders)
-    sys.exit(1 if 1 in codes else max(codes, default=2))
+    sys.exit(1 if 1 in codes else 2 if any(codes) or not folders else 0)
 
 
 def _plan(console: Console, results: Path, until_s: float) -> Iterator[tuple[Path, SoakRun, float]]:

@@ -1,4 +1,4 @@
-"""What a run says at its end about faults that did not strike."""
+"""What a run says at its end about faults that did not strike, and about rounds that could not be carried out."""
 
 import asyncio
 import io
@@ -12,6 +12,7 @@ from stockade.chaos.harness.campaign import Options, Outcome, Status, run
 from stockade.chaos.harness.round import RoundOver
 from stockade.chaos.harness.schedule import Planned
 from stockade.chaos.history.history import History
+from stockade.chaos.system.waiting import NotInTime
 
 
 class StrikesAsPlanned:
@@ -40,3 +41,19 @@ def test_a_fault_that_a_workload_brings_and_no_round_has_time_for_is_told(
 
     told = "rolling-restart never struck: the rounds, of 5 s, have no time for it"
     assert asyncio.run(carried_out()).never_struck == [told] * is_told
+
+
+def test_a_round_that_could_not_be_carried_out_did_not_recover(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class NeverStarts(StrikesAsPlanned):
+        async def run(self, *_: object) -> Any:
+            raise NotInTime("not every partition has taken a write within 120 s")
+
+    monkeypatch.setattr(campaign, "Round", NeverStarts)
+    there: Any = object()
+
+    async def carried_out() -> Outcome:
+        with History(io.BytesIO()) as history:
+            return await run(Options(["append"], [], 1, 5.0), there, history, Status(history, 1), tmp_path)
+
+    [over] = asyncio.run(carried_out()).rounds
+    assert (len(over.failures), over.recovered_s) == (1, None)

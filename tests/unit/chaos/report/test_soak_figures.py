@@ -3,6 +3,8 @@
 from typing import Any
 
 import msgspec
+import pytest
+from msgspec.structs import replace
 
 from stockade.chaos.checkers.verdicts import Verdict
 from stockade.chaos.harness.campaign import Options
@@ -48,3 +50,15 @@ def test_the_figures_of_several_runs_are_one_table() -> None:
     [killed] = [line for line in lines if line.startswith("| writable again after kill -9 of a leader")]
     assert "2.60 s | 2 | 2.60 s" in killed
     assert soaked.violations == 2
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_run_without_a_verdict_takes_no_figure_of_the_others_away(at: int) -> None:
+    """None of its rounds could be carried out; a soak of an hour ended with a traceback in place of its tables."""
+    runs = [summary(1), summary(2)]
+    runs.insert(at, replace(summary(0), verdicts=[]))
+    soaked = Soak()
+    for each in runs:
+        soaked.add(each, [])
+    assert soaked.violations == 3
+    assert "| lost-write | 20 | 3 |" in list(soaked.lines())

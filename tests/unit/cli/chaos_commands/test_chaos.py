@@ -6,7 +6,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Collection, Sequence
-from itertools import count
+from itertools import chain, count, repeat
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -19,7 +19,9 @@ from stockade.chaos.faults import clock
 from stockade.chaos.faults.catalogue import CATALOGUE
 from stockade.chaos.harness.campaign import Options, Outcome
 from stockade.chaos.harness.judging import Judgement
+from stockade.chaos.harness.results import HISTORY, LOGS, Summary
 from stockade.chaos.harness.round import RoundOver
+from stockade.chaos.history.tables import LOGS_SCHEMA, TableWriter
 from stockade.chaos.workloads.catalogue import WORKLOADS
 from stockade.cli.chaos_commands import needs, run, soak
 from stockade.cli.main import main
@@ -49,6 +51,17 @@ def test_a_history_that_cannot_be_judged_says_which_and_ends_with_2(tmp_path: Pa
     done = CliRunner().invoke(main, ["chaos", "check", str(history), "--output", "json"])
     assert done.exit_code == 2
     assert f"cannot check {history}" in done.stderr
+
+
+def test_a_history_without_an_operation_proves_nothing_and_ends_with_2(tmp_path: Path) -> None:
+    """As where a program of one's own wrote its events elsewhere, or each without its topic."""
+    options = Options(["append"], [], 1, 5.0)
+    (tmp_path / HISTORY).touch()
+    with TableWriter(tmp_path / LOGS, LOGS_SCHEMA):
+        Summary.of(options, ["processes"], 3, Outcome(Judgement(), [], [], 1.0), {}).write(tmp_path)
+    done = CliRunner().invoke(main, ["chaos", "check", str(tmp_path / HISTORY)])
+    assert done.exit_code == 2
+    assert "no operation on a partition is in it" in done.stderr
 
 
 class Lacking:
@@ -154,6 +167,40 @@ def test_a_run_whose_named_fault_never_found_a_target_says_so_and_is_no_success(
     done = CliRunner().invoke(main, given)
     assert done.exit_code == code, done.output
     assert ("kill-one never struck: no node runs" in done.stdout) == (not struck)
+
+
+@pytest.mark.parametrize("words", [["run", "--minutes", "0.2"], ["replay", "7"]])
+@pytest.mark.parametrize("faults", ["kill-leader", "all"])
+@pytest.mark.parametrize(("apart", "is_refused"), [("12", True), ("3", False)])
+def test_a_run_whose_rounds_have_no_time_for_a_strike_is_refused_before_a_cluster_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], faults: str, apart: str, is_refused: bool
+) -> None:
+    """It passed, and said nothing of its own: no fault had struck."""
+
+    def ran(console: object, options: Options, *_: object, **__: object) -> tuple[Outcome, Options]:
+        return Outcome(Judgement(), [RoundOver(7, 1, 0.5, [])], [], 1.0), options
+
+    monkeypatch.setattr(run, "_run", ran)
+    given = ["--workload", "append", "--faults", faults, "--round", "12", "--apart", apart]
+    done = CliRunner().invoke(main, ["chaos", *words, *given, "--results", str(tmp_path / "made")])
+    assert done.exit_code == 2 * is_refused, done.output
+    assert ("no round of 12 s has time for a strike" in done.output) == is_refused
+    assert (tmp_path / "made").exists() != is_refused
+
+
+def test_a_soak_one_of_whose_runs_was_killed_is_no_success(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As by the kernel, for want of memory: the code of a process that a signal ended is below that of a success."""
+    codes, now_s = chain([0, -9], repeat(0)), count(0, 30)
+
+    class Killed(Process):
+        def wait(self) -> int:
+            return next(codes)
+
+    monkeypatch.setattr(soak, "why_not", lambda setups: "not here")
+    monkeypatch.setattr("subprocess.Popen", Killed)
+    monkeypatch.setattr("time.monotonic", lambda: next(now_s))
+    ended = CliRunner().invoke(main, ["chaos", "soak", "--minutes", "10", "--results", str(tmp_path)])
+    assert ended.exit_code == 2
 
 
 def test_a_soak_runs_every_workload(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -164,6 +164,32 @@ def healing(at_s: int, *operations: Operation, also_healed_s: int | None = None)
     return lambda run: replace(run, operations=[*operations, unanswered], notes=notes)
 
 
+def released(late: Operation) -> Falsify:
+    """Two who share a slot write in its epoch, one gives it back, and then somebody's append."""
+    mine, other = ({"value": f"{name}@0/0", "count": 1, "epoch": 1} for name in "yz")
+    slots = [
+        done(0, "y", "acquire", {}, epoch=1),
+        done(2, "y", "share", {}, epoch=1),
+        done(4, "y", "append", mine, offset=0),
+        done(6, "z", "share", {}, epoch=1),
+        done(8, "z", "append", other, offset=1),
+        done(10, "y", "release", {"epoch": 1}, epoch=1),
+        late,
+    ]
+    names = ["y@0/0", "z@0/0", "y+late@0/0" if late.invoke.process == "y" else "z@0/1"][: 2 + (late.outcome == "ok")]
+    values = [payload(*_split(name)) or b"" for name in names]
+    count = len(names)
+    log = ReplicaLog("n1", 0, 0, count, range(count), names, values, [None] * count, [1] * count)
+    return lambda run: replace(run, operations=slots, logs=[log], notes=[])
+
+
+def _split(name: str) -> tuple[str, int]:
+    writer, _, index = name.rpartition("/")
+    return writer, int(index)
+
+
+LATE: dict[str, Any] = {"value": "y+late@0/0", "count": 1, "epoch": 1}
+
 HONEST: list[tuple[str, Falsify]] = [
     ("as it was", lambda run: run),
     ("a consumer reads again what it has read", also(poll(22, 0, ["a@0/0"]))),
@@ -176,6 +202,14 @@ HONEST: list[tuple[str, Falsify]] = [
     ),
     ("the run ended before its readers had come to the end", lambda run: replace(without(5)(run), notes=[])),
     ("who shares a slot that its owner left writes in its epoch", shared(["x@0/0", "y@0/0", "z@0/0"])),
+    (
+        "who gave a slot back is refused",
+        released(done(12, "y", "append", LATE, "fail", error="PRODUCER_FENCED")),
+    ),
+    (
+        "one goes on in a slot that another one gave back",
+        released(done(12, "z", "append", {"value": "z@0/1", "count": 1, "epoch": 1}, offset=2)),
+    ),
     ("no client comes to append for 50 s", healing(10, append(2, "a", 1, 0), idle(60))),
     ("a partition recovers in 50 s", healing(10, append(2, "a", 1, 0), refused(11), append(60, "b", 2, 1))),
     (
@@ -223,6 +257,7 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("zombie", "an owner that was out-claimed writes", also(append(22, "a", 1, 0))),
     ("zombie", "fence_epochs decrease along the log", swapped),
     ("zombie", "an owner writes after one who shares the slot that it left", shared(["y@0/0", "x@0/0", "z@0/0"])),
+    ("zombie", "one writes in a slot that it gave back", released(done(12, "y", "append", LATE, offset=2))),
     (
         "zombie",
         "an instance of a name whose identity was replaced writes",

@@ -75,7 +75,8 @@ def claimed(invoked: Event) -> list[tuple[EpochScope, int]]:
 
 def zombie(evidence: Evidence) -> Iterator[str]:
     """No former holder of a slot, owner of a resource, or instance of a producer writes: along the log epochs never
-    decrease, each belongs to one writer, and no append succeeds after a higher epoch was granted.
+    decrease, each belongs to one writer, and no append succeeds after a higher epoch was granted, or after its own
+    grant was released.
     """
     claims = _Claims.of(evidence)
     for log in evidence.distinct_logs():
@@ -86,6 +87,7 @@ def zombie(evidence: Evidence) -> Iterator[str]:
         yield from _shared_identities(log)
         yield from _wrong_epochs(evidence, log)
     yield from _late_successes(evidence)
+    yield from _after_release(evidence)
 
 
 def epoch_uniqueness(evidence: Evidence) -> Iterator[str]:
@@ -210,6 +212,19 @@ def _late_successes(evidence: Evidence) -> Iterator[str]:
             if newer is not None:
                 of = f"epoch {epoch} of {scope[0]} {scope[1]}"
                 yield f"append {op.invoke.i} of {of} accepted after epoch {newer} was granted"
+
+
+def _after_release(evidence: Evidence) -> Iterator[str]:
+    """Violations: appends that were accepted, although their process had been told that its grant was over."""
+    released: dict[tuple[str, int | None, int | None], int] = {}
+    for op in evidence.ended("release", "ok"):
+        assert op.end is not None
+        grant = (op.invoke.process, op.invoke.partition, op.invoke.epoch)
+        released[grant] = min(released.get(grant, op.end.t_mono_ns), op.end.t_mono_ns)
+    for op in evidence.ended("append", "ok"):
+        grant = (op.invoke.process, op.invoke.partition, op.invoke.epoch)
+        if op.invoke.resource is None and released.get(grant, op.invoke.t_mono_ns) < op.invoke.t_mono_ns:
+            yield f"append {op.invoke.i} of epoch {op.invoke.epoch} accepted after its grant was released"
 
 
 def _wrong_certificate(op: Operation, stored: dict[Stamp, int]) -> str | None:

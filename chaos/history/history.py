@@ -41,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     partition: int | None = None
     epoch: int | None = None
     """Append, poll, commit: the epoch of the token, or the fence_epoch, that was sent. Acquire, share, own: the epoch
-    granted. Epoch: the topic epoch in the answer.
+    granted. Epoch: the topic epoch in the answer. Release: that of the grant.
     """
     producer_id: int | None = None
     producer_epoch: int | None = None

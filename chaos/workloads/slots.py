@@ -61,7 +61,10 @@ async def _live(context: ActorContext, client: Client, recorder: AttemptRecorder
         fence = await _acquire(context, session, process)
         await _use(context, recorder, process, fence)
         if context.chance.random() < 0.3:
-            await session.release(fence)
+            await _release(context, session, process, fence)
+            partition = context.chance.choice(fence.grant.partitions)  # what it writes now must be refused
+            late = Batch(f"{process}+late@{partition}", 0, 1)
+            await recorder.append(process, partition, late, guard=Guard(fence.token(partition)))
 
 
 async def _acquire(context: ActorContext, session: Session, process: str) -> Fence:
@@ -78,6 +81,24 @@ async def _acquire(context: ActorContext, session: Session, process: str) -> Fen
         raise _refused(error) from None
     _settle(context, asked, fence)
     return fence
+
+
+async def _release(context: ActorContext, session: Session, process: str, fence: Fence) -> None:
+    """Give the slots back. Raises the refusal."""
+    invoked = [
+        context.history.invoke(
+            process, "release", topic=context.topic, partition=partition, epoch=fence.token(partition).epoch
+        )
+        for partition in fence.grant.partitions
+    ]
+    try:
+        await session.release(fence)
+    except StockadeError as error:
+        for each in invoked:
+            context.history.settle_error(each, error)
+        raise
+    for each in invoked:
+        context.history.settle(each, "ok", epoch=each.epoch)
 
 
 def _settle(context: ActorContext, asked: Sequence[Event], fence: Fence) -> None:

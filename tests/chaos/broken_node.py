@@ -59,6 +59,11 @@ def accept_any_epoch() -> None:
     replace(Fence, "judge", lambda _fence, _token, _require_fence, _principal: None)
 
 
+def keep_released() -> None:
+    """A token stays good when its grant is released: the slot is said to be cleared, and is not."""
+    replace(Fence, "clear", lambda fence, _command, _log_end=None: fence._state(done=True))
+
+
 def certify_the_opposite() -> None:
     """A refusal says of a batch that was committed that it is absent, and of any other that it was committed."""
     outcome = Producers.outcome
@@ -103,6 +108,7 @@ def never_sync() -> None:
 DEFECTS: dict[str, Callable[[], None]] = {
     "dedupe": store_repetitions,
     "epoch-check": accept_any_epoch,
+    "release": keep_released,
     "certificates": certify_the_opposite,
     "commit": commit_alone,
     "stale-reads": read_alone,

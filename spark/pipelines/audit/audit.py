@@ -72,7 +72,7 @@ CLAIMS = {
     "nonmonotonic-poll": "No poll returns records from before the offset asked for",
     "skipped-poll": "The answer of a poll begins at the offset asked for, without a hole",
     "stale-read": "A read shows every record that was acknowledged, or shown by another read, before it began",
-    "zombie": "Epochs never decrease along a log, each has one writer, and no append succeeds after a newer one",
+    "zombie": "Epochs never decrease in a log, each has one writer, no append succeeds after a newer one or a release",
     "epoch-uniqueness": "No epoch of a partition, a resource or a producer id is granted twice",
     "outcome-certificate": "The outcome certificate of a refusal agrees with the log",
     "position": "A group's position never goes back, a member set it, and a replaced member neither commits nor reads",

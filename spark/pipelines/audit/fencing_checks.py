@@ -78,7 +78,8 @@ def owners(evidence: Evidence) -> Any:
 
 def late_successes(evidence: Evidence) -> Any:
     """zombie: an append that succeeded, although it began after the grant of a higher epoch of its slot, resource or
-    producer was answered. position: likewise a commit or poll of a member, by the epoch of its resource.
+    producer was answered, or the release of its own grant. position: likewise a commit or poll of a member, by the
+    epoch of its resource.
     """
     appends = evidence.operations.where("f = 'append' and type = 'ok'")
     for f, scope, claimed in _SCOPES:
@@ -90,7 +91,17 @@ def late_successes(evidence: Evidence) -> Any:
     members = members.withColumn("resource", F.expr("concat(topic, '/', partition)"))
     members = _overtaken(evidence, members, "own", OWNER, "sent_epoch")
     what = "concat(f, ' ', op, ' of ', process, ' under epoch ', sent_epoch, ' began after a higher one was granted')"
+    late = late.unionByName(_after_release(evidence))
     return late.unionByName(violations(members, "position", "begun_ns > sent_epoch_over_ns", what, "asked"))
+
+
+def _after_release(evidence: Evidence) -> Any:
+    grant = [*PLACE, "process", "sent_epoch"]
+    released = evidence.others.where("f = 'release' and type = 'ok'")
+    released = released.groupBy(*grant).agg(F.min("ended_ns").alias("released_ns"))
+    appends = evidence.operations.where("f = 'append' and type = 'ok'").join(F.broadcast(released), grant)
+    what = "concat('append ', op, ' of ', process, ' began after its grant was released')"
+    return violations(appends, "zombie", "begun_ns > released_ns", what, "answered")
 
 
 def epochs(evidence: Evidence) -> Any:

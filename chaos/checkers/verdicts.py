@@ -42,6 +42,8 @@ def examined_counts(evidence: Evidence) -> Mapping[str, int]:
     for op in evidence.operations:
         if op.outcome == "ok":
             found.update(_OK.get(op.invoke.f, ()))
+            if op.invoke.f == "poll" and op.invoke.epoch is None:  # not of a member of a group
+                found["position"] -= 1
         elif op.outcome == "fail" and op.invoke.f == "append":
             found["aborted-read"] += 1
         found["outcome-certificate"] += op.end is not None and op.end.outcome is not None

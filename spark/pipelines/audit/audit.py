@@ -172,12 +172,14 @@ def take(violations: Any, found: list[Violation], counts_by_checker: dict[str, i
 def _counts(evidence: Evidence) -> tuple[dict[str, int], dict[str, int]]:
     """The sizes of the evidence by name, and the number of operations or records that each checker examines."""
     pieces = evidence.pieces.collect()
-    ends = evidence.operations.groupBy("f", "type", F.col("outcome").isNotNull().alias("certified")).count().collect()
+    certified, guarded = F.col("outcome").isNotNull().alias("certified"), F.col("sent_epoch").isNotNull()
+    ends = evidence.operations.groupBy("f", "type", certified, guarded.alias("guarded")).count().collect()
     records = evidence.log.count()
     checked = dict.fromkeys(CLAIMS, 0) | dict.fromkeys(_RECORDS, records)
     for end in ends:
         for checker in _ENDED.get((end["f"], end["type"]), ()):
-            checked[checker] += end["count"]
+            of_a_member = end["f"] != "poll" or end["guarded"]
+            checked[checker] += end["count"] * (checker != "position" or of_a_member)
         checked["outcome-certificate"] += end["count"] * end["certified"]
     counts = {
         "operations": sum(end["count"] for end in ends),

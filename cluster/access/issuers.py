@@ -37,6 +37,9 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 _SUBJECT = re.compile(r"(?P<issuer>[A-Za-z0-9._-]{1,64}):(?P<subject>[\x21-\x7e]{1,255})\Z")
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\Z")
 
+_KEYS_URL = re.compile(r"https://|http://127\.0\.0\.1:[0-9]+(?:[/?]|\Z)")
+"""Where keys may come from: the port ends there, for what follows up to an @ would be no host, but a user's name."""
+
 
 class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[[issuers]]: tokens of ``issuer`` (the claim iss) for ``audience`` (the claim aud) are accepted; their subject is
@@ -68,7 +71,7 @@ def issuer_faults(issuers: Sequence[Issuer]) -> Iterator[str]:
             yield f"{where}.name: {each.name!r} is not 1 to 64 of letters, digits, '.', '_', '-'"
         if (each.keys is None) == (each.keys_url is None):
             yield f"{where}: one of keys and keys_url says where its keys are"
-        if each.keys_url is not None and not each.keys_url.startswith(("https://", "http://127.0.0.1:")):
+        if each.keys_url is not None and not _KEYS_URL.match(each.keys_url):
             yield f"{where}.keys_url: {each.keys_url!r} is not https://…: keys that came in the clear prove nothing"
         if not 10 <= each.refresh_s <= 86_400:
             yield f"{where}.refresh_s: not 10 to 86400"

@@ -237,6 +237,7 @@ def test_a_file_of_keys_is_read_again_when_it_changes(tmp_path: Any) -> None:
         ({"keys": None}, "one of keys and keys_url"),
         ({"keys_url": "https://idp.example.com/keys"}, "one of keys and keys_url"),
         ({"keys": None, "keys_url": "http://idp.example.com/keys"}, "prove nothing"),
+        ({"keys": None, "keys_url": "http://127.0.0.1:80@evil.example/keys"}, "prove nothing"),
         ({"refresh_s": 9}, "refresh_s: not 10 to 86400"),
         ({"algorithms": ()}, "algorithms: empty"),
     ],

@@ -1,10 +1,17 @@
-"""Registers this node with the controller: its addresses and its disk's incarnation, until the catalog has them."""
+"""Registers this node with the controller: its addresses and its disk's incarnation, until the catalog has them.
+
+Two processes with one node id, each with a disk, would take turns at that for ever. So the one that came later stops as
+soon as the catalog has the other disk again, and the earlier one says what it sees.
+"""
 
 import asyncio
 import logging
+import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from ...partition.errors import NotFound, StockadeError
+from ...raft.wal.errors import DiskRefused
 from ..condition import aligned_s
 from ..controller.commands import RegisterNode
 from ..controller.topology.nodes import NodeEntry
@@ -17,6 +24,14 @@ PAUSE_S = 0.1
 """Pause after an attempt that failed."""
 PAUSE_REMOVED_S = 5.0
 """Pause after an attempt that failed because this node was removed: only an operator changes that."""
+PAUSE_REPLACED_S = 1.0
+"""Pause before an attempt that takes the id back, in which the other process hears that it was registered."""
+SETTLED_S = 5.0
+"""Time after its registration from which a process is the earlier one of two. The other one takes
+its id back within PAUSE_REPLACED_S and a commit of the controller group.
+"""
+REMIND_S = 10.0
+"""Pause between two log lines about another process with this node's id."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,12 +39,20 @@ _log = logging.getLogger(__name__)
 class Registration:
     """Registers this node, and again when the catalog no longer has it as it is. ``entry``: this node as it is."""
 
-    def __init__(self, entry: NodeEntry, configured: Sequence[str], view: ClusterView, router: Router) -> None:
-        """``configured``: the controllers by this node's configuration, empty if it names none."""
+    def __init__(
+        self, entry: NodeEntry, configured: Sequence[str], view: ClusterView, router: Router, data: Path
+    ) -> None:
+        """``configured``: the controllers by this node's configuration, empty if it names none; ``data``: the node's
+        data folder.
+        """
         self._entry = entry
         self._configured = list(configured)
         self._view = view
         self._router = router
+        self._data = data
+        self._registered_s: float | None = -math.inf if self.is_done else None
+        """Loop time at which the catalog first had this node as it is; None: it has not yet."""
+        self._told_s = -math.inf
 
     @property
     def is_done(self) -> bool:
@@ -39,7 +62,7 @@ class Registration:
 
     async def run(self) -> None:
         """Register whenever ``is_done`` is false: a node that was removed and added again does so again. Runs until
-        cancelled.
+        cancelled. Raises DiskRefused when this process is the later one of two with this id.
         """
         entry = self._entry
         command = RegisterNode(
@@ -53,6 +76,7 @@ class Registration:
         )
         while True:
             if not self.is_done:
+                await self._look_for_other()
                 try:
                     await self._router.decide(self._view.controllers, command, ATTEMPT_S)
                 except StockadeError as refusal:
@@ -60,7 +84,26 @@ class Registration:
                     await asyncio.sleep(PAUSE_REMOVED_S if isinstance(refusal, NotFound) else PAUSE_S)
                 else:
                     await self._view.changed.until(lambda: True if self.is_done else None, 1.0)
+            if self.is_done and self._registered_s is None:
+                self._registered_s = asyncio.get_running_loop().time()
             await self._view.changed.until(lambda: None if self.is_done else True, aligned_s(1.0))
+
+    async def _look_for_other(self) -> None:
+        """Say so, and pause, if the catalog has another disk or address under this node's id than it had before."""
+        other, now_s = self._view.find(self._entry.node_id), asyncio.get_running_loop().time()
+        if self._registered_s is None or other is None or other.incarnation is None:
+            return
+        fault = f"another process runs as {other.node_id}, at {other.url} ({other.raft})"
+        if other.incarnation != self._entry.incarnation and now_s - self._registered_s < SETTLED_S:
+            advice = "Nothing is damaged: give this node a node_id of its own, or stop the other one first."
+            raise DiskRefused(self._data, f"{fault}, with another disk; this one came a moment ago", advice)
+        if now_s - self._told_s >= REMIND_S:
+            self._told_s = now_s
+            kind = "another disk" if other.incarnation != self._entry.incarnation else "this disk, or a copy of it"
+            fields = {"event": "node_doubled", "url": other.url, "raft": other.raft}
+            text = "%s, with %s, or `stockade cluster add` named that address; this node registers again"
+            _log.warning(text, fault, kind, extra={"event": fields})
+        await asyncio.sleep(PAUSE_REPLACED_S)
 
 
 def _place(entry: NodeEntry) -> tuple[str, str, str | None, int | None]:

@@ -125,7 +125,7 @@ class Node:
             view, self._bootstrap, host, self._router, readers, self._leaderships.look, config, principals
         )
         self._measuring = Measuring(config, host, view, self._replicas, self._member, self._leaderships, disk)
-        self._registration = Registration(_entry(config, host), config.controllers, view, self._router)
+        self._registration = Registration(_entry(config, host), config.controllers, view, self._router, data)
         startup = Startup(self._bootstrap, self._registration)
         self.service: NodeService = NodeService(
             config, failure, host, view, startup, self._replicas, self._group_statuses, self._member, self._measuring

@@ -1,0 +1,127 @@
+"""Two processes with one node id: the later one stops, the earlier one says what it sees and stays registered."""
+
+import asyncio
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from stockade.cluster.condition import Condition
+from stockade.cluster.controller.commands import RegisterNode
+from stockade.cluster.controller.topology.nodes import NodeEntry
+from stockade.cluster.discovery import registration
+from stockade.cluster.discovery.cluster_view import ClusterView
+from stockade.cluster.discovery.registration import Registration
+from stockade.cluster.groups import Router
+from stockade.raft.wal.errors import DiskRefused
+
+EARLIER = NodeEntry("n3", "http://h3:1", "h3:2", None, 7)
+LATER = NodeEntry("n3", "http://h4:1", "h4:2", None, 8)
+
+
+class Controller:
+    """Both the view and the router of each process: a registration is in the catalog at once."""
+
+    def __init__(self) -> None:
+        self.changed, self.controllers = Condition(), ["n1"]
+        self.known: NodeEntry | None = None
+        self.registered: list[str] = []
+
+    def find(self, _: str) -> NodeEntry | None:
+        return self.known
+
+    def take(self, entry: NodeEntry | None) -> None:
+        self.known = entry
+        self.changed.notify()
+
+    async def decide(self, _: object, command: RegisterNode, __: float) -> object:
+        self.registered.append(command.url)
+        self.take(NodeEntry(command.node_id, command.url, command.raft, command.zone, command.incarnation))
+        return SimpleNamespace()
+
+    def process(self, entry: NodeEntry) -> Registration:
+        both: Any = self
+        return Registration(entry, ["n1"], cast(ClusterView, both), cast(Router, both), Path("data"))
+
+    async def has(self, entry: NodeEntry) -> None:
+        assert await self.changed.until(lambda: True if self.known == entry else None, 5.0)
+
+
+@pytest.fixture(autouse=True)
+def _short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "PAUSE_REPLACED_S", 0.1)
+
+
+def test_the_later_of_two_processes_with_one_id_stops(caplog: pytest.LogCaptureFixture) -> None:
+    """They took turns at registering, for ever, and no line of either log said so."""
+
+    async def run() -> None:
+        controller = Controller()
+        controller.take(EARLIER)  # which is in the catalog that the earlier one has on its disk
+        earlier = asyncio.create_task(controller.process(EARLIER).run())
+        with pytest.raises(DiskRefused, match=r"another process runs as n3, at http://h3:1 .* node_id of its own"):
+            await asyncio.wait_for(controller.process(LATER).run(), 5.0)
+        await controller.has(EARLIER)
+        earlier.cancel()
+        assert controller.registered == [LATER.url, EARLIER.url]
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert [record.getMessage() for record in caplog.records] == [
+        "another process runs as n3, at http://h4:1 (h4:2), with another disk, or `stockade cluster add` named that"
+        " address; this node registers again"
+    ]
+
+
+def test_a_process_that_ran_for_a_while_is_the_earlier_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "SETTLED_S", 0.0)
+
+    async def run() -> None:
+        controller = Controller()
+        task = asyncio.create_task(controller.process(EARLIER).run())
+        await controller.has(EARLIER)
+        await asyncio.wait([task], timeout=0.05)
+        controller.take(LATER)
+        await controller.has(EARLIER)
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(run())
+
+
+def test_an_operators_word_is_no_other_process(caplog: pytest.LogCaptureFixture) -> None:
+    """A node that was removed and added again has no disk in the catalog; one that is added again keeps its disk."""
+
+    async def run() -> None:
+        controller = Controller()
+        task = asyncio.create_task(controller.process(EARLIER).run())
+        for said in (
+            None,
+            msgspec.structs.replace(LATER, incarnation=None),
+            msgspec.structs.replace(LATER, incarnation=7),
+        ):
+            await controller.has(EARLIER)
+            await asyncio.wait([task], timeout=0.05)
+            controller.take(said)
+        await controller.has(EARLIER)
+        assert not task.done()
+        task.cancel()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(run())
+    assert len(caplog.records) == 1, "only a disk that was registered elsewhere may be another process"
+
+
+def test_a_node_with_a_new_disk_takes_the_place_of_one_that_is_gone() -> None:
+    async def run() -> None:
+        controller = Controller()
+        controller.take(EARLIER)
+        task = asyncio.create_task(controller.process(LATER).run())
+        await controller.has(LATER)
+        assert not task.done()
+        task.cancel()
+
+    asyncio.run(run())

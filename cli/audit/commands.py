@@ -7,6 +7,7 @@ import click
 
 from ...client.api.client import Client
 from ...partition.api.ledger import HashedEntry, LedgerPage
+from ...partition.api.topics import Topic
 from ...partition.errors import PermissionDenied, UnknownTopicOrPartition
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
@@ -141,25 +142,26 @@ async def who_could_write_command(
         raise click.ClickException(
             f"the ledger has no entry about topic {topic}" + ("" if topic_id is None else f" with the id {topic_id}")
         )
-    count = await _partitions(client, topic, found)
-    if count is not None and partition >= count:
+    described = await _described(client, topic, found)
+    if described is not None and partition >= len(described.partitions):
         raise UnknownTopicOrPartition(topic=topic, partition=partition)
     answer = who_could_write(entries, topic, found, partition, offset, first=first, gaps=gaps)
     if output == "json":
         show_json(answer)
         return
     _show(answer)
+    end = None if described is None else described.partitions[partition].log_end
+    if end is not None and offset >= end:
+        click.echo(f"note       no record has this offset yet: the log ended at {end} on the replica that was asked")
 
 
-async def _partitions(client: Client, topic: str, topic_id: int) -> int | None:
-    """How many partitions the topic has, which is the most that it ever had; None: it is gone, or the caller may not
-    see it.
-    """
+async def _described(client: Client, topic: str, topic_id: int) -> Topic | None:
+    """The topic, with all partitions that it ever had; None: it is gone, or the caller may not see it."""
     try:
         found = await client.topic(topic, patience_ms=0)
     except (UnknownTopicOrPartition, PermissionDenied):
         return None
-    return len(found.partitions) if found.topic_id == topic_id else None
+    return found if found.topic_id == topic_id else None
 
 
 def _show(answer: CouldWrite) -> None:

@@ -15,9 +15,13 @@ def tiered_faults(place: str, cache_bytes: int, timeout_ms: int) -> Iterator[str
     if fault := place_fault(place):
         yield f"place: {fault}"
     elif "://" in place:
-        parts = urlsplit(place)
-        if parts.scheme != "file" and not parts.netloc:
-            yield f"place: {place!r} names no bucket"
+        try:
+            parts = urlsplit(place)
+        except ValueError as error:  # such as a bracket of an IPv6 address without the other one
+            yield f"place: {place!r} is no URL: {error}"
+        else:
+            if parts.scheme != "file" and not parts.netloc:
+                yield f"place: {place!r} names no bucket"
     for name, value, (low, high) in (("cache_bytes", cache_bytes, CACHE_BYTES), ("timeout_ms", timeout_ms, TIMEOUT_MS)):
         if not low <= value <= high:
             yield f"{name}: must be {low} to {high}, not {value}"

@@ -65,9 +65,12 @@ class Progress:
         """The round of the latest offer of a checkpoint."""
         self.first_round: int = round_ + 1
         """Acks that name an earlier round do not count: they speak of an earlier membership of this node."""
-        self.goal, self.goal_at, self.keeps_up = 0, -inf, False
-        """For a learner and the heir: the end of the log when the present round began (0: none did), the time, and
-        whether the last round was quick."""
+        self.goal: int = 0
+        """For a learner and the heir: the end of the log when the present round of catching up began; 0: none did."""
+        self.goal_at: float = -inf
+        """When that round began."""
+        self.keeps_up: bool = False
+        """Whether the last round was quick."""
         self.sent_commit = 0
         """The latest commit index that the follower was sent."""
         self.sent_at: float = -inf

@@ -127,7 +127,7 @@ def test_a_head_whose_entry_has_passed_the_retention_is_not_said_to_be_another_l
 class Told(Reached):
     """A client of a ledger that tells of topic t, id 5, which has two partitions, or is as ``there`` says."""
 
-    there: Any = SimpleNamespace(topic_id=5, partitions=[None, None])
+    there: Any = SimpleNamespace(topic_id=5, partitions=[SimpleNamespace(log_end=end) for end in (None, 2)])
 
     async def ledger(self, first: int, most: int, **choice: Any) -> LedgerPage:
         made = HashedEntry(1, "", 1, 0, 0, "topic.create", "done", "", "", "", "t", 5, after={"partitions": 2})
@@ -144,6 +144,14 @@ def test_no_answer_is_given_for_a_partition_that_the_topic_never_had(monkeypatch
     done = CliRunner().invoke(audit, ["who-could-write", "t", "7", "1"])
     assert (done.exit_code, "(UNKNOWN_TOPIC_OR_PARTITION)" in done.stderr) == (1, True)
     assert CliRunner().invoke(audit, ["who-could-write", "t", "1", "1"]).exit_code == 0
+
+
+def test_an_offset_that_no_record_has_yet_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stockade.cli.ui.connection.Client", Told)
+    for offset, is_told in (("1", False), ("2", True), ("1000", True)):
+        told = CliRunner().invoke(audit, ["who-could-write", "t", "1", offset]).stdout
+        assert ("no record has this offset yet: the log ended at 2" in told) == is_told
+    assert "no record has" not in CliRunner().invoke(audit, ["who-could-write", "t", "0", "9"]).stdout
 
 
 @pytest.mark.parametrize("there", [UnknownTopicOrPartition(), SimpleNamespace(topic_id=6, partitions=[None])])

@@ -426,6 +426,7 @@ def test_what_is_wrong_with_a_place_is_said_before_anything_starts(tmp_path: Pat
         ("file:///srv/old", 1 << 30, 1000, None),
         ("", 1 << 30, 1000, "place"),
         ("s3://", 1 << 30, 1000, "names no bucket"),
+        ("http://[::1", 1 << 30, 1000, "is no URL"),
         ("s3://key:secret@bucket", 1 << 30, 1000, "no credentials"),
         ("s3://bucket?access_key=a&secret_key=b", 1 << 30, 1000, "no credentials"),
         ("abfs://container@account.dfs.core.windows.net/old", 1 << 30, 1000, None),

@@ -66,11 +66,9 @@ class Progress:
         self.first_round: int = round_ + 1
         """Acks that name an earlier round do not count: they speak of an earlier membership of this node."""
         self.goal: int = 0
-        """For a learner and the heir: the end of the log when the present round of catching up began; 0: none did."""
         self.goal_at: float = -inf
-        """When that round began."""
-        self.keeps_up: bool = False
-        """Whether the last round was quick."""
+        """For a learner and the heir: the log's end when the present round of catching up began (0: none), and when."""
+        self.keeps_up: bool = False  # whether the last round was quick
         self.sent_commit = 0
         """The latest commit index that the follower was sent."""
         self.sent_at: float = -inf
@@ -514,9 +512,7 @@ class LeaderState:
             self._send(heir.node_id, TimeoutNow(self.term))
 
     def heir_is_near(self, now: float) -> bool:
-        """Whether a leadership transfer is under way that is not overdue, and whose heir lacks one message of entries
-        at most.
-        """
+        """Whether a leadership transfer is under way that is not overdue, and whose heir has nearly caught up."""
         heir = None if self.heir is None else self.followers.get(self.heir)
         return heir is not None and now < self.overdue_at and self.has_caught_up(heir)
 

@@ -31,7 +31,7 @@ from ..ui.completion_names import NODE, TOPIC
 from ..ui.connection import with_client, with_config
 from ..ui.exits import LOCAL, PLANNED, REFUSED
 from ..ui.manual import Manual, ManualGroup
-from ..ui.output import output_option, show_json, show_result, show_table, stdout_console, waiting
+from ..ui.output import count, output_option, show_json, show_result, show_table, stdout_console, waiting
 from ..ui.parameters import WholeNumber
 
 LOOK_S = 0.2
@@ -298,19 +298,31 @@ async def upgrade(client: Client, *, finalize: bool, wait: bool, output: str) ->
     From then on nodes with older software are refused.
     """
     if wait:
-        with waiting("for every node and replica"):
-            await _until(partial(_is_whole, client))
+        await _until(partial(_is_whole, client, []))
     found = await client.cluster()
     if finalize:
         found = await client.raise_feature_level(_newest_level(found))
     _show_levels(found, output)
 
 
-async def _is_whole(client: Client) -> bool:
-    """Whether every node answers, and every partition has a leader and all its replicas."""
+async def _is_whole(client: Client, told: list[str]) -> bool:
+    """Whether every node answers, and every partition has a leader and all its replicas. What is lacking is said on
+    standard error, each time that it is another thing than ``told`` ends with.
+    """
     found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
-    counts = [node.partitions for node in found.nodes]
-    return not found.missing and not any(each.under_replicated or each.leaderless for each in counts)
+    lacks = [f"{', '.join(found.missing)} to answer"] if found.missing else []
+    for node in found.nodes:
+        counts = node.partitions
+        for number, what, where in (
+            (counts.leaderless, "leaders", "that have replicas on"),
+            (counts.under_replicated, "replicas", "led by"),
+        ):
+            lacks += [f"{what} of {count(number, 'partition')} {where} {node.node_id}"] if number else []
+    text = f"waiting for {'; '.join(lacks)}"
+    if lacks and told[-1:] != [text]:
+        told.append(text)
+        click.echo(text, err=True)
+    return not lacks
 
 
 def _newest_level(found: Cluster) -> int:

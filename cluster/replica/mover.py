@@ -118,10 +118,10 @@ class Mover:
         if group.changing:
             return Wait(())
         step = next_step(group.configuration, self._node_id, move.target, self._host.connected | {self._node_id})
-        if not isinstance(step, Remove):
-            return step
+        if not isinstance(step, Remove) or step.node_id not in group.configuration.voters:
+            return step  # no commit waits for a learner
         full = tuple(group.needs_room_without(step.node_id))
-        if leaving := [each for each in full if each not in move.target and not group.needs_room_without(each)]:
+        if leaving := [each for each in full if each not in move.target and self._goes_on_without(group, each)]:
             return Remove(leaving[0])
         if full and full != self._held_up.get(group.group_id):
             text = (
@@ -130,6 +130,14 @@ class Mover:
             _log.info(text, group.group_id, step.node_id, ", ".join(full))
         self._held_up[group.group_id] = full
         return Wait(full) if full else step
+
+    def _goes_on_without(self, group: Group, node_id: str) -> bool:
+        """Whether a majority of the other voters is reached and waits for no full disk. If a removal that no majority
+        can commit is in the log, the group waits for the voters that are away, perhaps for ever.
+        """
+        others = group.configuration.voters.keys() - {node_id}
+        reached = others & (self._host.connected | {self._node_id})
+        return 2 * len(reached) > len(others) and not group.needs_room_without(node_id)
 
     async def _change(self, group: Group, change: AddLearner | RemoveMember) -> None:
         _log.info("group %d: %r", group.group_id, change)

@@ -338,3 +338,42 @@ def test_of_two_voters_that_leave_the_one_with_the_full_disk_goes_first() -> Non
         task.cancel()
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_voter_with_a_full_disk_does_not_leave_while_the_others_are_no_majority() -> None:
+    """Its removal could never be committed if the other one is gone for good: the group would be lost."""
+
+    async def scenario() -> None:
+        world = World()
+        world.reassign("n1")
+        here = Here(world, "n1")
+        here.lacking, here.disks["n3"] = ("n3",), NO_ROOM
+        here.connected.remove("n2")
+        mover = Counted("n1", here, world, world)  # type: ignore[arg-type]
+        mover.looks = []
+        task = asyncio.create_task(mover.run())
+        await until(lambda: len(mover.looks) >= 3)
+        assert world.steps == []
+        here.lacking = ()
+        await until(lambda: not world.moves)
+        assert world.steps == [RemoveMember("n2"), RemoveMember("n3")]
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_learner_leaves_whatever_disks_are_full() -> None:
+    """No commit waits for it; and no voter leaves in its place, before those that replace the voter have joined."""
+
+    async def scenario() -> None:
+        world = World()
+        world.configuration = Configuration(world.configuration.voters, {"n4": 4})
+        world.reassign("n1")
+        here = Here(world, "n1")
+        here.lacking = ("n3",)
+        task = asyncio.create_task(Mover("n1", here, world, world).run())  # type: ignore[arg-type]
+        await until(lambda: world.steps)
+        assert world.steps == [RemoveMember("n4")]
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -435,7 +435,7 @@ class Session:
                 )
                 renewal.add_done_callback(seen)
                 asked[renewal] = asked_s
-                next_s = min(asked_s + silence_s, lease.lost_at_s)
+                next_s = min(asked_s + silence_s, lease.lost_at_s) if has_room else lease.lost_at_s
         except StockadeError as error:
             self._lose(error)
         finally:

@@ -168,20 +168,29 @@ def test_a_renewal_that_is_answered_after_the_next_one_was_sent_counts(cluster: 
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("connections", "least_ms", "most_ms"), [(2, 500, 600), (8, 1000, 1400)])
+@pytest.mark.parametrize(("connections", "is_alone"), [(2, True), (8, False)])
 def test_a_client_with_few_connections_has_one_renewal_under_way_at_a_time(
-    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, connections: int, least_ms: int, most_ms: int
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, connections: int, is_alone: bool
 ) -> None:
+    """The one after a renewal without an answer had another one beside it, for which there may be no connection."""
+    asked_ms, under_way, most = list[int](), 0, 0
+
+    async def renew(_: str, timeout_ms: int) -> None:
+        nonlocal under_way, most
+        asked_ms.append(timeout_ms)
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            under_way -= 1
+
     async def run() -> None:
-        asked = asyncio.get_running_loop().create_future()
         config = ClientConfig(bootstrap=tuple(cluster.nodes), connections_max=connections)
-        async with Client(config) as client, Session(client, "me", ttl_ms=3000):
-
-            async def renew(_: str, timeout_ms: int) -> None:
-                asked.set_result(timeout_ms)
-                await asyncio.Event().wait()
-
+        async with Client(config) as client, Session(client, "me", ttl_ms=1000) as session:
             monkeypatch.setattr(client, "renew_session", renew)
-            assert least_ms <= await asyncio.wait_for(asked, 10) <= most_ms
+            await asyncio.wait_for(session.lost.wait(), 10)
 
     asyncio.run(run())
+    a_fifth_of_the_ttl_ms = 200
+    assert (asked_ms[0] <= a_fifth_of_the_ttl_ms, most == 1, under_way) == (is_alone, is_alone, 0)

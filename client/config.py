@@ -103,6 +103,8 @@ class _RenewedContext(ssl.SSLContext):
             try:
                 self._now = self._credentials.context_now(password="")  # never ask on a terminal  # nosec B106
             except OSError as error:
+                if not isinstance(error, ssl.SSLError):
+                    self._stamps = []  # not read, say for want of a descriptor: the next connection tries again
                 _log.warning("ca, certificate or key have changed and cannot be used, the ones before are: %s", error)
         return self._now
 

@@ -1,5 +1,7 @@
 import asyncio
 import dataclasses
+import os
+import resource
 import socket
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -236,6 +238,28 @@ def test_new_connections_use_certificates_that_were_renewed(tmp_path: Path, capl
     last = asyncio.run(serials())
     assert [len(set(each)) for each in (before, after, last)] == [1, 1, 1]
     assert len({*before, *after, *last}) == 3
+
+
+def test_a_renewed_file_that_could_not_be_read_at_first_is_read_for_the_next_connection(tmp_path: Path) -> None:
+    """It was never read again: where a program had no descriptor left at that moment, its old certificate expired."""
+    Authority.make("c").save(tmp_path)
+    ca = tmp_path / "ca.crt"
+    context = ClientConfig(bootstrap="https://h:1", ca=str(ca)).credentials().context()
+
+    def used() -> ssl.SSLContext:
+        return context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="h").context
+
+    before = used()
+    os.utime(ca, (1, 1))
+    bound, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(ca, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, most))
+    try:
+        assert used() is before
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (bound, most))
+    assert used() is not before
 
 
 def _blocking(context: ssl.SSLContext, port: int) -> None:

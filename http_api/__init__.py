@@ -4,6 +4,6 @@
 
 In: HTTP requests.
 Out: HTTP answers; refusals as problem documents.
-May import: cluster, cluster.access, cluster.front, http_api.codec, http_api.endpoint, http_api.fast_path,
+May import: cluster, cluster.access, cluster.api, cluster.front, http_api.codec, http_api.endpoint, http_api.fast_path,
 http_api.handlers, http_api.reading, http_api.records, http_api.request, partition.
 """

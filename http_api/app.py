@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable
 from aiohttp import web
 
 from ..cluster.access.principals import Access
-from ..cluster.api import Service
+from ..cluster.api.service import Service
 from ..cluster.front.front import Front
 from ..cluster.https import HttpTls
 from .endpoint.dispatch import ELSEWHERE, endpoint, observer

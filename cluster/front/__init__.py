@@ -4,5 +4,5 @@ Knows no protocol: `http_api` is one front, another would stand beside it.
 
 In: what a front has decoded.
 Out: leave to go on, or a refusal.
-May import: cluster, cluster.access, partition, partition.api, partition.records.
+May import: cluster, cluster.access, cluster.api, partition, partition.api, partition.records.
 """

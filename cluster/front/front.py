@@ -25,7 +25,7 @@ from ...partition.errors import (
 )
 from ..access.principals import Access
 from ..access.quotas import Spending
-from ..api import Service
+from ..api.service import Service
 from .writes import Writes
 
 REQUESTS_MAX = 10_000

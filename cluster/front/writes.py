@@ -13,7 +13,8 @@ from ...partition.api.topics import SlotHolder
 from ...partition.commands import Appended, Stamp, Token
 from ...partition.errors import NotLeaderOrFollower, StockadeError
 from ...partition.records.batch import Batch
-from ..api import Partition, Service
+from ..api.partition import Partition
+from ..api.service import Service
 from ..model import Conditions
 
 REFUSED_WRITES_MAX = 1000

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from ...cluster.access.quotas import Spending
 from ...cluster.access.rights import Caller
-from ...cluster.api import Partition
+from ...cluster.api.partition import Partition
 from ...cluster.front.front import Front
 from ...cluster.front.writes import answer_to, now_ms
 from ...cluster.model import Conditions

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from aiohttp import web
 
-from ...cluster.api import Partition
+from ...cluster.api.partition import Partition
 from ...cluster.controller.ownership.resources import partition_named
 from ...partition.api.ownership import OwnAnswer, Position, Resources
 from ...partition.errors import UnknownTopicOrPartition

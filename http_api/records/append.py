@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from ...cluster.api import Partition
+from ...cluster.api.partition import Partition
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.model import Conditions
 from ...partition.api.topics import BATCH_BYTES_MAX

@@ -14,7 +14,7 @@ from functools import partial
 
 from aiohttp import web
 
-from ...cluster.api import Partition
+from ...cluster.api.partition import Partition
 from ...cluster.front.front import without_frames
 from ...cluster.front.writes import answer_to, leading_partition, now_ms
 from ...cluster.groups import WATCH

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from aiohttp import web
 
-from ...cluster.api import Partition
+from ...cluster.api.partition import Partition
 from ...cluster.front.front import unless_ended
 from ...cluster.model import ReadGuard
 from ...partition.commands import Offset

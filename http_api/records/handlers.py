@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from aiohttp import web
 
-from ...cluster.api import Partition
+from ...cluster.api.partition import Partition
 from ...partition.api.ownership import Fences, FenceTenure
 from ...partition.api.producers import PartitionProducers
 from ...partition.api.records import Offsets, Trimmed

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from ...cluster.api import Partition
+from ...cluster.api.partition import Partition
 from ...cluster.front.front import unless_ended
 from ...partition.commands import Offset
 from ...partition.errors import StockadeError

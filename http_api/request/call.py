@@ -22,7 +22,8 @@ from msgspec import structs
 
 from ...cluster.access.quotas import Spending
 from ...cluster.access.rights import Caller, Kind, Verb
-from ...cluster.api import Partition, Service
+from ...cluster.api.partition import Partition
+from ...cluster.api.service import Service
 from ...cluster.front.front import Front, unless_ended
 from ...cluster.https import ClientCertificate
 from ...cluster.model import By, Leader

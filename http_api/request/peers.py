@@ -17,7 +17,7 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from ...client.transport.http import sent_once
-from ...cluster.api import Service
+from ...cluster.api.service import Service
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 from ..codec import json_codec
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from stockade.cluster.api import Service
+from stockade.cluster.api.service import Service
 from stockade.cluster.front.front import Front, retry_at_leader, unless_ended
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
-from stockade.cluster.api import Partition
+from stockade.cluster.api.partition import Partition
 from stockade.cluster.front import front
 from stockade.http_api.endpoint import forwarding
 from stockade.http_api.request import peers

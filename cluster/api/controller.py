@@ -1,27 +1,18 @@
-"""What a front (HTTP today) may ask of a node.
+"""What a front may ask of the controller group: a protocol for each of its services."""
 
-Every method raises subclasses of StockadeError only. A method that needs a leader raises NotLeaderOrFollower (with the
-leader's base URL when known) where this node does not lead: the front then forwards the request to the leader, once.
-"""
-
-import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal, Protocol
 
-from ..partition.api.cluster import (
+from ...partition.api.cluster import (
     BalancePlan,
     BalanceSettings,
-    Cluster,
     ControllersPlan,
-    NodeSetting,
     NotedBackup,
-    PartitionCounts,
     Reassignment,
     RemovalPlan,
-    Unready,
 )
-from ..partition.api.ownership import (
+from ...partition.api.ownership import (
     Evicted,
     Grant,
     GroupList,
@@ -33,160 +24,12 @@ from ..partition.api.ownership import (
     Ticket,
     TicketList,
 )
-from ..partition.api.producers import PartitionProducer, ProducerList, ProducerPair, ProducerStatus
-from ..partition.api.records import PartitionContents, StageInfo
-from ..partition.api.topics import Mode, Topic, TopicConfig, TopicPage, TopicSummary
-from ..partition.commands import Appended, Offset, Token
-from ..partition.log.interface import Slice
-from ..partition.records.batch import Batch
-from ..partition.state.fence import Tenure
-from .access.administration import Principals
-from .access.store import PrincipalTable
-from .measures import Measures
-from .model import NO_PRINCIPAL, By, Claim, CommittedPosition, Conditions, Leader, ReadGuard, Settle
-
-
-class Partition(Protocol):
-    """A partition as this node can reach it. ``config`` is the configuration of its topic."""
-
-    topic: str
-    topic_id: int
-    partition: int
-    config: TopicConfig
-
-    @property
-    def is_leading(self) -> bool:
-        """Whether this node leads the partition, as far as it knows."""
-        ...
-
-    def leader(self) -> Leader:
-        """The leader of the partition, as far as this node knows."""
-        ...
-
-    def tenure(self, grant_id: str) -> Tenure | None:
-        """The tenure of a grant that holds the slot, or held it and is still remembered here; None for any other."""
-        ...
-
-    async def append(self, batch: Batch, conditions: Conditions) -> Appended:
-        """Propose one validated batch and wait for the verdict of apply (SEMANTICS 5.8).
-
-        ``fence_epoch`` is the ownership guard of a topic with a writer_group. Raises InvalidRequest for a
-        ``message_id`` where there is no dedupe_window_ms.
-        """
-        ...
-
-    def submit(self, batch: Batch, conditions: Conditions, settle: Settle) -> bool:
-        """Like ``append``, without waiting: ``settle`` is called once, perhaps before this returns. Returns False if
-        nothing was proposed and ``settle`` is not called: ``append`` first does what is missing, or refuses.
-        """
-        ...
-
-    async def read(
-        self,
-        offset: Offset | None,
-        *,
-        max_bytes: int,
-        min_bytes: int,
-        max_wait_ms: int,
-        local: bool,
-        guard: ReadGuard | None = None,
-    ) -> Slice:
-        """Committed batches from ``offset`` (None: log end); linearizable unless ``local`` (SEMANTICS 5.10).
-
-        Waits up to ``max_wait_ms`` until ``min_bytes`` are there. ``offset`` -1 means log start. Raises NotOwner
-        unless ``guard`` is the owner's, before and after the wait; OffsetOutOfRange, TieredStoreUnavailable.
-        """
-        ...
-
-    async def read_tail(self, count: int) -> tuple[Slice, int]:
-        """The first slice of the last ``count`` records, and topic_epoch; linearizable (SEMANTICS 5.12)."""
-        ...
-
-    async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
-        """(offset, its timestamp, log_start, log_end) of the first record at or after ``timestamp_ms``; offset -1 if
-        none. None asks for the first record with the greatest timestamp. Linearizable.
-        """
-        ...
-
-    async def trim(
-        self,
-        before: Offset | None,
-        *,
-        topic_id: int | None,
-        token: Token | None,
-        principal: str = "",
-        if_epoch: int | None = None,
-        if_log_end: Offset | None = None,
-    ) -> tuple[Offset, Offset]:
-        """Drop the records below ``before`` (None: all); returns (log_start, log_end) after that (SEMANTICS 5.14).
-
-        Raises PlanChanged unless topic_epoch is ``if_epoch`` and log_end is ``if_log_end`` (None: not compared).
-        """
-        ...
-
-    async def begin_at(self, offset: Offset, *, topic_id: int | None, principal: str = "") -> tuple[Offset, Offset]:
-        """Let a log that has never had a record begin at ``offset``; returns (log_start, log_end) after that. Raises
-        OffsetMismatch, FeatureLevelTooLow.
-        """
-        ...
-
-    async def position(self, group: str) -> CommittedPosition:
-        """The group's committed position; linearizable."""
-        ...
-
-    async def commit_position(
-        self, group: str, offset: Offset | None, metadata: str | None, fence_epoch: int | None, principal: str = ""
-    ) -> None:
-        """Commit the group's position; ``offset`` None forgets it, which needs feature level 2. Raises NotOwner,
-        PermissionDenied, OffsetOutOfRange, FeatureLevelTooLow.
-        """
-        ...
-
-    async def put_stage(
-        self, name: str, digest: str, batch: Batch, *, ttl_ms: int, topic_id: int | None, principal: str = ""
-    ) -> bool:
-        """Store one validated batch beside the log as a stage; returns whether it is new. Raises StageAlreadyExists.
-
-        From feature level 2 on only ``principal`` may keep, delete and append the stage ("": all may).
-        """
-        ...
-
-    async def stages(self, prefix: str) -> list[StageInfo]:
-        """The stages whose names begin with ``prefix``, in the order in which they were stored; linearizable."""
-        ...
-
-    async def change_stages(
-        self,
-        keep: list[str],
-        delete: list[str],
-        *,
-        producer: tuple[int, int],
-        topic_id: int | None,
-        principal: str = "",
-        evicts: bool = False,
-    ) -> None:
-        """Keep and delete stages: all or nothing. Raises NotFound, InvalidProducerEpoch if ``producer`` has another."""
-        ...
-
-    async def append_stage(
-        self, name: str, received_ms: int, conditions: Conditions, *, evicts: bool = False
-    ) -> tuple[Appended, int]:
-        """Append a stage's batch, once; returns the verdict and the size of the batch in bytes. Raises as ``append``
-        does, NotFound, and PermissionDenied for a stage of another principal, unless the caller ``evicts``.
-        """
-        ...
-
-    async def fences(self) -> list[Tenure]:
-        """The present tenures of the slot and a bounded number of past ones, the latest first; linearizable."""
-        ...
-
-    async def contents(self, most: int, tells: Callable[[str], bool]) -> PartitionContents:
-        """The log's ends and bytes, and the ``most`` lowest positions of groups that ``tells`` allows; linearizable."""
-        ...
-
-    async def latest_producers(self, most: int) -> tuple[int, list[PartitionProducer]]:
-        """The number of producers known here, and the ``most`` latest used of them, newest first; linearizable."""
-        ...
+from ...partition.api.principals import IssuedToken, PrincipalInfo, PrincipalList
+from ...partition.api.producers import ProducerList, ProducerPair, ProducerStatus
+from ...partition.api.topics import Mode, Topic, TopicConfig, TopicSummary
+from ..access.principals import Principal, PrincipalToken
+from ..access.quotas import NO_QUOTA, Quota
+from ..model import NO_PRINCIPAL, By, Claim
 
 
 class Sessions(Protocol):
@@ -464,15 +307,50 @@ class Lists(Protocol):
         ...
 
 
-class Ledger(Protocol):
-    """Acts that no controller decides, in the ledger (controller/ledger.py)."""
+class Principals(Protocol):
+    """The replicated principals. A change returns when every node that can be reached acts by it. ``by``: the caller.
+    Every change raises InvalidRequest when it would lock its caller out.
+    """
 
-    def act(
-        self, act: str, topic: str | None, partition: int | None, wanted: dict[str, Any], by: By
-    ) -> AbstractAsyncContextManager[dict[str, Any]]:
-        """Around an act: the ledger records its intent before the block begins, and its outcome when the block ends,
-        with what the block puts into the dictionary. Raises LeaderNotAvailable and LedgerFull: the block did not begin.
+    async def list_principals(self, prefix: str, most: int, configured: Iterable[Principal]) -> PrincipalList:
+        """The first ``most`` principals whose names have this prefix, ascending, with those of this node's
+        configuration (``configured``).
         """
+        ...
+
+    async def get_principal(self, name: str) -> PrincipalInfo:
+        """The principal of this name. Raises NotFound."""
+        ...
+
+    async def put_principal(
+        self,
+        name: str,
+        rights: Sequence[str],
+        certificates: Sequence[str],
+        tokens: Sequence[PrincipalToken] | None,
+        *,
+        subjects: Sequence[str] = (),
+        quota: Quota = NO_QUOTA,
+        opens: bool,
+        by: By,
+    ) -> tuple[PrincipalInfo, bool]:
+        """Create or replace a principal; returns it, and whether it is new. ``tokens`` None: it keeps its tokens.
+        ``opens``: the cluster is open to every caller, which this ends. Raises InvalidRequest, ThrottlingQuotaExceeded.
+        """
+        ...
+
+    async def delete_principal(self, name: str, by: By) -> None:
+        """Delete a principal; the objects that it made still belong to its name. Raises NotFound."""
+        ...
+
+    async def add_token(self, name: str, digest: str | None, expires: datetime | None, by: By) -> IssuedToken:
+        """Add a token. ``digest``: the hash of one that the caller made; None: make one. Raises NotFound,
+        InvalidRequest.
+        """
+        ...
+
+    async def delete_token(self, name: str, token: str, by: By) -> None:
+        """Delete the token with the id ``token``. Raises NotFound, InvalidRequest."""
         ...
 
 
@@ -499,102 +377,3 @@ class ControllerApi(Protocol):
 
     @property
     def principals(self) -> Principals: ...
-
-
-class Service(Protocol):
-    """A node, as its fronts see it."""
-
-    node_id: str
-
-    @property
-    def ledger(self) -> Ledger: ...
-
-    def at_controller(self) -> ControllerApi:
-        """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it."""
-        ...
-
-    def cluster(self) -> Cluster:
-        """The cluster as this node sees it; asks no other node."""
-        ...
-
-    def counts(self) -> PartitionCounts:
-        """Counts of the partitions that this node holds."""
-        ...
-
-    def unready(self) -> list[Unready]:
-        """What the node is not ready for, with the reasons, the weightiest first; empty when it knows a controller
-        leader and its replicas are loaded.
-        """
-        ...
-
-    async def measures(self, *, names: bool = False) -> Measures:
-        """The node's own numbers as they are now, for a monitor. ``names``: also those of consumer groups and topics,
-        which take some milliseconds of the loop where there are many.
-        """
-        ...
-
-    def controller(self) -> Leader:
-        """The leader of the controller group, as far as this node knows."""
-        ...
-
-    @property
-    def follow_principals(self) -> Callable[[Callable[[PrincipalTable], None]], None]:
-        """Registers a function to call with the controller's principals: now, and whenever newer ones are known."""
-        ...
-
-    @property
-    def leadership_news(self) -> int:
-        """The number of changes of leaders of which this node has learned."""
-        ...
-
-    async def await_leadership_news(self, seen: int, timeout_s: float) -> None:
-        """Return when ``leadership_news`` is no longer ``seen``, or after ``timeout_s`` seconds."""
-        ...
-
-    def held(self, topic: str, partition: int) -> Partition | None:
-        """The partition if this node holds a replica of it. None: ``partition`` says where to ask."""
-        ...
-
-    async def partition(self, topic: str, partition: int, topic_id: int | None) -> Partition:
-        """The partition as this node can reach it. Raises UnknownTopicOrPartition, InconsistentTopicId, and
-        NotLeaderOrFollower when another node must be asked.
-        """
-        ...
-
-    def settings(self) -> list[NodeSetting]:
-        """The settings that this node runs with, ascending by name."""
-        ...
-
-    def node_at(self, url: str) -> str | None:
-        """The id of the other member of the cluster that has this base URL."""
-        ...
-
-    async def open_stream(self, node_id: str, protocol: asyncio.Protocol) -> None:
-        """Give ``protocol`` an authenticated connection to the front of another node. Raises OSError: nothing of the
-        protocol was sent.
-        """
-        ...
-
-    def accept_streams(self, accept: Callable[[str], asyncio.Protocol | None]) -> None:
-        """Serve the connections that other nodes open to this front: ``accept`` makes a protocol for a node id."""
-        ...
-
-    async def get_topic(self, name: str, topic_id: int | None = None) -> Topic:
-        """A topic with its leaders; asks the controller if this node knows no such topic, or none with ``topic_id``."""
-        ...
-
-    async def get_topic_page(self, name: str, first: int, most: int, find: str) -> TopicPage:
-        """A topic with ``most`` of its partitions, from the ``first`` on, of those whose number, leader or writer
-        contains ``find``. Raises UnknownTopicOrPartition.
-        """
-        ...
-
-    async def transfer_leader(
-        self, topic: str | None, partition: int | None, node_id: str | None, by: By = NO_PRINCIPAL
-    ) -> Leader:
-        """Let another replica lead a partition (both None: the controller group); answers when it does.
-
-        ``node_id`` None: any other. Raises UnknownTopicOrPartition, NotFound (it is no voter), NotEnoughReplicas
-        (there is no other), RequestTimedOut.
-        """
-        ...

@@ -20,7 +20,7 @@ OUTSIDE = {"chaos", "spark", "client"}
 PACKAGES = {"stockade", "pyspark_stockade"}
 
 OWNERS = {
-    "pysyncobj": ["raft/core/raft_node.py"],
+    "pysyncobj": ["raft/core/library.py"],
     "aiohttp": ["http_api/*", "client/transport/http.py"],
     "yarl": ["http_api/*"],
     "multidict": ["http_api/*"],
@@ -316,7 +316,7 @@ def test_a_folder_imported_with_its_package_is_fine() -> None:
     ("path", "source", "count"),
     [
         ("raft/core/group.py", "import pysyncobj.syncobj", 1),
-        ("raft/core/raft_node.py", "import pysyncobj.syncobj", 0),
+        ("raft/core/library.py", "import pysyncobj.syncobj", 0),
         ("client/transport/metadata.py", "from aiohttp import ClientSession", 1),
         ("http_api/app.py", "from aiohttp import web", 0),
         ("http_api/console/page.py", "from aiohttp import web", 0),

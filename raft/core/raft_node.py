@@ -4,25 +4,14 @@ The events are a message, a connection that came up or broke, a tick of the cloc
 proposal. After one or several of them Group calls ``progress``. RaftNode never waits, and takes time and random numbers
 from its ports alone, so that a simulator can replay it. An exception that leaves it is fatal for the node.
 
-RaftNode inherits from pysyncobj's ``SyncObj``; no other module imports pysyncobj. After construction four methods of
-``SyncObj`` run: ``__setCurrentTerm`` (sets term and vote, and saves them through our log), ``__setState`` (sets the
-role), ``__onBecomeLeader`` (appends the no-op of a new leader) and ``__getCurrentLogIndex``, which that one calls. Four
-of its fields hold our state: term, commit index, applied index, and the proposals that wait for their commit. The
-methods of ``SyncObj`` that send, receive, tick, apply, dump or unpickle refuse to be called. Its transport and timers
-are constructed and never used. docs/defects.md measures this, and names the defect behind each replacement.
+RaftNode inherits from pysyncobj's ``SyncObj``: of that, four methods and four fields are in use (library.py).
 """
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NoReturn
-
-import pysyncobj.syncobj as library
-from pysyncobj import SyncObjConf
-from pysyncobj.node import Node
-from pysyncobj.transport import Transport
-from pysyncobj.version import VERSION
+from typing import Any, NoReturn
 
 from ..log.configuration import CONFIGURATION, Change, Configuration, InvalidChange, apply_change
 from ..log.group_log import GroupLog
@@ -34,22 +23,10 @@ from ..ports import NodePorts
 from ..settings import RaftSettings
 from .follower import Election, FollowerState, InvariantBroken, VoteGate, Voting
 from .leader import LeaderState
-from .library import check_library
+from .library import CANDIDATE, FOLLOWER, SyncObj, arguments, check_library
 from .membership import Membership
 from .pending import PendingProposal, ProposalQueue, commands_of, entries_of
 from .quiescence import Quiescence
-
-if TYPE_CHECKING:
-    from .library import Untyped as SyncObj
-else:
-    from pysyncobj import SyncObj
-
-
-def _create_journal(file: Any, original: Callable[[Any], Any] = library.createJournal) -> Any:
-    return file if isinstance(file, GroupLog) else original(file)
-
-
-library.createJournal = _create_journal  # the library has no other way to be given one
 
 
 class RaftNode(SyncObj):
@@ -93,8 +70,7 @@ class RaftNode(SyncObj):
             **self._following.handlers,
             **self._voting.handlers,
         }
-        configuration = SyncObjConf(autoTick=False, useFork=False, commandsWaitLeader=False, journalFile=log)
-        super().__init__(Node(self.node_id), [], configuration, transport=Transport(None, None, None))
+        super().__init__(**arguments(self.node_id, log))
         self._SyncObj__raftLastApplied = log.origin.index
 
     @property
@@ -354,7 +330,7 @@ class RaftNode(SyncObj):
         led, self.leading = self.leading is not None, None
         if term > self.term:
             self._enter_term(term, None)
-        self._SyncObj__setState(library._RAFT_STATE.FOLLOWER)
+        self._SyncObj__setState(FOLLOWER)
         self.leader = leader
         self._election.void()
         if not self.ready:
@@ -373,7 +349,7 @@ class RaftNode(SyncObj):
     def become_candidate(self) -> None:
         """Enter the next term as a candidate that has voted for itself."""
         self.leader = None
-        self._SyncObj__setState(library._RAFT_STATE.CANDIDATE)
+        self._SyncObj__setState(CANDIDATE)
         self._enter_term(self.term + 1, self.node_id)
 
     def become_leader(self) -> None:
@@ -597,4 +573,4 @@ class RaftNode(SyncObj):
     _SyncObj__tryLogCompaction = _SyncObj__loadDumpFile = _refuse
 
 
-check_library(RaftNode, SyncObj, VERSION)
+check_library(RaftNode)

@@ -21,7 +21,8 @@ from stockade.http_api.app import DEFAULT_BOUNDS, HttpServer, start_http
 from stockade.http_api.handlers.system import asset
 from stockade.http_api.request.connections import ConnectionBounds
 
-from .fake_cluster import FakeCluster, FakeService
+from .fake_cluster import FakeCluster
+from .fake_service import FakeService
 
 JSON = {"Content-Type": "application/json"}
 TEXT = {"Content-Type": "text/plain"}

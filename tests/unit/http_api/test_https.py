@@ -25,7 +25,8 @@ from stockade.http_api.request.connections import ConnectionBounds
 from stockade.raft.net.tls import TlsFault, TlsSession
 
 from .conversation import RECORDS
-from .fake_cluster import FakeCluster, FakeService
+from .fake_cluster import FakeCluster
+from .fake_service import FakeService
 
 LATER = datetime.now(UTC) + timedelta(days=1)
 HOSTS = ("127.0.0.1",)

@@ -8,7 +8,7 @@ from stockade.cluster.controller.commands import Done
 from stockade.partition.api.cluster import NotedBackup
 from stockade.partition.errors import InvalidRequest
 
-from .test_ledger import ROOT, Recorded
+from .recorded import ROOT, Recorded
 
 
 def made(place: str = "s3://b", cut_ms: int = 5, name: str = "one") -> NoteBackup:

@@ -9,7 +9,7 @@ from stockade.cluster.controller.commands import Arranged, MoveDone
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition.errors import LedgerFull, PlanChanged
 
-from .test_ledger import ROOT, Recorded, node
+from .recorded import ROOT, Recorded, node
 
 ORDER = Rebalance(now_ms=0, by=ROOT, moves=[], plan="now", if_plan="now")
 

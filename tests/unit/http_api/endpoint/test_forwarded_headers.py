@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from ..conversation import ARROW, NDJSON, RECORDS, nodes
-from ..fake_cluster import FakeService
+from ..fake_service import FakeService
 
 
 def test_the_leader_chooses_by_all_accept_headers_of_a_request_that_is_passed_on() -> None:

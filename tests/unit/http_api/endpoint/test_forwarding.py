@@ -9,29 +9,21 @@ from aiohttp import web
 
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
 from stockade.cluster.api.partition import Partition
-from stockade.cluster.front import front
 from stockade.http_api.endpoint import forwarding
 from stockade.http_api.request import peers
 from stockade.http_api.request.peers import Message, Peers
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 from ..conversation import NDJSON, RECORDS, TEXT, Conversation, nodes
-from ..fake_cluster import FakePartition
 
 FORWARDED = {"Stockade-Forwarded-By": "client"}
-
-
-async def lead(conversations: list[Conversation], node: Conversation | None, partition: int = 0) -> None:
-    """Let a node lead a partition of ``orders``."""
-    topic = conversations[0].service.shared.topics["orders"]
-    topic.leaders[partition] = None if node is None else node.service.node_id
 
 
 def test_any_node_answers_and_names_the_leader() -> None:
     async def main() -> None:
         async with nodes(3) as (one, two, three):
             await two.topic()
-            await lead([one], three)
+            one.service.shared.lead("orders", "n3")
             stored = await two.call("POST", RECORDS, {"records": [{"value": "x"}]})
             assert (stored.status, stored.headers["Stockade-Leader"]) == (200, three.url)
             assert stored.headers["Stockade-Leader-Term"] == "6"
@@ -70,7 +62,7 @@ def test_a_request_that_was_passed_on_is_answered_with_the_leader_instead() -> N
             assert answer.headers["Stockade-Leader"] == one.url
             assert (await two.call("GET", "/v1/topics", None, FORWARDED)).status == 421
             assert (await one.call("GET", "/v1/topics", None, FORWARDED)).status == 200
-            await lead([one], None)
+            one.service.shared.lead("orders", None)
             unknown = await two.call("GET", RECORDS, None, FORWARDED)
             assert (unknown.json["leader"], unknown.headers["Stockade-Leader"]) == (None, "")
 
@@ -83,53 +75,6 @@ def test_the_shape_of_an_append_that_is_not_passed_on_is_told_before_who_leads()
             await one.topic()
             for body, status in (({"records": []}, 400), ({"records": [{"value": 1}]}, 400), ({"records": [{}]}, 421)):
                 assert (await two.call("POST", RECORDS, body, FORWARDED)).status == status
-
-    asyncio.run(main())
-
-
-def test_an_unknown_leader_is_503_with_a_time_to_come_back() -> None:
-    async def main() -> None:
-        async with nodes(1) as (node,):
-            await node.topic()
-            await lead([node], None)
-            answer = await node.call("POST", RECORDS, {"records": [{}]})
-            assert (answer.status, answer.json["no_side_effects"]) == (503, True)
-            assert answer.headers["Retry-After"] == "1"
-            node.service.shared.controller = None
-            assert (await node.call("GET", "/v1/topics")).status == 503
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("path", [RECORDS, "/v1/topics/orders/records"])
-@pytest.mark.parametrize("new_leader", ["n1", "n2"])
-def test_a_request_waits_until_there_is_a_leader(path: str, new_leader: str) -> None:
-    async def main() -> None:
-        async with nodes(2) as (one, two):
-            await one.topic()
-            two.server.front.leader_wait_s = 60
-            shared = one.service.shared
-            shared.lead("orders", None)
-            waiting = asyncio.create_task(two.call("POST", path, {"records": [{"value": "x"}]}))
-            await sees_requests(two, 1)
-            shared.lead("orders", new_leader)
-            assert (await waiting).status == 200
-            assert await one.values() == ["x"]
-
-    asyncio.run(main())
-
-
-def test_a_request_waits_for_another_leader_when_the_one_it_knows_is_gone() -> None:
-    async def main() -> None:
-        async with nodes(3) as (one, two, three):
-            await one.topic()
-            two.server.front.leader_wait_s = 60
-            await one.server.close()
-            waiting = asyncio.create_task(two.call("POST", RECORDS, {"records": [{"value": "x"}]}))
-            await sees_requests(two, 1)
-            one.service.shared.lead("orders", "n3")
-            assert (await waiting).headers["Stockade-Leader"] == three.url
-            assert await three.values() == ["x"]
 
     asyncio.run(main())
 
@@ -151,47 +96,6 @@ def test_a_read_or_a_renewal_goes_from_a_leader_that_hangs_to_the_next_one(metho
             await runner.cleanup()
 
     asyncio.run(main())
-
-
-def test_a_request_that_waited_in_vain_is_refused_with_a_time_to_come_back() -> None:
-    async def main() -> None:
-        async with nodes(2) as (one, two):
-            await one.topic()
-            two.server.front.leader_wait_s = 0.5
-            leader = Leader(*(elsewhere(None) for _ in range(100)))
-            runner = await with_leader(leader, two)
-            answer = await two.call("POST", RECORDS, {"records": [{}]})
-            assert (answer.status, answer.json["no_side_effects"]) == (503, True)
-            assert answer.headers["Retry-After"] == "1"
-            assert len(leader.seen) > 1
-            await runner.cleanup()
-
-    asyncio.run(main())
-
-
-def test_a_request_whose_client_gives_up_waiting_is_not_proposed_later() -> None:
-    async def main() -> None:
-        async with nodes(1) as (node,):
-            await node.topic()
-            node.server.front.leader_wait_s = 60
-            shared = node.service.shared
-            shared.lead("orders", None)
-            waiting = asyncio.create_task(node.call("POST", RECORDS, {"records": [{"value": "x"}]}))
-            await sees_requests(node, 1)
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-            await sees_requests(node, 0)
-            shared.lead("orders", "n1")
-            assert await node.values() == []
-
-    asyncio.run(main())
-
-
-async def sees_requests(node: Conversation, count: int) -> None:
-    """Return when so many requests are under way on a node."""
-    async with asyncio.timeout(60):
-        while node.server.front.in_flight.requests.used != count:  # noqa: ASYNC110  # nobody tells
-            await asyncio.sleep(0.01)
 
 
 def test_shape_is_refused_without_asking_the_leader_where_it_can_be() -> None:
@@ -565,36 +469,17 @@ def test_a_long_poll_that_was_passed_on_ends_with_its_client() -> None:
     asyncio.run(main())
 
 
-def test_many_requests_that_wait_for_a_leader_leave_the_processor_to_the_election(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(front, "TRIES_PER_S", 200)
-
+def test_a_request_that_waited_in_vain_is_refused_with_a_time_to_come_back() -> None:
     async def main() -> None:
-        async with nodes(1) as (node,):
-            await node.topic()
-            node.server.front.leader_wait_s = 60
-            shared, service, tries = node.service.shared, node.service, 0
-            shared.lead("orders", None)
-            find = service.partition
-
-            async def counted(topic: str, partition: int, topic_id: int | None) -> FakePartition:
-                nonlocal tries
-                tries += 1
-                shared.news += 1  # other groups elect their leaders all the time
-                return await find(topic, partition, topic_id)
-
-            service.partition = counted  # type: ignore[method-assign]
-            count, began = 20, asyncio.get_running_loop().time()
-            waiting = [asyncio.create_task(node.call("POST", RECORDS, {"records": [{}]})) for _ in range(count)]
-            await sees_requests(node, count)
-            first = tries
-            while tries < first + 20 * count:  # noqa: ASYNC110 (nobody tells)
-                await asyncio.sleep(0.01)
-            elapsed = asyncio.get_running_loop().time() - began
-            assert tries <= 3 * count + 2 * 200 * elapsed
-            shared.lead("orders", "n1")
-            assert [(await answer).status for answer in waiting] == [200] * count
-            assert node.server.front.waiting_for_leader == 0
+        async with nodes(2) as (one, two):
+            await one.topic()
+            two.server.front.leader_wait_s = 0.5
+            leader = Leader(*(elsewhere(None) for _ in range(100)))
+            runner = await with_leader(leader, two)
+            answer = await two.call("POST", RECORDS, {"records": [{}]})
+            assert (answer.status, answer.json["no_side_effects"]) == (503, True)
+            assert answer.headers["Retry-After"] == "1"
+            assert len(leader.seen) > 1
+            await runner.cleanup()
 
     asyncio.run(main())

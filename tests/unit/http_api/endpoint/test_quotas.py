@@ -15,7 +15,7 @@ from stockade.http_api.request.peers import FORWARDED_BY
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 from ..conversation import JSON, Answer, Conversation, nodes
-from ..fake_cluster import FakePartition
+from ..fake_partition import FakePartition
 from ..records.test_append import arrow_stream
 from ..samples import PARTS_FORM, parts_body
 from ..test_server import exchange

@@ -25,7 +25,7 @@ from stockade.partition.errors import (
 )
 
 from ..conversation import RECORDS, Conversation, nodes
-from ..fake_cluster import FakePartition
+from ..fake_partition import FakePartition
 from ..test_server import exchange
 
 WHOLE = b"POST " + RECORDS.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n"

@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 
 from ..conversation import TEXT, Conversation, nodes, run
-from ..fake_cluster import FakePartition
+from ..fake_partition import FakePartition
 
 STAGES = "/v1/topics/orders/partitions/0/stages"
 

@@ -16,7 +16,7 @@ from stockade.partition.errors import NotLeaderOrFollower
 from stockade.partition.records.batch import STREAM_END, Batch
 
 from ..conversation import Answer, Conversation, _validator, nodes, run
-from ..fake_cluster import FakePartition
+from ..fake_partition import FakePartition
 from ..samples import PARTS_FORM, parts_body
 from .test_append import arrow_stream
 

@@ -10,7 +10,7 @@ import pytest
 from stockade.partition.log.interface import Slice
 
 from ..conversation import NDJSON, RECORDS, TEXT, Conversation, run
-from ..fake_cluster import FakePartition
+from ..fake_partition import FakePartition
 
 Meanwhile = Callable[[FakePartition], Any]
 

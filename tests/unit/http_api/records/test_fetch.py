@@ -14,7 +14,7 @@ from stockade.http_api.records import encode, fetch, handlers
 from stockade.partition.log.interface import Slice, StoredBatch
 
 from ..conversation import ARROW, JSON, NDJSON, RECORDS, TEXT, Conversation, run
-from ..fake_cluster import FakePartition
+from ..fake_partition import FakePartition
 
 OFFSETS = "/v1/topics/orders/partitions/0/offsets"
 TAIL = "/v1/topics/orders/partitions/0/tail"

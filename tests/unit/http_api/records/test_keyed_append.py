@@ -13,7 +13,7 @@ from stockade.partition.partitioner import partition_for_key
 
 from ..conversation import ARROW, NDJSON, TEXT, Conversation, nodes
 from ..endpoint.test_forwarding import Leader, with_leader
-from ..fake_cluster import FakePartition
+from ..fake_partition import FakePartition
 from .test_append import arrow_stream
 
 KEYED = "/v1/topics/orders/records"

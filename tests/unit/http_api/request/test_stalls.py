@@ -15,7 +15,7 @@ from stockade.http_api.request.call import request_of
 from stockade.http_api.request.stalls import KEPT_MAX, LONG_WAIT_S, STALL_S, Asked, Stalls, _Seen
 
 from ..conversation import Conversation, run
-from ..fake_cluster import FakeService
+from ..fake_service import FakeService
 from ..samples import GOOD
 
 CPU_S = 20 * STALL_S

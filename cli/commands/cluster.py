@@ -298,18 +298,30 @@ async def upgrade(client: Client, *, finalize: bool, wait: bool, output: str) ->
     From then on nodes with older software are refused.
     """
     if wait:
-        await _until(partial(_is_whole, client, []))
+        await _wait_until_whole(client)
     found = await client.cluster()
     if finalize:
         found = await client.raise_feature_level(_newest_level(found))
     _show_levels(found, output)
 
 
-async def _is_whole(client: Client, told: list[str]) -> bool:
-    """Whether every node answers, and every partition has a leader and all its replicas. What is lacking is said on
-    standard error, each time that it is another thing than ``told`` ends with.
-    """
-    found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
+async def _wait_until_whole(client: Client) -> None:
+    """Wait until nothing is ``_lacking``. Standard error says what is, each time that it changes."""
+    said = ""
+
+    async def is_whole() -> bool:
+        nonlocal said
+        lacks = _lacking(await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"}))
+        if lacks and lacks != said:
+            click.echo(f"waiting for {lacks}", err=True)
+        said = lacks
+        return not lacks
+
+    await _until(is_whole)
+
+
+def _lacking(found: NodeStates) -> str:
+    """The nodes that do not answer, and the leaders and replicas that partitions lack, in words; "" if none."""
     lacks = [f"{', '.join(found.missing)} to answer"] if found.missing else []
     for node in found.nodes:
         counts = node.partitions
@@ -318,11 +330,7 @@ async def _is_whole(client: Client, told: list[str]) -> bool:
             (counts.under_replicated, "replicas", "led by"),
         ):
             lacks += [f"{what} of {count(number, 'partition')} {where} {node.node_id}"] if number else []
-    text = f"waiting for {'; '.join(lacks)}"
-    if lacks and told[-1:] != [text]:
-        told.append(text)
-        click.echo(text, err=True)
-    return not lacks
+    return "; ".join(lacks)
 
 
 def _newest_level(found: Cluster) -> int:

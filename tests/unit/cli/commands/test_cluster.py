@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from sources import ROOT
 
-from stockade.cli.commands.cluster import UNSEEN_MAX, Leaving, _is_whole, _Move, machine_rows
+from stockade.cli.commands.cluster import UNSEEN_MAX, Leaving, _Move, _wait_until_whole, machine_rows
 from stockade.cli.main import main
 from stockade.client.api.client import Client
 from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, PartitionCounts, Reassignment
@@ -145,7 +145,11 @@ def test_a_machine_that_cannot_be_one_is_not_added() -> None:
     assert "raft of d: 2 processes from port 65535 on need ports up to 65536" in refused.stderr
 
 
-def test_who_waits_for_the_upgrade_of_the_next_node_is_told_for_what() -> None:
+def test_who_waits_for_the_upgrade_of_the_next_node_is_told_for_what(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("stockade.cli.commands.cluster.LOOK_S", 0)
+
     def state(leaderless: int, behind: int) -> Any:
         return SimpleNamespace(node_id="n1", partitions=PartitionCounts(9, 5, 0, behind, leaderless, 0, 0))
 
@@ -159,13 +163,10 @@ def test_who_waits_for_the_upgrade_of_the_next_node_is_told_for_what() -> None:
     async def call(*_: Any, **__: Any) -> Any:
         return looks.pop(0)
 
-    async def scenario(told: list[str]) -> list[bool]:
-        client: Any = SimpleNamespace(calls=SimpleNamespace(call=call))
-        return [await _is_whole(client, told) for _ in range(4)]
-
-    told: list[str] = []
-    assert asyncio.run(scenario(told)) == [False, False, False, True]
-    assert told == [
+    client: Any = SimpleNamespace(calls=SimpleNamespace(call=call))
+    asyncio.run(_wait_until_whole(client))
+    assert looks == []
+    assert capsys.readouterr().err.splitlines() == [
         "waiting for n2, n3 to answer; leaders of 2 partitions that have replicas on n1;"
         " replicas of 1 partition led by n1",
         "waiting for replicas of 4 partitions led by n1",

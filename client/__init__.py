@@ -5,5 +5,5 @@ Talks HTTP to the cluster and never imports the server.
 In: records and requests of an application.
 Out: receipts, records, refusals as exceptions.
 May import: client.blocking, client.consumer, client.producer, client.producer.queue, client.transport, partition,
-partition.records.
+partition.log, partition.records.
 """

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, Self, get_args
 from urllib.parse import urlsplit
 
+from ..partition.log.fsutil import Stamp, stamp
+
 _log = logging.getLogger(__name__)
 
 
@@ -69,9 +71,9 @@ class Credentials:
             context.load_cert_chain(self.certificate, self.key, password)
         return context
 
-    def stamps(self) -> list[tuple[int, ...]]:
+    def stamps(self) -> list[Stamp]:
         """What changes with the files: certificates are renewed while a program runs."""
-        return [_stamp(path) for path in (self.ca, self.certificate, self.key) if path]
+        return [stamp(path) for path in (self.ca, self.certificate, self.key) if path]
 
 
 class _RenewedContext(ssl.SSLContext):
@@ -107,14 +109,6 @@ class _RenewedContext(ssl.SSLContext):
                     self._stamps = []  # not read, say for want of a descriptor: the next connection tries again
                 _log.warning("ca, certificate or key have changed and cannot be used, the ones before are: %s", error)
         return self._now
-
-
-def _stamp(path: str) -> tuple[int, ...]:
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _readable(path: str) -> bool:

@@ -5,5 +5,5 @@
 In: requests of a front, configuration of the node.
 Out: answers and refusals.
 May import: cluster.access, cluster.controller, cluster.controller.topology, cluster.tiered, partition, partition.api,
-raft, raft.core, raft.net.
+partition.log, raft, raft.core, raft.net.
 """

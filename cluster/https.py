@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..raft.net.tls import Stamp, TlsFault, TlsSession, explained, load_own, shake_hands, stamp
+from ..partition.log.fsutil import Stamp, stamp
+from ..raft.net.tls import TlsFault, TlsSession, explained, load_own, shake_hands
 
 ALPN = ["http/1.1"]
 """The protocols that the listener offers."""
@@ -101,7 +102,7 @@ class HttpTls:
         self.context.latest, self.expires_at = _server_context(self._section)
         self.is_refused = False
 
-    def _stamps(self) -> list[Stamp | None]:
+    def _stamps(self) -> list[Stamp]:
         section = self._section
         return [stamp(path) for path in (section.certificate, section.key, section.client_ca) if path is not None]
 

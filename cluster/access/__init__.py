@@ -2,5 +2,5 @@
 
 In: the principals of a cluster; a request's Authorization header and client certificate.
 Out: a caller, by whose rights requests are decided, or a refusal that names the missing right.
-May import: cluster, partition, partition.log, raft.net, raft.wal.
+May import: cluster, partition, partition.log, raft.wal.
 """

@@ -17,7 +17,7 @@ import jwt
 import msgspec
 
 from ...partition.errors import Unauthenticated
-from ...raft.net.tls import Stamp, stamp
+from ...partition.log.fsutil import Stamp, stamp
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Only signatures with private keys: a node that can verify a token must not be able to make one."""
@@ -200,7 +200,7 @@ class KeyFile:
     def __init__(self, issuers: Issuers, name: str, path: str) -> None:
         """Read the file. Raises KeysFault."""
         self._issuers, self._name, self._path = issuers, name, path
-        self._stamp: Stamp | None = None
+        self._stamp: Stamp = ()
         self.reload()
 
     def has_changed(self) -> bool:

@@ -26,6 +26,8 @@ DESCRIPTORS_KEPT = 64
 """Descriptors that ``keep_descriptors`` holds back by default, for files that the log, segments and checkpoints open
 while the process has no others.
 """
+Stamp = tuple[int, ...]
+"""What ``stamp`` returns."""
 _T = TypeVar("_T")
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 _kept: list[int] = []
@@ -52,6 +54,15 @@ def open_file(path: Path | str, flags: int, mode: int = DATA_MODE) -> int:
 def open_to_read(path: Path | str) -> BinaryIO:
     """A file object to read a file from its start, opened by ``open_file``. Raises OSError."""
     return open(path, "rb", opener=open_file)
+
+
+def stamp(path: Path | str) -> Stamp:
+    """A value that changes when a file is written or replaced, or gets another mode; empty if it cannot be examined."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def names_in(directory: Path) -> list[str]:

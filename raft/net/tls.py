@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ...partition.log.fsutil import Stamp, stamp
+
 _FIRST_BYTES, _SECOND_BYTES = (b"", b"\x16", b"\x15"), (b"", b"\x03")
 """The first and the second byte of a TLS connection, or nothing yet: a handshake or alert record, the major version."""
 _READ_BYTES = 1 << 14
@@ -21,16 +23,6 @@ Mode = Literal["accept", "dial", "require"]
 """How a node uses TLS while a running cluster changes over to it, node by node: ``accept`` takes connections with and
 without TLS, and dials without; ``dial`` takes both, and dials with TLS; ``require`` takes and dials only with TLS.
 """
-Stamp = tuple[int, int, int]
-
-
-def stamp(path: str) -> Stamp | None:
-    """A value that changes when the file is written or replaced; None if the file cannot be examined."""
-    try:
-        found = Path(path).stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def node_uri(cluster_id: str, node_id: str) -> str:
@@ -107,7 +99,7 @@ class Tls:
         self.is_refused = False
         self.on_reload()
 
-    def _stamps(self) -> list[Stamp | None]:
+    def _stamps(self) -> list[Stamp]:
         files = self._files
         return [stamp(path) for path in (files.ca, files.certificate, files.key, files.revoked) if path is not None]
 

@@ -39,7 +39,7 @@ from ...partition.errors import RequestTimedOut, StockadeError
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..config import Bootstrap, ClientConfig
 from ..errors import UnreadableAnswer, unanswered
-from ..home import Home
+from ..loop_affinity import LoopAffinity
 from ..transport.calls import Calls, decode, present, quoted
 from ..transport.http import Answer, Request
 from ..transport.leader_watchdog import LeaderWatchdog, Watched, end_now
@@ -74,7 +74,7 @@ class Client(Administration):
         self.config: ClientConfig = ClientConfig.of(bootstrap)
         self.metadata: Metadata = Metadata(self.topic)
         self.calls: Calls = Calls(self.config)
-        self.home: Home = self.calls.home
+        self.affinity: LoopAffinity = self.calls.affinity
         self.outage: Outage = self.calls.outage
         patience_ms = self.config.standstill_ms
         self._session_route = SessionRoute()

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from ..config import Credentials, is_downgrade
 from ..errors import ClusterUnreachable, PlaintextRefused, Source, UnreadableAnswer, refusal_of, unanswered
-from ..home import Home
+from ..loop_affinity import LoopAffinity
 
 
 class PlainAnswer(NamedTuple):
@@ -50,7 +50,7 @@ class PlainHttp:
         self._timeout_s = timeout_s
         self._connect_timeout_s = connect_timeout_s
         self._connections: dict[str, http.client.HTTPConnection] = {}
-        self._home = Home()
+        self._affinity = LoopAffinity()
         self._context: ssl.SSLContext | None = None
 
     def request(
@@ -86,9 +86,9 @@ class PlainHttp:
 
     def connected(self, node: str) -> http.client.HTTPConnection:
         """An open connection to the node, made if there is none. Raises ClusterUnreachable if that fails."""
-        if self._home.is_elsewhere:
+        if self._affinity.is_forked:
             # The parent goes on with its connections; two processes would read each other's answers.
-            self._connections, self._home = {}, Home()
+            self._connections, self._affinity = {}, LoopAffinity()
         connection = self._connections.get(node)
         if connection is None:
             connection = self._connections[node] = self._made(node)

@@ -12,7 +12,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from ..home import Home
+from ..loop_affinity import LoopAffinity
 
 CALLBACKS_MAX = 64
 """Callbacks that may block, on threads of their own, at a time; further ones wait until one has returned."""
@@ -90,7 +90,7 @@ class LoopThread:
     """The thread with the event loop: a daemon, started at the first use. It stays in the process that made it."""
 
     def __init__(self) -> None:
-        self.home: Home = Home()
+        self.affinity: LoopAffinity = LoopAffinity()
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -106,7 +106,7 @@ class LoopThread:
         which would wait for itself: in a callback, or where an abandoned iterator is collected.
         """
         try:
-            self.home.check_process()
+            self.affinity.check_process()
             if threading.current_thread() is self._thread:
                 raise RuntimeError("a callback on the background thread cannot wait for it: use a thread of your own")
             call = _Call(work, self._running(), put_back)
@@ -228,7 +228,7 @@ class Blocking(Generic[A]):
     @property
     def twin(self) -> A:
         """The asynchronous twin. Raises UsedAfterFork in a forked child, where no thread runs it."""
-        self._thread.home.check_process()
+        self._thread.affinity.check_process()
         return self._twin
 
     def _run(
@@ -258,7 +258,7 @@ class Blocking(Generic[A]):
     @property
     def _is_parents(self) -> bool:
         """Whether this object was made in the parent, before a fork: here it can be neither used nor closed."""
-        return self._thread.home.is_elsewhere
+        return self._thread.affinity.is_forked
 
 
 def blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Blocking[A], P], T]:

@@ -200,7 +200,7 @@ class GroupReading:
 
     async def _next_piece(self) -> tuple[_Claim, Piece]:
         """The rest of the present piece, or the next piece."""
-        self._client.home.enter()
+        self._client.affinity.enter()
         if self._at is not None:
             (claim, piece, _), self._at = self._at, None
             rest = piece.behind(claim.position)

@@ -157,7 +157,7 @@ class Reading:
 
     async def _next(self) -> Piece:
         """The rest of the present piece, or the next piece."""
-        self._client.home.enter()
+        self._client.affinity.enter()
         if self._at is not None:
             (piece, _), self._at = self._at, None
             rest = piece.behind(self.positions.get(piece.partition))

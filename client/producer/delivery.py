@@ -12,7 +12,7 @@ import msgspec
 
 from ...partition.errors import StockadeError
 from ..errors import BufferFull, with_fields
-from ..home import Home
+from ..loop_affinity import LoopAffinity
 from .queue.batch import Batch, Receipt
 
 TURN_BYTES = 256 << 10
@@ -32,7 +32,7 @@ class Delivery(msgspec.Struct, eq=False):
     _batch: Batch
     _first: int
     _count: int
-    _home: Home
+    _affinity: LoopAffinity
 
     def __repr__(self) -> str:
         outcome = self.receipt or self.failure
@@ -68,7 +68,7 @@ class Delivery(msgspec.Struct, eq=False):
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         if self._batch.outcome is None:
-            self._home.enter()
+            self._affinity.enter()
             yield from _settled(self._batch).__await__()
         failure = self.failure
         if failure is not None:

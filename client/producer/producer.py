@@ -176,7 +176,7 @@ class Producer:
         InvalidRequest (the partitioner chose no partition), BufferFull after ``send_timeout_ms``, ClientClosed, or the
         error that halted the partition.
         """
-        self.client.home.enter()
+        self.client.affinity.enter()
         described = self.client.metadata.known(topic) or await self._running.topic(topic)
         now_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         if self._serializers is not None:
@@ -204,7 +204,7 @@ class Producer:
             raise
         if index == 0 or batch.is_due:
             self._running.pump(route)
-        return Delivery(batch, index, 1, self.client.home)
+        return Delivery(batch, index, 1, self.client.affinity)
 
     async def send_batch(
         self,
@@ -235,7 +235,7 @@ class Producer:
         alone and does not halt the partition, unless an earlier attempt may still be stored. Raises InvalidRequest for
         a message id that a topic without ``dedupe_window_ms`` cannot remember.
         """
-        self.client.home.enter()
+        self.client.affinity.enter()
         described = self.client.metadata.known(topic) or await self._running.topic(topic)
         conditions = Conditions(if_log_end, message_id)
         described = await self._checked(conditions, described, partition)
@@ -260,7 +260,7 @@ class Producer:
             self._buffer.give_back(size)
             raise
         self._running.pump(route)
-        return Delivery(batch, first, count, self.client.home)
+        return Delivery(batch, first, count, self.client.affinity)
 
     async def flush(self) -> None:
         """Wait until every record sent so far has its outcome. Raises the first failure that no Delivery has raised.
@@ -289,7 +289,7 @@ class Producer:
 
         Raises ProducerErrors afterwards, with every failure since the last ``flush`` that the application has not seen.
         """
-        self.client.home.enter()
+        self.client.affinity.enter()
         self._is_closing = True
         try:
             if self._sender is not None:
@@ -303,7 +303,7 @@ class Producer:
 
         Each record has its own outcome; one line of the log tells how many were not sent, and how many are unknown.
         """
-        self.client.home.enter()
+        self.client.affinity.enter()
         self._is_closing = True
         sender, self._sender = self._sender, None
         async with AsyncExitStack() as ends:  # each of these runs, also when this call is cancelled
@@ -502,7 +502,7 @@ class Producer:
 
     @property
     def _running(self) -> Sender:
-        self.client.home.enter()
+        self.client.affinity.enter()
         if self._sender is None:
             raise ClientClosed("the producer was closed, or not started")
         return self._sender

@@ -204,7 +204,7 @@ class Session:
         cluster ends the session by itself. After a failed or cancelled ``close``, another call sends the request again.
         A session that was lost needs no request.
         """
-        self._client.home.enter()
+        self._client.affinity.enter()
         self._stop_renewing()
         try:
             if self._reacquirer is not None:

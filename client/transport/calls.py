@@ -18,7 +18,7 @@ from ...partition.api.cluster import Cluster
 from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
 from ..config import ClientConfig
 from ..errors import ClusterUnreachable, UnreadableAnswer
-from ..home import Home
+from ..loop_affinity import LoopAffinity
 from ..retry import pause_before_next
 from .http import Answer, Request, Transport
 from .outage import Outage
@@ -43,11 +43,11 @@ class Calls:
         self._transport = Transport(config)
         self._nodes = Question("the cluster's nodes", self._ask_for_nodes, NODES_AGAIN_S)
         self.avoid: Callable[[str], None] = self._transport.avoid
-        self.home: Home = self._transport.home
+        self.affinity: LoopAffinity = self._transport.affinity
         self.outage: Outage = Outage()
 
     async def close(self) -> None:
-        """Close all connections; the outcome of requests in flight is unknown. Raises as `Home.enter`."""
+        """Close all connections; the outcome of requests in flight is unknown. Raises as `LoopAffinity.enter`."""
         await self._transport.close()
         await self._nodes.close()
 

@@ -32,7 +32,7 @@ from ..errors import (
     refusal_of,
     unanswered,
 )
-from ..home import Home
+from ..loop_affinity import LoopAffinity
 from .outage import asked, met
 from .trace import trace_headers
 
@@ -120,7 +120,7 @@ class Transport:
         self._nodes = dict.fromkeys(config.bootstrap, 0.0)  # base URL -> monotonic time until which it is tried last
         self._unreached = Counter[str]()
         """Failures to connect, by base URL, since the node last took a connection."""
-        self.home: Home = Home()
+        self.affinity: LoopAffinity = LoopAffinity()
         self._unproven = set(config.bootstrap)
         """Base URLs of the application that the cluster has not named and that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
@@ -165,16 +165,16 @@ class Transport:
         self._pause(url, SILENT_PAUSE_S)
 
     async def close(self) -> None:
-        """Close all connections; the outcome of requests in flight is unknown. Raises as `Home.enter`."""
+        """Close all connections; the outcome of requests in flight is unknown. Raises as `LoopAffinity.enter`."""
         if self._session is not None:
-            self.home.enter()
+            self.affinity.enter()
         self._is_closed = True  # first: a request that begins meanwhile finds the client closed, not a fault of aiohttp
         if self._session is not None:
             await self._session.close()
 
     async def request(self, request: Request) -> Answer:
         """The 2xx answer to ``request``. Raises the refusal; RequestTimedOut when no answer came, see `unanswered`."""
-        self.home.enter()
+        self.affinity.enter()
         node = request.node
         for hints in range(LEADER_HINTS_MAX + 1):
             try:

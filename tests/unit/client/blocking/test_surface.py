@@ -21,8 +21,8 @@ TWINS: list[tuple[type, type]] = [
     (stockade.Ownership, sync.Ownership),
 ]
 OF_THE_LIBRARY = {
-    *("home", "calls", "outage", "metadata", "begin", "end", "stop", "compare", "lose", "put_back", "put_back_owned"),
-    *("expect_successor", "succeeded", "append_parts"),
+    *("affinity", "calls", "outage", "metadata", "begin", "end", "stop", "compare", "lose", "put_back"),
+    *("put_back_owned", "expect_successor", "succeeded", "append_parts"),
 }
 """Public only for other modules of the library."""
 OF_TASKS = {"guard", "lost"}

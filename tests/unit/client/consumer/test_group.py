@@ -17,7 +17,7 @@ from stockade.client.consumer import group as group_module
 from stockade.client.consumer.group import GroupReading, _Claim, free_member, plan, reading_as_member
 from stockade.client.consumer.reader import AHEAD_BYTES_MAX, Start
 from stockade.client.consumer.records import Piece
-from stockade.client.home import Home
+from stockade.client.loop_affinity import LoopAffinity
 from stockade.client.session.session import Session
 from stockade.partition.api.ownership import Resource
 from stockade.partition.errors import InconsistentTopicId, OffsetOutOfRange, SessionExpired, UnknownTopicOrPartition
@@ -274,7 +274,7 @@ class Committing:
     """What a member asks the cluster; a partition of it has ``end`` records."""
 
     def __init__(self) -> None:
-        self.home, self.config = Home(), ClientConfig(bootstrap=("http://n1:1",))
+        self.affinity, self.config = LoopAffinity(), ClientConfig(bootstrap=("http://n1:1",))
         self.committed: dict[int, int] = {}
         self.topic_id = 1
         self.end = 100

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from stockade.client.home import Home
+from stockade.client.loop_affinity import LoopAffinity
 from stockade.client.producer.delivery import Buffer, Delivery
 from stockade.client.producer.queue.batch import Batch, Receipt
 from stockade.partition.errors import ProducerFenced, TopicSealed
@@ -16,9 +16,9 @@ def test_each_record_has_its_own_offset_and_a_batch_its_first() -> None:
     async def run() -> None:
         batch = batch_of(2)
         first, second, whole = (
-            Delivery(batch, 0, 1, Home()),
-            Delivery(batch, 1, 1, Home()),
-            Delivery(batch, 0, 2, Home()),
+            Delivery(batch, 0, 1, LoopAffinity()),
+            Delivery(batch, 1, 1, LoopAffinity()),
+            Delivery(batch, 0, 2, LoopAffinity()),
         )
         waiting = asyncio.ensure_future(second)
         await asyncio.sleep(0)
@@ -33,7 +33,7 @@ def test_each_record_has_its_own_offset_and_a_batch_its_first() -> None:
 
 def test_a_refusal_that_certifies_a_place_certifies_each_part_s_own() -> None:
     batch = batch_of(5)
-    deliveries = [Delivery(batch, 0, 2, Home()), Delivery(batch, 2, 3, Home()), Delivery(batch, 0, 5, Home())]
+    deliveries = [Delivery(batch, first, count, LoopAffinity()) for first, count in ((0, 2), (2, 3), (0, 5))]
     batch.settle(ProducerFenced(outcome={"state": "committed", "base_offset": 40, "last_offset": 44}))
     failures = [delivery.failure for delivery in deliveries]
     assert [failure.code for failure in failures if failure] == ["PRODUCER_FENCED"] * 3
@@ -48,7 +48,7 @@ def test_a_refusal_that_certifies_a_place_certifies_each_part_s_own() -> None:
 def test_waiting_can_be_given_up_and_taken_up_again() -> None:
     async def run() -> None:
         batch = batch_of(1)
-        delivery = Delivery(batch, 0, 1, Home())
+        delivery = Delivery(batch, 0, 1, LoopAffinity())
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(delivery, 0.001)
         batch.settle(TopicSealed(log_end=3))
@@ -67,7 +67,7 @@ def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_ha
         raise error
 
     batch = batch_of(2)
-    delivery = Delivery(batch, 1, 1, Home())
+    delivery = Delivery(batch, 1, 1, LoopAffinity())
     heard: list[Receipt | None] = []
     delivery.add_done_callback(fails)
     delivery.add_done_callback(lambda done: heard.append(done.receipt))

@@ -11,7 +11,7 @@ import pytest
 
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ProducerAborted
-from stockade.client.home import Home
+from stockade.client.loop_affinity import LoopAffinity
 from stockade.client.producer.interceptors import intercepted_columns
 from stockade.client.producer.producer import Producer
 from stockade.client.producer.queue.batch import Receipt, Record
@@ -261,7 +261,7 @@ def test_a_delivery_that_was_repeated_keeps_no_record_once_it_is_stored(cluster:
         seen: set[int] = set()
         while found:
             each = found.pop()
-            if id(each) in seen or isinstance(each, type | ModuleType | Producer | Home):
+            if id(each) in seen or isinstance(each, type | ModuleType | Producer | LoopAffinity):
                 continue
             seen.add(id(each))
             assert not (isinstance(each, bytes) and value in each)

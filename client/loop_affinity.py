@@ -22,7 +22,7 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-class Home:
+class LoopAffinity:
     """The process in which this object was made, and the event loop of the first ``enter``."""
 
     __slots__ = ("_forks", "_loop", "_thread")
@@ -33,7 +33,7 @@ class Home:
         self._thread = 0  # the id of the thread in which `enter` last saw the loop
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_forked(self) -> bool:
         """Whether the present process is a forked child of the one in which this object was made."""
         return self._forks != _forks
 
@@ -46,11 +46,11 @@ class Home:
         """Raises UsedAfterFork in a forked child, OtherEventLoop in another event loop than that of the first call."""
         if self._forks != _forks:
             raise UsedAfterFork
-        home = self._loop
+        bound = self._loop
         # A thread runs one loop at a time. Python 3.11 asks the kernel for the running one: too much for each record.
-        if home is not None and self._thread == get_ident() and home.is_running():
+        if bound is not None and self._thread == get_ident() and bound.is_running():
             return
         loop = asyncio.get_running_loop()
-        if home is not None and loop is not home:
+        if bound is not None and loop is not bound:
             raise OtherEventLoop
         self._loop, self._thread = loop, get_ident()

@@ -9,7 +9,7 @@ import pytest
 
 from stockade import Client, ClientConfig, Consumer, Producer, Session
 from stockade.client.errors import ClientClosed, OtherEventLoop
-from stockade.client.home import Home
+from stockade.client.loop_affinity import LoopAffinity
 
 from .fake_cluster import FakeCluster, Fault
 
@@ -62,11 +62,11 @@ def elsewhere(use: Callable[[], Awaitable[Any]]) -> None:
     asyncio.run(run())
 
 
-def test_an_event_loop_that_goes_on_in_another_thread_is_the_same_home() -> None:
-    home, moved = Home(), asyncio.new_event_loop()
+def test_an_event_loop_that_goes_on_in_another_thread_is_the_same_loop() -> None:
+    affinity, moved = LoopAffinity(), asyncio.new_event_loop()
 
     async def enter() -> None:
-        home.enter()
+        affinity.enter()
 
     moved.run_until_complete(enter())
     with ThreadPoolExecutor(1) as thread:

@@ -12,6 +12,7 @@ from ...partition.log.segments import SegmentLog
 from ...partition.state.machine import PartitionConfig, PartitionMachine
 from ...raft.core.group import Group
 from ...raft.host import RaftHost, RaftSettings, Tls, check_level, incarnation_of
+from ...raft.wal.errors import DiskRefused
 from .. import rpc
 from ..access.store import PrincipalStore
 from ..config import STORED_NAMES, NodeConfig, parse_address
@@ -212,6 +213,7 @@ class Node:
         config = assignment.config
         log = SegmentLog(self._config.limits.segment_bytes_max)
         log.on_torn = self._host.fail
+        log.on_damaged = lambda error: self._host.fail(DiskRefused(Path(self._config.data_dir), str(error)))
         stored = StoredMachine(PartitionMachine(PartitionConfig(assignment.topic_id), log), log)
 
         async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:

@@ -14,11 +14,12 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from errno import EIO
 from functools import partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..commands import Append, Offset
 from ..errors import OffsetOutOfRange
@@ -38,6 +39,8 @@ UNWRITTEN_REST_BYTES_MAX = 16 * 1024
 """Bytes of appended batches that may stay unwritten after a run of applies. With many partitions a run applies one
 small batch, and its write would cost more than all other work for the batch.
 """
+
+_Found = TypeVar("_Found")
 
 
 class Part(Protocol):
@@ -84,6 +87,10 @@ class SegmentLog:
         self._torn_by: OSError | None = None  # the error of a failed write, a part of which may be in the file
         self.on_torn: Callable[[OSError], object] = lambda _: None
         """Called with the error of a write to a file, even if a read caused the write: the node has to stop."""
+        self.on_damaged: Callable[[OSError], object] = lambda _: None
+        """Called with the error of a read that met a damaged index, or a disk that fails: another node has to lead, which
+        can read the records.
+        """
 
     def restore(
         self,
@@ -271,13 +278,11 @@ class SegmentLog:
         """(offset, timestamp) of the first record in a file here, from log_start on, at or after ``timestamp_ms``
         (None: of the first with the greatest timestamp); (-1, None) when there is none.
         """
-        self.flush()
-        return find(self._segments, self._log_start, timestamp_ms, read_messages)
+        return self._searched(find, self._segments, self._log_start, timestamp_ms, read_messages)
 
     def greatest_timestamp(self) -> int:
         """The greatest timestamp of a record in a file here, from log_start on; -1 if there is none."""
-        self.flush()
-        return greatest(self._segments, self._log_start, read_messages)
+        return self._searched(greatest, self._segments, self._log_start, read_messages)
 
     def close(self) -> None:
         """Close the files. Reads are still possible, appends are not. Idempotent."""
@@ -298,10 +303,21 @@ class SegmentLog:
 
     def _slice(self, offset: Offset, max_bytes: int) -> Slice:
         assert offset >= self.local_start, "these records are not on this disk"
-        self.flush()
-        runs = list(self._runs(offset, max_bytes))
+        runs: list[Run] = self._searched(list, self._runs(offset, max_bytes))
         next_offset = runs[-1].next_offset if runs else offset
         return Slice(runs, self.log_start, self.log_end, next_offset, read_messages)
+
+    def _searched(self, search: Callable[..., _Found], *arguments: Any) -> _Found:
+        """What a search in the segments finds after a flush. All of them are kept, so an index that cannot be read was
+        not removed: it is damaged.
+        """
+        self.flush()
+        try:
+            return search(*arguments)
+        except OSError as error:
+            if error.errno == EIO:
+                self.on_damaged(error)
+            raise
 
     def _runs(self, offset: Offset, room: int) -> Iterator[Run]:
         """Yield one run for each segment: the batch with ``offset``, and those after it within ``room`` bytes."""

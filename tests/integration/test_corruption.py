@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stockade.cli.local_cluster.cluster import LocalCluster
 
-from .api import Topic, eventually, expect
+from .api import Topic, call, eventually, expect
 from .test_membership import SMALL, whole
 
 LINES = ["x" * 999] * 500
@@ -120,3 +120,26 @@ def test_a_bit_that_flips_in_what_is_not_read_stops_the_node_which_is_rebuilt(da
         eventually(partial(whole, cluster, topic, "n3", 1), 60)
         query = "offset=0&max_bytes=1048576&local=true"
         assert topic.at(node.url).values(0, query)[:501] == [*LINES, "0"]
+
+
+def test_a_read_that_meets_a_damaged_index_stops_the_leader_and_another_one_answers(data: Path) -> None:
+    """It was answered 500, again and again, while two other nodes had the records and could have led."""
+    settings = f"{SMALL}inspection_bytes_per_s = 0\n"
+    with LocalCluster(data, port_base=0, restart=False, settings=settings) as cluster:
+        topic = Topic(cluster.nodes[0].url, "t")
+        topic.create()
+        for number in range(5):
+            expect(200, topic.append("\n".join([*LINES, str(number)]), 0))
+        leader = next(node for node in cluster.nodes if node.name == topic.leader(0))
+        eventually(lambda: len(list(leader.data.glob("groups/*/files-*/*.index"))) > 1)
+        oldest = min(leader.data.glob("groups/*/files-*/*.index"))
+        flip(oldest)
+        survivor = topic.at(next(node for node in cluster.nodes if node is not leader).url)
+        query = "offset=0&max_bytes=1048576"
+        eventually(lambda: call("GET", f"{survivor.records()}?{query}").status == 200)
+        assert survivor.values(0, query)[:501] == [*LINES, "0"]
+        assert leader.process is not None
+        assert leader.process.wait(60) == 1
+        last = (leader.data / "node.log").read_text(encoding="utf-8").splitlines()[-1]
+        assert oldest.name in last
+        assert "stockade rebuild --data DIR" in last

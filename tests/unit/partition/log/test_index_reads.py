@@ -1,5 +1,6 @@
 """Indexes of full segments are on disk: the loop reads only those that an answer depends on, and verifies them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from stockade.partition.log import segment_files
 from stockade.partition.log.index import ENTRY
 
+from .test_descriptors import no_descriptor_left
 from .test_segments import SIZE, thirty
 
 
@@ -35,4 +37,36 @@ def test_a_damaged_index_of_a_full_segment_answers_no_read(
     with pytest.raises(OSError, match=index.name):
         log.read(12, 10 * SIZE)
     assert log.read(15, 1).next_offset == 16
+    log.close()
+
+
+@pytest.mark.parametrize("ask", ["read", "tail", "find_timestamp", "greatest_timestamp"])
+def test_a_damaged_index_is_told_whatever_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+    """Each read of those records was answered 500, and the leader led on until the scrubber came by, perhaps days."""
+    log, _ = thirty(tmp_path, monkeypatch)
+    log.trim(13)
+    asks: dict[str, Callable[[], object]] = {
+        "read": lambda: log.read(13, 1),
+        "tail": lambda: log.tail(17),
+        "find_timestamp": lambda: log.find_timestamp(13),
+        "greatest_timestamp": log.greatest_timestamp,
+    }
+    told: list[OSError] = []
+    log.on_damaged = told.append
+    index = segment_files.files_of(log.full_segments[0])[1]
+    index.write_bytes(bytes(len(index.read_bytes())))
+    with pytest.raises(OSError, match=index.name) as raised:
+        asks[ask]()
+    assert told == [raised.value]
+    log.close()
+
+
+def test_a_read_without_a_free_descriptor_tells_of_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = thirty(tmp_path, monkeypatch)
+    told: list[OSError] = []
+    log.on_damaged = told.append
+    with no_descriptor_left(0), pytest.raises(OSError, match="Too many open files"):
+        log.read(0, 1)
+    assert not told
+    assert log.read(0, 1).next_offset == 1
     log.close()

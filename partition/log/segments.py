@@ -88,9 +88,7 @@ class SegmentLog:
         self.on_torn: Callable[[OSError], object] = lambda _: None
         """Called with the error of a write to a file, even if a read caused the write: the node has to stop."""
         self.on_damaged: Callable[[OSError], object] = lambda _: None
-        """Called with the error of a read that met a damaged index, or a disk that fails: another node has to lead, which
-        can read the records.
-        """
+        """Called with the error of a read that met a damaged index, or a disk that fails: another node has to lead."""
 
     def restore(
         self,

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol, cast, get_args
 
 from msgspec import structs
@@ -305,23 +306,29 @@ class Transport:
         address = self._peers.get(node_id)
         if address is None:
             raise ConnectionError(f"node {node_id} is not known")
-        wanted = StreamWanted(protocol)
-        made: list[Connection] = []
-
-        async def connect(to: Address) -> None:
-            made.append(self._connection(node_id, wanted))
-            await asyncio.get_running_loop().create_connection(lambda: made[-1], *to)
-
+        connection = await first_of(address, self._times.dead_s, partial(self._dial_stream, node_id, protocol))
         try:
-            await first_of(address, self._times.dead_s, connect)
-            await wanted.opened
+            await cast(StreamWanted, connection.wanted).opened
         except BaseException:
-            wanted.opened.cancel()
-            for connection in made:
-                if connection in self._open:
-                    connection.abort()
-                    connection.connection_lost(None)  # uvloop does not call it for a dial that is cancelled
+            self._give_up(connection)
             raise
+
+    async def _dial_stream(self, node_id: str, protocol: asyncio.Protocol, to: Address) -> Connection:
+        """A connection to one address of a node, of which only this attempt to open a stream hears that it is lost."""
+        connection = self._connection(node_id, StreamWanted(protocol))
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: connection, *to)
+        except BaseException:
+            self._give_up(connection)
+            raise
+        return connection
+
+    def _give_up(self, connection: Connection) -> None:
+        if connection.wanted is not None:
+            connection.wanted.opened.cancel()
+        if connection in self._open:
+            connection.abort()
+            connection.connection_lost(None)  # uvloop does not call it for a dial that is cancelled
 
     def _serve(self, connection: Connection, peer: str, call: Call) -> None:
         """Start the handler of a call. The reply is dropped if the connection is closed by then."""

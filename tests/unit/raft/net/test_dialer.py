@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from stockade.raft.net.connection import Connection
 from stockade.raft.net.dialer import Dialer, Dialled
 from stockade.raft.net.liveness import LivenessTimeouts
 
@@ -147,3 +148,40 @@ def test_a_stream_to_a_host_whose_first_address_swallows_all_packets_opens_at_it
             await caller.until(5)
 
     asyncio.run(asyncio.wait_for(scenario(), 20))  # uvloop resolves names by itself
+
+
+def test_what_becomes_of_a_late_first_attempt_says_nothing_of_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection of the first attempt came up as its time was over; its end refused the stream that then opened."""
+    monkeypatch.setattr("socket.getaddrinfo", resolve_to("127.0.0.3", "127.0.0.1"))
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        addresses, times = {"n1": UNSET, "n2": UNSET}, LivenessTimeouts(dead_s=1.0)
+        async with Node("n1", addresses, times) as n1, Node("n2", addresses, times) as n2:
+            echoing(n1)
+            caller, connect = Caller(), loop.create_connection
+            late: list[Connection] = []
+
+            async def connecting(make: Callable[[], Connection], host: str, port: int) -> Any:
+                protocol = make()
+                if protocol.wanted is None or late:
+                    if protocol.wanted is not None:
+                        loop.call_soon(late[0].connection_lost, None)
+                    return await connect(lambda: protocol, host, port)
+                transport, _ = await connect(lambda: protocol, "127.0.0.1", port)
+                late.append(protocol)
+                transport.pause_reading()
+                try:
+                    await asyncio.Event().wait()  # until the attempt's time is over
+                finally:
+                    transport.close()
+                return transport, protocol
+
+            monkeypatch.setattr(loop, "create_connection", connecting, raising=False)
+            n2.transport.set_peer("n1", ("n1.test", n1.transport.address[1]))
+            await n2.transport.open_stream("n1", caller)
+            caller.transport.write(b"hello")
+            await caller.until(5)
+            assert late[0] not in n2.transport._open
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))

@@ -96,8 +96,8 @@ class Progress:
             self._window_bytes -= self.window.popleft()[1]
 
     def end_round(self, last_index: int, now: float, quick_s: float) -> None:
-        """End a round if the follower has all that the log held at its beginning (Ongaro's thesis, 4.2.1)."""
-        if self.match_index >= self.goal:
+        """End a round if the follower has all that the log held at its beginning (Ongaro, 4.2.1), or it is overdue."""
+        if self.match_index >= self.goal or now - self.goal_at > quick_s:  # a hanging disk answers heartbeats, too
             self.keeps_up = self.goal > 0 and now - self.goal_at <= quick_s
             self.goal, self.goal_at = last_index, now
 

@@ -127,6 +127,24 @@ def test_a_learner_that_always_lacks_more_than_one_message_is_promoted_when_its_
     assert leader.leading.next_change() is None, "it begins anew"
 
 
+def test_a_learner_whose_disk_hangs_after_a_quick_round_keeps_up_no_more() -> None:
+    """Its answers to heartbeats went on: it was promoted, or as an heir held proposals up, though it stored nothing."""
+    leader = Leader(peers="f", settings=replace(SETTINGS, window_bytes_max=32))
+    changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
+    leader.append(8)
+    leader.broadcast()
+    for now in (1.0, 1.1):
+        leader.leading.acked("f", 10, leader.leading.round, now)
+    leader.append(8)
+    leader.leading.acked("f", 10, leader.leading.round, 1.2)
+    assert leader.leading.next_change() == Promote("f")
+    for now in (1.5, 1.7):
+        leader.leading.acked("f", 10, leader.leading.round, now)
+        assert leader.leading.next_change() == Promote("f")
+    leader.leading.acked("f", 10, leader.leading.round, 1.9)
+    assert leader.leading.next_change() is None
+
+
 def test_an_heir_that_always_lacks_more_than_one_message_is_near_when_its_rounds_are_quick() -> None:
     """Under load, on a long link, a transfer ended without an heir: proposals go on until the heir is near."""
     leader = Leader(peers="f")

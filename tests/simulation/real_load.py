@@ -169,7 +169,7 @@ class RealLoad:
         self._partition = PartitionLoad(rng, self._answer)
         self._controller = ControllerLoad(rng)
         self._numbers = count()
-        self._installs: list[tuple[Attempt, int]] = []
+        self._decisions: list[tuple[Attempt, int]] = []
         self._floor = 0
 
     def propose(self, process: Process, group_id: int, timeout_s: float) -> Attempt:
@@ -180,12 +180,12 @@ class RealLoad:
             asked = None
             body = controller.encode_command(self._controller.command(int(self._world.now * 1000)))
         command = b"%d" % next(self._numbers) + MARK + body
-        self._world.floors[command] = self._installed_epoch()
+        self._world.floors[command] = self._lowest_epoch()
         attempt = self._world.checker.propose(process, group_id, command, timeout_s)
         if asked is not None:
             self._partition.proposed(asked, attempt)
-        if isinstance(asked, InstallFence):
-            self._installs.append((attempt, asked.epoch))
+        if isinstance(asked, InstallFence | ClearFence):
+            self._decisions.append((attempt, asked.epoch + isinstance(asked, ClearFence)))
         return attempt
 
     def _answer(self, attempt: Attempt) -> object:
@@ -193,13 +193,13 @@ class RealLoad:
             return None
         return self._world.results[attempt.group_id, attempt.payload]
 
-    def _installed_epoch(self) -> int:
-        """The highest epoch whose install is acknowledged by now."""
+    def _lowest_epoch(self) -> int:
+        """The lowest epoch that may write: it is acknowledged that a lower one was replaced, or cleared."""
         waiting = []
-        for attempt, epoch in self._installs:
+        for attempt, epoch in self._decisions:
             if isinstance(attempt.outcome, Committed):
                 self._floor = max(self._floor, epoch)
             elif attempt.outcome is None:
                 waiting.append((attempt, epoch))
-        self._installs = waiting
+        self._decisions = waiting
         return self._floor

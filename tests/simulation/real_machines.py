@@ -160,7 +160,7 @@ class RealWorld(World):
             assert isinstance(append, Append)
             floor = self.floors.get(command, 0)
             fenced = append.token is None or append.token.epoch >= floor
-            self.checker.require(fenced, f"an append of an epoch below {floor}, asked for when that was installed")
+            self.checker.require(fenced, f"an append of an epoch below {floor}, asked for when its grant had ended")
 
     def check_ends(self) -> None:
         """When all is quiet: nothing acknowledged is missing, nothing is there twice, all replicas are equal."""

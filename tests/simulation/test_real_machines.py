@@ -58,6 +58,11 @@ def late_installs_are_seated() -> Any:
     return patch.object(Fence, "install", install)
 
 
+def clears_do_nothing() -> Any:
+    """A released, expired or evicted grant goes on to write."""
+    return patch.object(Fence, "clear", lambda fence, *_: fence._state(done=True))
+
+
 def repetitions_are_stored_again() -> Any:
     judge = Producers.judge
 
@@ -103,6 +108,7 @@ def replicas_differ() -> Any:
 MISTAKES: tuple[Callable[[], Any], ...] = (
     fence_is_off,
     late_installs_are_seated,
+    clears_do_nothing,
     repetitions_are_stored_again,
     refused_appends_leave_a_trace,
     checkpoints_forget_the_fence,

@@ -125,11 +125,16 @@ class Place:
                 self._files.delete_dir(str(self._root / folder))
 
     def remove_if_empty(self, folder: str) -> None:
-        """Remove a folder on a local disk if it is empty; nothing in an object store, where that cannot be told from a
-        removal of all that is below. Failures are ignored.
+        """Remove a folder without files, to which no file may be written any more: an object store takes away what has
+        come there since it was listed. Failures are ignored.
         """
         if self._is_local:
             self.remove_folder(folder)
+            return
+        below = fs.FileSelector(str(self._root / folder), allow_not_found=True)
+        with suppress(*self._failures):
+            if not self._files.get_file_info(below):
+                self.remove_folder(folder)
 
     def check_folder(self, folder: str) -> None:
         """Raise CannotReach unless this folder, which was made before, is there: it is missing while a share is not

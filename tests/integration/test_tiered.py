@@ -1,6 +1,7 @@
 """Old segments in a folder and in an S3 server, over real nodes: read as if they were here, also when nodes die."""
 
 import hashlib
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -183,3 +184,6 @@ def test_a_store_that_hangs_stops_reads_of_old_records_and_nothing_else(
             until_tiered(topic, one.nodes)
             assert digest(topic) == expected(range(25))
             assert metric(one.nodes[0], 'stockade_tiered_reads_total{outcome="failed"}') > 0
+            expect(204, call("DELETE", topic.url))
+            keys = f"http://{server}/backups?list-type=2&prefix=old/"
+            eventually(lambda: re.findall("<Key>(.*?)</Key>", call("GET", keys).body.decode()) == ["old/local/"])

@@ -11,6 +11,9 @@ that it read beyond are gone.
 A cluster lists only topics that its caller may see, and a new cluster may have the id of one that was lost. So a topic
 of the last backup that is not listed is asked for by its name; a cluster that has none of these topics is refused; and
 before records are added to those of earlier backups, the last record of these is compared with the cluster's.
+
+A restore takes the newest backup of a place, and a pruning may keep that one alone. So no backup has less than the last
+one, but for what was deleted.
 """
 
 import asyncio
@@ -47,6 +50,8 @@ ASKED_AT_A_TIME = 16
 """Small requests in flight at the same time."""
 COPIED_AT_A_TIME = 4
 """Partitions that are copied at the same time; each has one fetch and one file of the backup in memory."""
+NAMED_MAX = 10
+"""Topics that a refusal names at most."""
 GONE = UnknownTopicOrPartition, InconsistentTopicId
 """Errors that mean that the topic was deleted meanwhile; another topic may have its name now."""
 
@@ -117,6 +122,8 @@ async def back_up(
     """
     cluster = await client.connect()
     begun = await asyncio.to_thread(begin, store, cluster.cluster_id, had_backups=had_backups)
+    if begun.previous is not None and begun.previous.principals and not principals:
+        raise CannotBackUp("the last backup here has principals: say --principals, or back up to another place")
     chosen = await _chosen(client, list(topics), begun.previous.topics if begun.previous else [])
     cuts = await _each(chosen.topics, lambda topic: _cut(client, topic))
     cut_ms = _now_ms()
@@ -189,7 +196,7 @@ async def _chosen(client: Client, wanted: Sequence[str], before: Sequence[TopicB
     if denied and not wanted:
         raise CannotBackUp(
             f"the cluster does not show all topics: {', '.join(sorted(denied))} ({next(iter(denied.values())).detail})."
-            " Give the principal that makes backups the right `read topic:*`, or name the topics to back up"
+            " Give the principal that makes backups the right `read topic:*`, or back up what it sees to another place"
         )
     for name in wanted:
         if isinstance(answer := answers[name], StockadeError):
@@ -199,8 +206,14 @@ async def _chosen(client: Client, wanted: Sequence[str], before: Sequence[TopicB
             "the cluster has none of the topics of the last backup: it is not the same one, or all of them were"
             " deleted. Back it up to another place"
         )
-    deleted = [each.topic for each in before if each.topic in names and _is_gone(each, answers[each.topic])]
-    return _Chosen([each for name in names if isinstance(each := answers[name], Topic)], set(names), sorted(deleted))
+    gone = {each.topic for each in before if _is_gone(each, answers[each.topic])}
+    if lacking := sorted({each.topic for each in before} - gone - set(names)):
+        raise CannotBackUp(
+            f"this backup would be the newest here, and lack what the last one has: {', '.join(lacking[:NAMED_MAX])}"
+            f"{', …' if len(lacking) > NAMED_MAX else ''}. Name these topics, too, or back up to another place"
+        )
+    deleted = sorted(gone.intersection(names))
+    return _Chosen([each for name in names if isinstance(each := answers[name], Topic)], set(names), deleted)
 
 
 async def _described(client: Client, name: str) -> Topic | UnknownTopicOrPartition | PermissionDenied:

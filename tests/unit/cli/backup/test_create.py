@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from stockade.cli.backup.prune import Keep, prune
 from stockade.cli.backup.store import DATA, Store
 from stockade.cli.backup.verify import batches_of, verify
 from stockade.client.config import ClientConfig
+from stockade.partition.api.principals import PrincipalInfo, PrincipalList
 from stockade.partition.api.records import GroupPosition
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 from stockade.partition.errors import OffsetOutOfRange, PermissionDenied, UnknownTopicOrPartition
@@ -71,6 +73,9 @@ class Cluster:
 
     async def offsets(self, name: str, partition: int) -> Any:
         return SimpleNamespace(log_start=self.starts[name], log_end=len(self.values[name]))
+
+    async def principals(self) -> PrincipalList:
+        return PrincipalList(1, [PrincipalInfo("p", ["all"], [], [], configured=False)])
 
     async def fetch(self, name: str, partition: int, offset: int, *, max_bytes: int, **_: Any) -> Any:
         self.before_fetch()
@@ -135,7 +140,7 @@ def test_a_topic_that_the_caller_may_not_see_any_more_is_never_left_out_silently
     made(cluster, store)
     cluster.hidden = {"orders"}
     refused(cluster, store, "orders .*lacks the right: read topic:orders.*`read topic:\\*`")
-    assert len(made(cluster, store, "jobs").topics) == 1  # which is what was asked for
+    refused(cluster, store, "lack what the last one has: orders", "jobs")
     cluster.hidden = {"jobs", "orders"}
     refused(cluster, store, "jobs")
 
@@ -179,11 +184,24 @@ def test_a_cluster_that_began_anew_under_the_same_id_destroys_no_backups(
     assert store.sizes(DATA) == files
 
 
-def test_a_topic_of_another_backup_need_not_be_seen_to_back_up_one_by_name(store: Store) -> None:
+def test_a_backup_never_lacks_a_topic_of_the_last_one_in_its_place(store: Store, tmp_path: Path) -> None:
+    """A backup of one topic was the newest: a restore took it, and `--keep-last 1` removed records of the others."""
     cluster = Cluster({"jobs": numbered(9), "orders": numbered(9)})
-    made(cluster, store, "jobs")
-    cluster.hidden = {"jobs"}
-    assert [each.topic for each in made(cluster, store, "orders").topics] == ["orders"]
+    made(cluster, store)
+    refused(cluster, store, "lack what the last one has: jobs. Name these topics, too, or", "orders")
+    assert len(made(cluster, store, "jobs", "orders").topics) == 2
+    assert len(made(cluster, Store(str(tmp_path / "another")), "orders").topics) == 1
+    del cluster.values["jobs"]
+    assert made(cluster, store, "orders").deleted == []
+
+
+def test_a_backup_without_principals_never_follows_one_with_them(store: Store) -> None:
+    """A restore took it, and brought back no principal; nor could any other backup, once that one was pruned."""
+    cluster: Any = Cluster({"orders": numbered(9)})
+    progress = Progress(lambda _: None, lambda _: None)
+    assert len(asyncio.run(back_up(cluster, store, [], [], progress, principals=True))[0].principals) == 1
+    refused(cluster, store, "has principals: say --principals")
+    assert len(asyncio.run(back_up(cluster, store, [], [], progress, principals=True))[0].principals) == 1
 
 
 @pytest.mark.parametrize(("groups", "known", "expected"), [(3, ["a"], 2), (2, ["a", "b"], 0), (0, [], 0)])
@@ -221,8 +239,8 @@ def test_a_topic_that_was_made_anew_under_its_name_is_backed_up_from_its_beginni
     cluster = Cluster({"jobs": numbered(9), "orders": numbered(100)})
     made(cluster, store)
     cluster.ids["orders"], cluster.values["orders"] = 8, numbered(count, "new ")
-    after = made(cluster, store, "orders")
-    assert (after.deleted, records(store, after)) == (["orders"], numbered(count, "new "))
+    after = made(cluster, store)
+    assert (after.deleted, records(store, after)) == (["orders"], [*numbered(9), *numbered(count, "new ")])
 
 
 @pytest.mark.parametrize("end", [9, 50, 70])

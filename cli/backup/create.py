@@ -265,6 +265,9 @@ class _Copy:
 
     async def _partition(self, topic: Topic, number: int, before: PartitionBackup | None, cut: Cut) -> PartitionBackup:
         if before is not None and before.end_offset > cut.log_end:
+            now = await self._client.topic(topic.name)
+            if now.topic_id != topic.topic_id:  # it was made anew before its ends were read
+                raise InconsistentTopicId(topic_id=now.topic_id)
             raise CannotBackUp(
                 f"{topic.name}/{number} ends at {cut.log_end}, and its last backup at {before.end_offset}: the"
                 " cluster has lost records, or it is not the same one. Back it up to another place"

@@ -56,6 +56,7 @@ class Cluster:
         self.groups, self.known = 0, list[str]()
         self.asked: list[int] = []
         self.before_fetch: Callable[[], None] = lambda: None
+        self.before_offsets: Callable[[], None] = lambda: None
 
     async def connect(self) -> Any:
         return SimpleNamespace(cluster_id="c")
@@ -72,6 +73,7 @@ class Cluster:
         return Topic(name, self.ids[name], 3, False, TopicConfig(), [partition])
 
     async def offsets(self, name: str, partition: int) -> Any:
+        self.before_offsets()
         return SimpleNamespace(log_start=self.starts[name], log_end=len(self.values[name]))
 
     async def principals(self) -> PrincipalList:
@@ -202,6 +204,20 @@ def test_a_backup_without_principals_never_follows_one_with_them(store: Store) -
     assert len(asyncio.run(back_up(cluster, store, [], [], progress, principals=True))[0].principals) == 1
     refused(cluster, store, "has principals: say --principals")
     assert len(asyncio.run(back_up(cluster, store, [], [], progress, principals=True))[0].principals) == 1
+
+
+def test_a_topic_that_is_made_anew_before_its_ends_are_read_has_lost_no_records(store: Store) -> None:
+    """The end of the new log was taken for that of the old one, and the backup refused: records were lost."""
+    cluster = Cluster({"jobs": numbered(9), "orders": numbered(100)})
+    made(cluster, store)
+
+    def anew() -> None:
+        cluster.ids["orders"], cluster.values["orders"] = 8, numbered(3, "new ")
+
+    cluster.before_offsets = anew
+    between = made(cluster, store)
+    assert ([each.topic for each in between.topics], between.left_out) == (["jobs"], ["orders"])
+    assert records(store, made(cluster, store)) == [*numbered(9), *numbered(3, "new ")]
 
 
 @pytest.mark.parametrize(("groups", "known", "expected"), [(3, ["a"], 2), (2, ["a", "b"], 0), (0, [], 0)])

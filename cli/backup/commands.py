@@ -44,14 +44,21 @@ PRUNING_S = 3600.0
 _KEEPING: list[Adding] = [
     click.option("--keep-last", type=WholeNumber(1), help="Keep so many of the newest backups."),
     click.option("--keep-for", "keep_for_s", type=DurationType(), help="Keep backups that are not older than this."),
+    click.option(
+        "--keep-hourly-for",
+        "keep_hourly_for_s",
+        type=DurationType(),
+        help="Keep the newest backup of each hour that is not older than this.",
+    ),
 ]
 
 
 class Kept(NamedTuple):
-    """What `prune` keeps: at least one of the two options is given."""
+    """What `prune` keeps: at least one of the options is given."""
 
     keep_last: int | None
     keep_for_s: float | None
+    keep_hourly_for_s: float | None
 
 
 _SCHEDULE: list[Adding] = [
@@ -80,8 +87,8 @@ def backup() -> None:
         ("Everything, every hour by a timer", "stockade backup create /mnt/backups/orders-prod"),
         ("Two topics, to an object store", "stockade backup create s3://backups/orders --topic orders --topic jobs"),
         (
-            "As a service: each minute, for a month, with an alert when it gets old",
-            "stockade backup create PLACE --every 1m --keep-for 30d --metrics-file /var/lib/node_exporter/backup.prom",
+            "As a service: each minute, of a month one an hour, with an alert when it gets old",
+            "stockade backup create PLACE --every 1m --keep-for 1d --keep-hourly-for 30d --metrics-file FILE.prom",
         ),
     ],
 )
@@ -119,7 +126,7 @@ async def create(
 ) -> None:
     """Copy what the topics have now, as far as earlier backups at PLACE do not have it. Writers go on.
 
-    With --keep-last or --keep-for older backups are removed after it, as by `stockade backup prune`. With --every a
+    With an option --keep-… older backups are removed after it, as by `stockade backup prune`. With --every a
     backup that fails is reported, the next one is made when it is due, and older ones are removed once an hour; it goes
     on also when standard output, the metrics file or the cluster cannot take the news of a backup.
     """
@@ -173,7 +180,8 @@ class Pruning:
         if not self._schedule.prunes or (self._due_s is not None and now_s < self._due_s):
             return
         try:
-            prune(store, _keep(self._schedule.keep_last, self._schedule.keep_for_s), _now_ms(), self._needed)
+            kept = Kept(self._schedule.keep_last, self._schedule.keep_for_s, self._schedule.keep_hourly_for_s)
+            prune(store, _keep(kept), _now_ms(), self._needed)
             self._due_s = now_s + PRUNING_S
         except (CannotReach, Damaged) as error:
             say(f"the backup is made; older ones could not be removed: {error}")
@@ -263,8 +271,13 @@ def _show_made(made: Manifest, damaged: list[str], output: str) -> None:
         click.echo(f"{made.name}: {count(len(made.topics), 'topic')}, {count(made.records, 'record')}, in {took}")
 
 
-def _keep(keep_last: int | None, keep_for_s: float | None) -> Keep:
-    return Keep(keep_last or 1, None if keep_for_s is None else _now_ms() - int(keep_for_s * 1000))
+def _keep(kept: Kept) -> Keep:
+    now_ms = _now_ms()
+
+    def since(age_s: float | None) -> int | None:
+        return None if age_s is None else now_ms - int(age_s * 1000)
+
+    return Keep(kept.keep_last or 1, since(kept.keep_for_s), since(kept.keep_hourly_for_s))
 
 
 def _now_ms() -> int:
@@ -279,6 +292,7 @@ def _now_ms() -> int:
     examples=[
         ("What would go?", "stockade backup prune PLACE --keep-for 30d --dry-run"),
         ("Keep those of a month, and ten at least", "stockade backup prune PLACE --keep-for 30d --keep-last 10"),
+        ("All of a day, of a year one an hour", "stockade backup prune PLACE --keep-for 1d --keep-hourly-for 365d"),
     ],
 )
 @place_argument
@@ -288,17 +302,17 @@ def _now_ms() -> int:
 def prune_backups(place: str, kept: Kept, output: str, *, dry: bool) -> None:
     """Remove backups, and files of records that no other backup needs; never the newest backup. No node is asked.
 
-    A backup stays if either option keeps it. One that is being made at PLACE meanwhile notices it, and is refused.
+    A backup stays if any option keeps it. One that is being made at PLACE meanwhile notices it, and is refused.
     """
-    if kept == Kept(None, None):
-        raise click.UsageError("say what to keep: --keep-last, --keep-for, or both")
+    if kept == Kept(None, None, None):
+        raise click.UsageError("say what to keep: --keep-last, --keep-for, --keep-hourly-for, or more of them")
 
     def work() -> Pruned:
         store = Store(place)
         if not store.manifests():
             raise Damaged(f"there is no backup at {store.url}")
         with progress_bar("removing") as (bar, task):
-            keep = _keep(*kept)
+            keep = _keep(kept)
             return prune(store, keep, _now_ms(), dry=dry, removed=lambda size: bar.advance(task, size))
 
     done = local(work, output, no_side_effects=False)

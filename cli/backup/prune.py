@@ -42,13 +42,17 @@ from .store import DATA, MANIFESTS, Store
 
 ABANDONED_MS = 7 * 86_400_000
 """A backup that has not added its manifest so long after its announcement is taken to be dead."""
+HOUR_MS = 3_600_000
 
 
 class Keep(NamedTuple):
-    """Which backups stay: the ``last`` newest (at least one), and those with ``cut_ms >= since_ms``."""
+    """Which backups stay: the ``last`` newest (at least one), those with ``cut_ms >= since_ms``, and of each hour the
+    newest with ``cut_ms >= hourly_since_ms``. None: none for that reason.
+    """
 
     last: int
     since_ms: int | None
+    hourly_since_ms: int | None = None
 
 
 class Pruned(NamedTuple):
@@ -104,8 +108,15 @@ class Needed:
 
 def chosen(cuts: Mapping[str, int], keep: Keep) -> list[str]:
     """The names of the backups to remove; ``cuts``: ``cut_ms`` of each backup, by its name."""
-    old = sorted(cuts)[: -max(1, keep.last)]
-    return [name for name in old if keep.since_ms is None or cuts[name] < keep.since_ms]
+    names = sorted(cuts)
+    of_hour = {cuts[name] // HOUR_MS: name for name in names}
+    hourly = {name for name in of_hour.values() if _is_since(cuts[name], keep.hourly_since_ms)}
+    old = names[: -max(1, keep.last)]
+    return [name for name in old if name not in hourly and not _is_since(cuts[name], keep.since_ms)]
+
+
+def _is_since(cut_ms: int, since_ms: int | None) -> bool:
+    return since_ms is not None and cut_ms >= since_ms
 
 
 def prune(

@@ -79,15 +79,16 @@ def _read(path: Path) -> dict[str, float]:
 
 class Schedule(NamedTuple):
     """When `backup create` makes and removes backups. ``every_s`` None: one backup; ``metrics_file``: file of the
-    gauges; ``keep_last`` and ``keep_for_s``: backups that pruning keeps (both None: no pruning).
+    gauges; the others: backups that pruning keeps (all None: no pruning).
     """
 
     every_s: float | None
     metrics_file: str | None
     keep_last: int | None
     keep_for_s: float | None
+    keep_hourly_for_s: float | None = None
 
     @property
     def prunes(self) -> bool:
         """Whether older backups are removed after new ones."""
-        return self.keep_last is not None or self.keep_for_s is not None
+        return (self.keep_last, self.keep_for_s, self.keep_hourly_for_s) != (None, None, None)

@@ -41,6 +41,20 @@ def store(tmp_path: Path) -> Store:
     return found
 
 
+def test_of_each_hour_the_newest_backup_stays_and_goes_when_it_is_too_old() -> None:
+    """A month of backups, one a minute, could be kept as a whole only: of 10,000 partitions 43,200 times 5 MB."""
+    hour, minute = 3_600_000, 60_000
+    cuts = {f"{number:05}": NOW_MS + number * minute for number in range(3 * 24 * 60)}
+    now_ms = max(cuts.values())
+    keep = Keep(1, now_ms - hour, now_ms - 48 * hour)
+    kept = [cut for name, cut in sorted(cuts.items()) if name not in chosen(cuts, keep)]
+    assert [cut for cut in kept if cut >= now_ms - hour] == [now_ms - hour + k * minute for k in range(61)]
+    hours = [cut // hour for cut in kept if cut < now_ms - hour]
+    assert hours == list(range((now_ms - 48 * hour) // hour, (now_ms - hour) // hour)), "one of each"
+    later = {name: cuts[name] for name in cuts if name not in chosen(cuts, keep)}
+    assert chosen(later, keep) == [], "what stays does so at the next pruning, too"
+
+
 @pytest.mark.parametrize(
     ("keep", "gone"),
     [
@@ -53,6 +67,7 @@ def store(tmp_path: Path) -> Store:
         (Keep(1, 99), ["1", "2"]),  # the newest stays at any age
         (Keep(2, 99), ["1"]),  # either reason is enough
         (Keep(1, 0), []),
+        (Keep(1, None, 0), ["1", "2"]),  # all are of one hour
     ],
 )
 def test_a_backup_stays_for_either_reason_and_the_newest_always(store: Store, keep: Keep, gone: list[str]) -> None:

@@ -28,7 +28,7 @@ from .lines import LoadRefused
 from .reporting import Progress, summary
 from .session import session
 
-FORMATS = ("parquet", "delta", "iceberg", "text")
+FORMATS = ("parquet", "delta", "text")
 NAME_BYTES_MAX = 255
 """Longest name of a file, in bytes, in most file systems."""
 PERIOD_S = 1
@@ -64,8 +64,7 @@ def export(
     Raises ExportRefused if the folder's rows and checkpoint do not belong to one export.
     """
     started = time.monotonic()
-    if form in ("parquet", "delta"):
-        _check_progress(spark, folder, form)
+    _check_progress(spark, folder, form)
     wanted = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true", **options}
     rows = spark.readStream.format("stockade").options(**wanted).load().selectExpr("*", "to_date(timestamp) as date")
     writer = rows.writeStream.format(form).partitionBy("date").option("checkpointLocation", f"{folder}/checkpoint")

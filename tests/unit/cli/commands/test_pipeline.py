@@ -18,6 +18,7 @@ NOBODY = "http://127.0.0.1:1"
         (["export", "t", "out", "--format", "text", "--follow"], "--follow has no meaning with --format text"),
         (["export", "t", "s3://out", "--format", "text"], "writes into a folder of this machine"),
         (["load", "a-file", "t", "--format", "xml"], "'xml' is not one of"),
+        (["export", "t", "out", "--format", "iceberg"], "'iceberg' is not one of 'parquet', 'delta', 'text'"),
         (["load", "a-file", "t", "--name", "bad name!"], "'--name': it must be 1 to 100 of letters, digits"),
         (["audit"], "give HISTORY and LOGS, or --rehearse"),
         (["audit", "a-file"], "give HISTORY and LOGS, or --rehearse"),

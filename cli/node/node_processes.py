@@ -1,5 +1,6 @@
 """Runs the nodes of a machine: one process each, supervised."""
 
+import errno
 import logging
 import os
 import signal
@@ -174,4 +175,7 @@ def cannot_write(folder: Path) -> str | None:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         return f"{there} is not a directory"
-    return None if os.access(there, os.W_OK | os.X_OK) else f"{there}: Permission denied"
+    if os.access(there, os.W_OK | os.X_OK):
+        return None
+    is_read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+    return f"{there}: {os.strerror(errno.EROFS if is_read_only else errno.EACCES)}"

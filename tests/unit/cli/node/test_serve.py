@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -175,6 +176,8 @@ def test_a_data_folder_that_cannot_be_written_is_found_by_a_check(
     assert cannot_write(tmp_path / "new" / "folder") is None
     monkeypatch.setattr("os.access", lambda path, mode: Path(path) != tmp_path)
     assert cannot_write(tmp_path / "new" / "folder") == f"{tmp_path}: Permission denied"
+    monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID))
+    assert cannot_write(tmp_path / "new" / "folder") == f"{tmp_path}: Read-only file system"
 
 
 @pytest.mark.parametrize("text", [CONFIG, MACHINE])

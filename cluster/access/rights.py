@@ -175,4 +175,4 @@ class Caller:
         is named only later.
         """
         if not self._rights.allow_some(verb, kind):
-            raise PermissionDenied(f"{self.name} lacks the right: {verb} on any {kind}")
+            raise PermissionDenied(f"{self.name} lacks the right: {verb} {kind}:NAME, for any NAME")

@@ -90,7 +90,7 @@ def test_a_refusal_names_the_right_that_is_missing() -> None:
     with pytest.raises(PermissionDenied, match=r"lacks the right: admin cluster\n"):
         one.require("admin", "cluster", "")
     one.require_some("read", "topic")
-    with pytest.raises(PermissionDenied, match=r"lacks the right: own on any group\n"):
+    with pytest.raises(PermissionDenied, match=r"lacks the right: own group:NAME, for any NAME\n"):
         one.require_some("own", "group")
 
 

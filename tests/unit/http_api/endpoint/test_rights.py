@@ -242,7 +242,7 @@ def refusals(name: str) -> list[tuple[list[str], str]]:
         if name in OF_ANY_VERB:
             found.append((elsewhere, f"read {kind}:{named}"))
         elif (name, missing) in ON_ANY_NAME:
-            found.append((rest + others, f"{verb} on any {kind}"))
+            found.append((rest + others, f"{verb} {kind}:NAME, for any NAME"))
         else:
             found.append((rest + others + elsewhere, missing))
     return found

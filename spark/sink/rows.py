@@ -5,7 +5,7 @@ and ``timestamp``; other columns are ignored.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -115,6 +115,16 @@ class Router:
         coded = keys.dictionary_encode()
         found = pa.array([partition_for_key(key, count) for key in coded.dictionary.to_pylist()], pa.int32())
         return pc.fill_null(found.take(coded.indices), default)
+
+
+def check_names(names: Iterable[str], written: Set[str]) -> None:
+    """Raises RowsRefused for a column whose name differs in case alone from one that is ``written`` and not there.
+    Queries of Spark take `Key` for `key`, so its rows would lose their keys without a word.
+    """
+    given = {*names}
+    for name in sorted(given):
+        if name.lower() in written - given:
+            raise RowsRefused(f"column {name}: name it {name.lower()}, or give it a name of its own")
 
 
 def check_types(schema: pa.Schema) -> None:

@@ -24,7 +24,7 @@ from ...client.blocking.writer import BlockingWriter
 from .committer import NAMED_BATCH, SinkCommitter, append_all, discard, stage_prefix
 from .history import Piece
 from .options import WriteOptions, parse_write_options
-from .rows import COLUMNS, check_types
+from .rows import COLUMNS, check_names, check_types
 from .staging import append_rows, stage_rows
 
 _BATCH_ID, _QUERY_ID, _RUN_ID = "streaming.sql.batchId", "sql.streaming.queryId", "spark.jobGroup.id"
@@ -145,12 +145,15 @@ def connect(options: WriteOptions) -> None:
 
 
 def _check_schema(options: WriteOptions, schema: StructType) -> None:
-    """Raises ValueError for a needed column that is missing, or a column whose type cannot be written."""
+    """Raises ValueError for a needed column that is missing or has another case, or for one of a type that cannot be
+    written.
+    """
+    written = {*COLUMNS} - ({"topic"} if options.topic is not None else set())
+    check_names(schema.fieldNames(), written)
     needed = ["value"] if options.topic is not None else ["value", "topic"]
     missing = [name for name in needed if name not in schema.fieldNames()]
     if missing:
         raise ValueError(f"there must be a column {missing[0]}; the columns are {', '.join(schema.fieldNames())}")
-    written = {*COLUMNS} - ({"topic"} if options.topic is not None else set())
     chosen = StructType([field for field in schema.fields if field.name in written])
     check_types(to_arrow_schema(chosen, timezone="UTC"))
 

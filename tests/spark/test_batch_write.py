@@ -61,9 +61,10 @@ def test_every_mode_but_append_is_refused(spark: Any, url: str, mode: str, told:
         ("'x' as value, 1.5D as partition", {}, "column partition must be whole numbers, and is double"),
         ("'x' as value, true as partition", {}, "column partition must be whole numbers, and is bool"),
         ("'x' as value, 7 as topic", {"topic": None}, "column topic must be text, and is int32"),
+        ("'x' as value, 'k' as Key", {}, "column Key: name it key"),
     ],
 )
-def test_a_column_of_a_wrong_type_is_refused_before_any_task(
+def test_a_column_of_a_wrong_type_or_name_is_refused_before_any_task(
     spark: Any, url: str, columns: str, options: dict[str, Any], told: str
 ) -> None:
     given = {"topic": "t", **options}

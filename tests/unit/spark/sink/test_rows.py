@@ -10,7 +10,17 @@ from stockade.client.blocking.writer import TopicShape
 from stockade.partition.partitioner import partition_for_key
 from stockade.partition.records import batch as records
 from stockade.partition.records.batch import batch_from_stream
-from stockade.spark.sink.rows import SCHEMA, Group, Router, RowsRefused, check_types, columns, stream
+from stockade.spark.sink.rows import (
+    COLUMNS,
+    SCHEMA,
+    Group,
+    Router,
+    RowsRefused,
+    check_names,
+    check_types,
+    columns,
+    stream,
+)
 from stockade.spark.sink.staging import Gatherer
 
 
@@ -98,6 +108,14 @@ def test_a_column_of_a_type_that_cannot_be_written_is_refused_before_any_row(
     for kind in odd:
         with pytest.raises(RowsRefused, match=f"^column {name} must be .*, and is {re.escape(str(kind))}$"):
             check_types(pa.schema([(name, kind)]))
+
+
+def test_a_column_whose_name_differs_in_case_alone_is_refused_unless_the_right_one_is_there() -> None:
+    """Spark takes Key for key; the sink left it out, and the rows had no keys."""
+    check_names(["value", "key", "Key", "keys", "other", "Topic"], {*COLUMNS} - {"topic"})
+    for names in (["value", "Key"], ["VALUE"], ["value", "key", "Timestamp"], ["value", "Topic"]):
+        with pytest.raises(RowsRefused, match=f"^column {names[-1]}: name it {names[-1].lower()},"):
+            check_names(names, {*COLUMNS})
 
 
 class Shapes:

@@ -236,8 +236,8 @@ async def load(
     type=click.Choice(FORMATS_OUT),
     default="parquet",
     show_default=True,
-    help="parquet, and delta (if installed): rows by date, exactly once, in FOLDER/rows. text: the files that `load` has"
-    " read, byte for byte.",
+    help="parquet, and delta (if installed): rows by date, exactly once, in FOLDER/rows. text: the files that `load`"
+    " has read, byte for byte.",
 )
 @click.option("--follow", is_flag=True, help="Export new records until Ctrl-C; the next export continues there.")
 @cores_option

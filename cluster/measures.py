@@ -72,6 +72,8 @@ class BalanceMeasures(msgspec.Struct, frozen=True):
     planned_bytes: int = 0
     moving_bytes: int = 0
     """Upper bound of the bytes that moves under way still have to copy."""
+    leaderless: int = 0
+    """Partitions that no node reports to lead, those included whose replicas are all on nodes that are away."""
 
 
 class FenceMeasures(msgspec.Struct):

@@ -40,7 +40,12 @@ ROWS: dict[str, tuple[Panel, ...]] = {
     "At a glance": (
         Panel("Nodes that serve", "short", (("sum by (what) (stockade_ready{$S})", "{{what}}"),)),
         Panel(
-            "Groups without a leader", "short", (("max by (kind) (stockade_raft_leaderless_groups{$S})", "{{kind}}"),)
+            "Groups without a leader",
+            "short",
+            (
+                ("max by (kind) (stockade_raft_leaderless_groups{$S})", "{{kind}}"),
+                ("max(stockade_balance_leaderless_partitions{$S})", "partition, by the controller's leader"),
+            ),
         ),
         Panel("Under-replicated groups", "short", _sum("stockade_raft_under_replicated_groups", "kind", "{{kind}}")),
         Panel("Records stored", "cps", _rate("stockade_appended_records_total", "instance", "{{instance}}")),

@@ -61,9 +61,11 @@ class Look(msgspec.Struct, frozen=True):
     """Time that the plan took."""
 
     def measures(self) -> BalanceMeasures:
-        away = sum(part.leader not in (None, part.replicas[0]) for part in self.facts.partitions)
+        partitions = self.facts.partitions
+        away = sum(part.leader not in (None, part.replicas[0]) for part in partitions)
         planned = sum(move.copied_bytes for move in self.plan.moves)
-        return BalanceMeasures(away, len(self.plan.moves), planned, moving_bytes(self.facts.partitions))
+        leaderless = sum(part.leader is None for part in partitions)
+        return BalanceMeasures(away, len(self.plan.moves), planned, moving_bytes(partitions), leaderless)
 
 
 def moving_bytes(partitions: Iterable[PartitionFacts]) -> int:

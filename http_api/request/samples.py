@@ -132,6 +132,7 @@ def _of_fences(fences: FenceMeasures) -> Samples:
         "stockade_balance_planned_moves": {(): fences.balance.planned_moves},
         "stockade_balance_planned_bytes": {(): fences.balance.planned_bytes},
         "stockade_balance_moving_bytes": {(): fences.balance.moving_bytes},
+        "stockade_balance_leaderless_partitions": {(): fences.balance.leaderless},
         "stockade_ledger_waiting_entries": {(): fences.ledger_waiting},
     }
 

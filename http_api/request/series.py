@@ -196,6 +196,13 @@ _BALANCE = (
         "bytes",
         "That moves under way copy, whole until a copy is done. Only where the controller group is led.",
     ),
+    Series(
+        "stockade_balance_leaderless_partitions",
+        "gauge",
+        "partitions",
+        "Partitions that no node reports to lead, also where all replicas are on nodes that are away. Only where the "
+        "controller group is led; 0 below feature level 2.",
+    ),
 )
 _LOG = (
     Series("stockade_log_fsync_seconds", "histogram", "seconds", "Time of each fdatasync of the write-ahead log."),

@@ -141,6 +141,18 @@ def test_a_new_node_is_filled_a_few_partitions_at_a_time_once_it_was_well_for_lo
     asyncio.run(scenario())
 
 
+def test_partitions_whose_replicas_are_all_on_nodes_that_are_away_count_as_without_a_leader() -> None:
+    async def scenario() -> None:
+        world = World("n1", "n2", "n3", partitions=3)
+        await world.balancer._round()
+        assert world.balancer.measures.leaderless == 0
+        world.silent.add(world.led[world.groups[0]])
+        await world.balancer._round()
+        assert world.balancer.measures.leaderless == 1, "no node reports that it leads this one"
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize(
     ("mode", "moves", "goes"), [("off", False, False), ("leaders", False, True), ("on", True, True)]
 )

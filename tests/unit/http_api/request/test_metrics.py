@@ -101,6 +101,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
             ("stockade_balance_planned_moves", ""): 27,
             ("stockade_balance_planned_bytes", ""): 28,
             ("stockade_balance_moving_bytes", ""): 29,
+            ("stockade_balance_leaderless_partitions", ""): 30,
             ("stockade_fence_takeovers_total", ""): 26,
             ("stockade_group_lag_records", "readers"): 27,
             ("stockade_http_in_flight_requests", ""): 30,

@@ -72,7 +72,7 @@ async def ledger(
             for entry in page.entries:
                 show_json(entry)
         elif page.entries or is_first:
-            show_table(HEADINGS if is_first else [""] * len(HEADINGS), [_row(entry) for entry in page.entries])
+            show_table(HEADINGS, [_row(entry) for entry in page.entries], is_first=is_first)
             is_first = False
 
 

@@ -12,8 +12,10 @@ from typing import TypeVar
 
 import click
 import msgspec
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ...client.api.tail import TailRecord
 from ...client.consumer.records import ConsumedRecord
@@ -99,20 +101,56 @@ def show_result(facts: object, text: str, output: str) -> None:
         click.echo(text)
 
 
-def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print columns aligned with blanks, which other tools can cut. A narrow terminal folds long cells."""
+GAP = 2
+"""Blanks between two columns."""
+WORD_MAX = 20
+"""Characters of a word that a table keeps whole. A longer one is a name or an address, and is folded."""
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, is_first: bool = True) -> None:
+    """Print columns aligned with blanks, which other tools can cut. A narrow terminal folds cells between words; one
+    that is too narrow for that has a line for each cell. Without ``is_first`` the rows continue a table whose headings
+    were shown.
+    """
     if not sys.stdout.isatty():
-        click.echo(table(headings, rows))
+        lines = table(headings, rows).splitlines()
+        click.echo("\n".join(lines if is_first else lines[1:]))
         return
     cells = [[one_line(str(cell)) for cell in row] for row in rows]
     console = Console(highlight=False, emoji=False)
-    shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for heading, *column in zip(headings, *cells, strict=True):
-        narrow = max(map(len, [heading, *column])) <= console.width // (len(headings) + 1)
-        shown.add_column(heading, overflow="fold", no_wrap=narrow)
+    widths = _widths([headings, *cells], console.width)
+    if widths is None:
+        blocks = [_block(headings, row) for row in cells] or [table(headings, [])]
+        click.echo("\n\n".join(blocks if is_first else ["", *blocks]).removeprefix("\n"))
+        return
+    shown = Table(box=None, pad_edge=False, show_header=is_first, header_style="bold", padding=(0, GAP, 0, 0))
+    for heading, width in zip(headings, widths, strict=True):
+        shown.add_column(heading, overflow="fold", width=width)
     for row in cells:
-        shown.add_row(*row)
-    console.print(shown, markup=False)
+        shown.add_row(*map(Text, row))
+    console.print(shown)
+
+
+def _block(headings: Sequence[str], row: Sequence[str]) -> str:
+    first, *others = zip(headings, row, strict=True)
+    return table(first, others)
+
+
+def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """The widths of the columns of ``rows`` that fit into ``room``, the widest ones cut down first; None if they do
+    not, unless words are cut.
+    """
+    columns = list(zip(*rows, strict=True))
+    widths = [min(room, max(map(cell_len, column))) for column in columns]
+    words = [max(cell_len(word) for cell in column for word in cell.split() or [""]) for column in columns]
+    least = [min(word, WORD_MAX) for word in words]
+    room -= GAP * (len(columns) - 1)
+    while sum(widths) > room:
+        spare = [(width, place) for place, width in enumerate(widths) if width > least[place]]
+        if not spare:
+            return None
+        widths[max(spare)[1]] -= 1
+    return widths
 
 
 def one_line(text: str) -> str:
@@ -132,7 +170,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """The table as text with aligned columns."""
     cells = [[one_line(str(cell)) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
+    lines = ((" " * GAP).join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -21,7 +21,16 @@ import pyarrow.compute as pc
 
 from ..errors import CorruptMessage, InvalidRecord, MessageTooLarge, StockadeError
 from .checksum import crc32
-from .ipc import METADATA_V5, BatchHeader, batch_header, batch_places, is_little_endian, metadata_version
+from .ipc import (
+    METADATA_V5,
+    BatchHeader,
+    batch_header,
+    batch_places,
+    check_schema,
+    check_unread,
+    is_little_endian,
+    metadata_version,
+)
 
 RECORDS_MAX = 100_000
 """Most records in one batch."""
@@ -323,14 +332,14 @@ def _batch(message: bytes, count: int, times_ms: tuple[int, int], batch_bytes_ma
 
 def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:
     """(the batch message of a stream, its bytes if they can be stored as they are, else None)."""
-    source = pa.BufferReader(body)
+    source, data = pa.BufferReader(body), memoryview(body).cast("B")
     try:
-        if memoryview(body)[: len(STREAM_START)] == STREAM_START:  # the schema is ours, byte for byte
+        if data[: len(STREAM_START)] == STREAM_START:  # the schema is ours, byte for byte
             source.seek(len(STREAM_START))
         else:
-            _check_schema(_next_message(source), len(body))
+            _check_schema(_next_message(source, data), len(body))
         start = source.tell()
-        message = _next_message(source)
+        message = _next_message(source, data)
         if message is None and source.tell() == start:
             raise ValueError("the stream ends behind its schema")
         if message is None:
@@ -339,15 +348,18 @@ def _only_batch(body: pa.Buffer) -> tuple[pa.ipc.Message, bytes | None]:
             raise InvalidRecord(f"the stream has a {message.type} message where its batch should be")
         if metadata_version(memoryview(message.metadata)) != METADATA_V5:
             raise InvalidRecord("the metadata version of the batch is not V5 (Arrow 1.0 or later)")
-        stored = memoryview(body).cast("B")[start : source.tell()]
-        _check_end(source, memoryview(body).cast("B"))
+        stored = data[start : source.tell()]
+        _check_end(source, data)
     except _UNREADABLE as error:
         raise CorruptMessage(_reason(error)) from error
     is_ours = stored[:4] == _CONTINUATION and len(stored) % _ALIGNMENT == 0
     return message, bytes(stored) if is_ours else None
 
 
-def _next_message(source: pa.BufferReader) -> pa.ipc.Message | None:
+def _next_message(source: pa.BufferReader, data: memoryview) -> pa.ipc.Message | None:
+    """The next message of ``data``, which ``source`` reads; None: there is none."""
+    if (start := source.tell()) + _PREFIX.size <= len(data):
+        check_unread(data, start)
     try:
         return pa.ipc.read_message(source)
     except EOFError:
@@ -357,7 +369,7 @@ def _next_message(source: pa.BufferReader) -> pa.ipc.Message | None:
 def _check_end(source: pa.BufferReader, body: memoryview) -> None:
     """Refuse a stream with more than one batch, or without an end mark: it may have been cut there."""
     behind_batch = source.tell()
-    if _next_message(source) is not None:
+    if _next_message(source, body) is not None:
         raise InvalidRecord("the stream has more than one batch")
     if source.tell() != len(body):
         raise ValueError("bytes follow the end of the stream")
@@ -370,6 +382,7 @@ def _check_schema(message: pa.ipc.Message | None, size: int) -> None:
         raise ValueError("the stream does not begin with a schema" if size else "the body is empty")
     if not is_little_endian(memoryview(message.metadata)):
         raise InvalidRecord("the stream is big-endian")
+    check_schema(memoryview(message.metadata))
     schema = pa.ipc.read_schema(message)
     if schema.equals(SCHEMA):
         return

@@ -2,7 +2,10 @@
 
 Arrow decompresses while it reads, so a small message may claim gigabytes. This module reads the sizes from the
 message's flatbuffer and from the length prefixes of its buffers. Only metadata that Arrow has verified may come here
-(``pyarrow.ipc.read_message`` does that); nothing here decodes a column.
+(``pyarrow.ipc.read_message`` does that), but for ``check_unread``; nothing here decodes a column.
+
+A flatbuffer may name one table many times, and Arrow copies what it names each time: without the two checks here, a few
+KB of metadata become gigabytes of fields, or of key-value pairs.
 """
 
 import struct
@@ -14,6 +17,15 @@ METADATA_V5 = 4
 """Metadata version of Arrow 1.0 and later. Version V4 noted compression in other places, which this file does not read.
 """
 
+METADATA_BYTES_MAX = 64 * 1024
+"""Most bytes of the metadata of one message; ours take some hundred. Arrow visits each table that they name, and these
+may be eight times as many as their bytes.
+"""
+FIELDS_MAX = 100
+"""Most fields of a schema, inner ones included."""
+PAIRS_BYTES_MAX = 1024 * 1024
+"""Most bytes to which the key-value pairs of a message may unpack."""
+
 _INT16 = struct.Struct("<h")
 _UINT16 = struct.Struct("<H")
 _INT32 = struct.Struct("<i")
@@ -21,8 +33,10 @@ _UINT32 = struct.Struct("<I")
 _INT64 = struct.Struct("<q")
 _PAIR = struct.Struct("<qq")
 
-_MESSAGE_VERSION, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH = 0, 2, 3
-_SCHEMA_ENDIANNESS = 0
+_CONTINUATION = -1  # at the start of a message, before the length of its metadata; absent before Arrow 0.15
+_MESSAGE_VERSION, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _MESSAGE_PAIRS = 0, 2, 3, 4
+_SCHEMA_ENDIANNESS, _SCHEMA_FIELDS, _SCHEMA_PAIRS = 0, 1, 2
+_FIELD_CHILDREN, _FIELD_PAIRS = 5, 6
 _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION = 0, 1, 2, 3
 
 
@@ -31,6 +45,47 @@ class BatchHeader(msgspec.Struct, frozen=True):
 
     rows: int
     uncompressed: int
+
+
+def check_unread(data: memoryview, start: int) -> None:
+    """Check the message at ``start`` before Arrow reads it. Raises ValueError for metadata that are too long, or have
+    too many key-value pairs; struct.error for some that Arrow would refuse.
+
+    These metadata are not verified: in some that Arrow would refuse, the positions lead to other bytes, or to none.
+    """
+    size, begin = _read(_INT32, data, start), start + _INT32.size
+    if size == _CONTINUATION:
+        size, begin = _read(_INT32, data, begin), begin + _INT32.size
+    if not 0 < size <= len(data) - begin:
+        return  # the end of the stream, or a message that is cut: Arrow reads nothing of it
+    if size > METADATA_BYTES_MAX:
+        raise ValueError(f"the metadata of a message have more than {METADATA_BYTES_MAX} bytes")
+    metadata = data[begin : begin + size]
+    _check_pairs(_count(metadata, _root(metadata), _MESSAGE_PAIRS), metadata)
+
+
+def check_schema(metadata: memoryview) -> None:
+    """Check a schema message before Arrow makes its fields. Raises ValueError if these, or its key-value pairs, are too
+    many.
+    """
+    schema = _header(metadata)
+    fields, pairs = 0, _count(metadata, schema, _SCHEMA_PAIRS)
+    waiting = [(schema, _SCHEMA_FIELDS)]
+    while waiting:
+        table, number = waiting.pop()
+        fields += _count(metadata, table, number)
+        if fields > FIELDS_MAX:
+            raise ValueError(f"the schema has more than {FIELDS_MAX} fields")
+        for field in _tables(metadata, table, number):
+            pairs += _count(metadata, field, _FIELD_PAIRS)
+            waiting.append((field, _FIELD_CHILDREN))
+    _check_pairs(pairs, metadata)
+
+
+def _check_pairs(count: int, metadata: memoryview) -> None:
+    """Refuse too many key-value pairs (custom_metadata): Arrow copies each, and all may be the same long one."""
+    if count * len(metadata) > PAIRS_BYTES_MAX:
+        raise ValueError(f"{count} key-value pairs in {len(metadata)} bytes of metadata")
 
 
 def metadata_version(metadata: memoryview) -> int:
@@ -94,6 +149,19 @@ def _buffers(metadata: memoryview, batch: int) -> Iterator[tuple[int, int]]:
 def _vector(metadata: memoryview, field: int) -> int:
     """The position of a vector's first item; the vector's length is in the four bytes before."""
     return field + _read(_UINT32, metadata, field) + _UINT32.size
+
+
+def _count(metadata: memoryview, table: int, number: int) -> int:
+    """The number of items of a vector, 0 if the table has none."""
+    field = _field(metadata, table, number)
+    return _read(_UINT32, metadata, _vector(metadata, field) - _UINT32.size) if field else 0
+
+
+def _tables(metadata: memoryview, table: int, number: int) -> Iterator[int]:
+    """The positions of the tables in a vector of tables."""
+    for item in range(_count(metadata, table, number)):
+        place = _vector(metadata, _field(metadata, table, number)) + item * _UINT32.size
+        yield place + _read(_UINT32, metadata, place)
 
 
 def _root(metadata: memoryview) -> int:

@@ -1,6 +1,7 @@
 """Arrow streams for tests: the batch of ROWS, written and accepted."""
 
 import io
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,3 +45,30 @@ def values(batch: Batch, column: str = "value") -> list[Any]:
     decoded = decode_batch(batch.message).column(column)
     rows: list[Any] = (decoded.view(pa.int64()) if column == "timestamp" else decoded).to_pylist()
     return rows
+
+
+def repeated(message: bytes, count: int) -> bytes:
+    """The message with every item of its vector of ``count`` tables exchanged for the first one, which a flatbuffer
+    names again for four bytes.
+    """
+    changed, place = bytearray(message), message.index(struct.pack("<I", count)) + 4
+    (first,) = struct.unpack_from("<I", message, place)
+    for item in range(count):
+        struct.pack_into("<I", changed, place + 4 * item, first - 4 * item)
+    return bytes(changed)
+
+
+def pairs_bomb(count: int, size: int) -> bytes:
+    """A stream whose batch has ``count`` times the same key-value pair of ``size`` bytes."""
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        names = map(str, range(1, count))
+        writer.write_batch(columns(), custom_metadata={"0": "v" * size, **dict.fromkeys(names, "")})
+    return repeated(sink.getvalue(), count)
+
+
+def fields_bomb(count: int) -> bytes:
+    """A stream whose schema has ``count`` times the same field, which has ``count`` fields."""
+    full, empty = pa.struct([pa.field("x", pa.null())] * count), pa.struct([])
+    schema = pa.schema([pa.field("x", full), *[pa.field("x", empty)] * (count - 1)])
+    return repeated(schema.serialize().to_pybytes(), count)

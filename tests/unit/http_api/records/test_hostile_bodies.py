@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.partition.arrow import fields_bomb, pairs_bomb
 
 from stockade.partition.records.batch import SCHEMA
 
@@ -55,6 +56,8 @@ HOSTILE: list[tuple[str, dict[str, str], bytes, set[str]]] = [
     ("claims an exabyte", ARROW, lying(1 << 60), {"MESSAGE_TOO_LARGE"}),
     ("claims less than there is", ARROW, lying(1), {"CORRUPT_MESSAGE"}),
     ("claims a negative size", ARROW, lying(-2), {"CORRUPT_MESSAGE"}),
+    ("one pair of metadata for a gigabyte", ARROW, pairs_bomb(10_003, 100_000), {"CORRUPT_MESSAGE"}),
+    ("one field 94,249 times", ARROW, fields_bomb(307), {"CORRUPT_MESSAGE"}),
     *((f"cut at {place}", ARROW, WHOLE[:place], {"CORRUPT_MESSAGE"}) for place in (1, 7, 8, 100, len(WHOLE) - 1)),
     ("twice", ARROW, WHOLE + WHOLE, {"CORRUPT_MESSAGE", "INVALID_RECORD"}),
     ("gigantic metadata", ARROW, b"\xff\xff\xff\xff\xff\xff\xff\x7f" + bytes(100), {"CORRUPT_MESSAGE"}),

@@ -19,9 +19,9 @@ from stockade.partition.records.batch import (
     batch_from_stream,
     message_from_columns,
 )
-from stockade.partition.records.ipc import batch_places
+from stockade.partition.records.ipc import METADATA_BYTES_MAX, batch_places
 
-from ..arrow import LIMIT, NOW, ROWS, accepted, columns, values, written
+from ..arrow import LIMIT, NOW, ROWS, accepted, columns, fields_bomb, pairs_bomb, values, written
 
 
 def renamed(name: str) -> pa.Schema:
@@ -181,6 +181,39 @@ def test_a_buffer_that_says_it_is_not_compressed_is_read_as_it_is() -> None:
         accepted(body.replace(packed, plain + b"\0"))
     padded = body.replace(packed, plain + b"\0" * (len(frame) - 8))
     assert values(accepted(padded), "timestamp") == [77]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (pairs_bomb(1003, 10_000), "1003 key-value pairs"),
+        (pairs_bomb(10_003, 100_000), "more than 65536 bytes"),
+        (
+            written(columns())[: -len(STREAM_END)] + pairs_bomb(1003, 10_000)[len(STREAM_START) :],
+            "1003 key-value pairs",
+        ),
+        (fields_bomb(307), "more than 100 fields"),
+        (SCHEMA.with_metadata({"v": "v" * METADATA_BYTES_MAX}).serialize().to_pybytes(), "more than 65536 bytes"),
+    ],
+    ids=["ten megabytes of pairs", "a gigabyte of pairs", "behind a batch", "94,249 fields", "long metadata"],
+)
+def test_metadata_that_name_one_thing_again_and_again_are_refused_before_they_are_unpacked(
+    body: bytes, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured before: 20 s and 4.8 GB for a body of 200 KB with one pair 25,000 times."""
+    monkeypatch.setattr(pa.ipc, "read_schema", lambda message: pytest.fail("its fields were made"))
+    with pytest.raises(CorruptMessage) as refusal:
+        accepted(body)
+    assert why in refusal.value.fields["reason"]
+
+
+@pytest.mark.parametrize("count", [1, 23])
+def test_a_few_pairs_of_metadata_are_kept(count: int) -> None:
+    stored = accepted(pairs_bomb(count, 1000)).message
+    pairs = pa.ipc.open_stream(STREAM_START + stored).read_next_batch_with_custom_metadata().custom_metadata
+    assert len(pairs) == count
+    schema = SCHEMA.with_metadata({str(number): "v" * 1000 for number in range(count)})
+    assert accepted(written(columns(schema=schema), schema=schema)).count == len(ROWS[0])
 
 
 def many_headers(count: int, *, last_is_null: bool) -> bytes:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Protocol
 
 from ..messages import APPENDS_MAX, AckMany, AppendEntries, AppendMany, RaftMessage
-from .progress import FEW_BYTES
+from .leader import FEW_BYTES
 
 SINCE_PROTOCOL = 7
 """To nodes that speak an older version of the protocol (net/codec.py) each message goes alone."""

@@ -15,8 +15,7 @@ from typing import Any, Generic, TypeVar
 from ..log.group_log import NO_OP
 from ..outcomes import NotLeader, Outcome, Unknown
 from ..settings import RaftSettings
-from .leader import LeaderState
-from .progress import FEW_BYTES
+from .leader import FEW_BYTES, LeaderState
 
 _log = logging.getLogger(__name__)
 

@@ -15,9 +15,8 @@ from math import ceil
 from ..log.group_log import GroupLog
 from ..ports import NodePorts
 from ..settings import RaftSettings
-from .leader import LeaderState
+from .leader import LeaderState, Progress
 from .membership import Membership
-from .progress import Progress
 
 QUIET_BEATS = 2
 """Heartbeats that find the group settled before a leader lets it quiesce in place of the next one."""

@@ -7,9 +7,8 @@ from unittest.mock import patch
 from simulation.mutants import Mutant
 
 from stockade.raft.core.follower import FollowerState
-from stockade.raft.core.leader import LeaderState
+from stockade.raft.core.leader import LeaderState, Progress
 from stockade.raft.core.membership import Membership
-from stockade.raft.core.progress import Progress
 from stockade.raft.core.raft_node import RaftNode
 from stockade.raft.log.configuration import Change, Configuration, Demote
 from stockade.raft.log.group_log import ConfigurationHistory, GroupLog

@@ -13,9 +13,8 @@ from simulation.disk import Record
 from stockade.raft.core.coalescing import Coalescer
 from stockade.raft.core.follower import FollowerState, VoteGate, Voting
 from stockade.raft.core.group import Rejected
-from stockade.raft.core.leader import LeaderState
+from stockade.raft.core.leader import LeaderState, Progress
 from stockade.raft.core.pending import PendingProposal, ReadBarriers, commands_of, entries_of
-from stockade.raft.core.progress import Progress
 from stockade.raft.core.quiescence import Quiescence
 from stockade.raft.core.raft_node import RaftNode
 from stockade.raft.log.group_log import GroupLog

@@ -18,7 +18,7 @@ from simulation.mutants import votes_twice
 from simulation.plan import Plan
 from simulation.schedule import run_seed
 
-from stockade.raft.core.progress import Progress
+from stockade.raft.core.leader import Progress
 
 SEEDS = 1500
 

@@ -10,7 +10,7 @@ from simulation.world import Setting, World
 
 from stockade.raft.core.coalescing import SINCE_PROTOCOL, UNANSWERED_MAX, Coalescer
 from stockade.raft.core.group import Committed
-from stockade.raft.core.progress import FEW_BYTES
+from stockade.raft.core.leader import FEW_BYTES
 from stockade.raft.messages import (
     APPENDS_MAX,
     AckMany,

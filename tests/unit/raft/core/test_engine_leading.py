@@ -4,8 +4,7 @@ from math import inf
 
 import pytest
 
-from stockade.raft.core.leader import IN_SYNC_ENTRIES_MAX, TURN_MESSAGES_MAX, LeaderState
-from stockade.raft.core.progress import FEW_BYTES, FEW_ENTRIES
+from stockade.raft.core.leader import FEW_BYTES, FEW_ENTRIES, IN_SYNC_ENTRIES_MAX, TURN_MESSAGES_MAX, LeaderState
 from stockade.raft.log.configuration import founding_configuration
 from stockade.raft.messages import AppendAck, AppendEntries, Commit, Offer, TimeoutNow
 from stockade.raft.settings import RaftSettings

@@ -8,8 +8,8 @@ from simulation.world import Setting, World
 
 from stockade.raft.core.follower import LAG_BYTES_MAX, LAG_ENTRIES_MAX, LAG_S
 from stockade.raft.core.group import Committed, Group, Outcome, Rejected
+from stockade.raft.core.leader import FEW_BYTES
 from stockade.raft.core.pending import COMMANDS_MAX
-from stockade.raft.core.progress import FEW_BYTES
 from stockade.raft.messages import AppendEntries
 from stockade.raft.settings import RaftSettings
 

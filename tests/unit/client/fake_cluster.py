@@ -234,6 +234,7 @@ class FakeCluster(FakeState):
         session = session_of(request)
         if session not in self.sessions:
             raise UnknownSession
+        self.renew(session, self.sessions[session])
         return self._session(session, 200)
 
     async def _delete_session(self, request: web.Request) -> web.Response:

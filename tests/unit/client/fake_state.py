@@ -65,6 +65,7 @@ class Grant:
 class FakeState:
     topics: dict[str, Topic] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
+    renewed_s: dict[str, float] = field(default_factory=dict)
     grants: dict[str, Grant] = field(default_factory=dict)
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
     forgotten: set[int] = field(default_factory=set)
@@ -143,10 +144,21 @@ class FakeState:
 
     def open_session(self, ttl_ms: int) -> str:
         self.index += 1
-        self.sessions[f"s-{self.index}"] = ttl_ms
+        self.renew(f"s-{self.index}", ttl_ms)
         return f"s-{self.index}"
 
+    def renew(self, session: str, ttl_ms: int) -> None:
+        self.sessions[session] = ttl_ms
+        self.renewed_s[session] = time.monotonic()
+
+    def _end_lapsed(self) -> None:
+        """Close the sessions whose client was not heard for their ttl, as a client on a busy machine may be."""
+        now_s = time.monotonic()
+        for session in [key for key, ttl_ms in self.sessions.items() if now_s > self.renewed_s[key] + ttl_ms / 1000]:
+            self.close_session(session)
+
     def acquire(self, topic: Topic, session: str, partitions: list[int], mode: str) -> Grant:
+        self._end_lapsed()
         if session not in self.sessions:
             raise UnknownSession()
         held = [grant for grant in self.grants.values() if grant.topic is topic and {*grant.partitions} & {*partitions}]

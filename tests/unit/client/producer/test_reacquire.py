@@ -1,6 +1,7 @@
 """``exclusive(reacquire=...)``: a block that outlives the loss of its fence, and never hides it."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -129,6 +130,34 @@ def test_a_partition_that_the_callback_recovered_and_that_halted_anew_stays_halt
 
     produce(cluster, work)
     assert cluster.values("t") == [b"after the recovery"]
+
+
+def test_a_stall_of_more_than_the_ttl_while_it_is_acquired_again_only_delays_that(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease that is lost before it is known holds the partition until its session ends, and is followed."""
+    cluster.create("t")
+    ttl_s = 1.0
+    told: list[Fence] = []
+    asked: list[Any] = []
+    give = cluster._give
+
+    def stalled(*arguments: Any) -> Any:
+        asked.append(arguments)
+        given = give(*arguments)
+        if len(asked) == 2:
+            threading.Event().wait(1.5 * ttl_s)  # the whole loop stands still
+        return given
+
+    monkeypatch.setattr(cluster, "_give", stalled)
+
+    async def work(producer: Producer) -> None:
+        async with producer.exclusive("t", reacquire=told.append) as fence:
+            cluster.close_session(fence.session_id)
+            again = await (await fence.again()).again()
+            assert (told, again.epoch) == ([again], 3)
+
+    produce(cluster, work, int(1000 * ttl_s))
 
 
 @pytest.mark.parametrize("kind", [ValueError, asyncio.CancelledError])

@@ -294,17 +294,17 @@ class TierObject(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BeginTier(msgspec.Struct, frozen=True, tag="begin_tier"):
-    """Choose this folder of the tiered store as the home of the partition's objects, unless a home was chosen before.
-    Of feature level 2. Answers Tiered.
+    """Choose this folder of the tiered store for the partition's objects, unless one was chosen before. Of feature
+    level 2. Answers Tiered.
     """
 
-    home: str
+    folder: str = msgspec.field(name="home")
 
 
 class AddTierObject(msgspec.Struct, frozen=True, tag="add_tier_object"):
-    """List an object that was uploaded to ``home`` and verified there. Of feature level 2. Answers Tiered."""
+    """List an object that was uploaded to ``folder`` and verified there. Of feature level 2. Answers Tiered."""
 
-    home: str
+    folder: str = msgspec.field(name="home")
     item: TierObject
 
 
@@ -458,12 +458,12 @@ class Trimmed(msgspec.Struct, frozen=True, tag="trimmed"):
 
 
 class Tiered(msgspec.Struct, frozen=True, tag="tiered"):
-    """The state of the tier after a command: the objects end at ``end`` and are in folder ``home``; ``is_taken``:
+    """The state of the tier after a command: the objects end at ``end`` and are in ``folder``; ``is_taken``:
     whether the command is in force.
     """
 
     end: Offset
-    home: str
+    folder: str = msgspec.field(name="home")
     is_taken: bool
 
 

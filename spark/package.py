@@ -26,10 +26,10 @@ def write_zip(target: Path) -> None:
 
 def _files() -> Iterator[tuple[str, Path]]:
     """The name in the zip and the source file of each module."""
-    home = Path(__file__).parent.parent
-    root = home.parent
-    folders = [home / name for name in FOLDERS]
-    for path in [*home.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]:
+    package = Path(__file__).parent.parent
+    root = package.parent
+    folders = [package / name for name in FOLDERS]
+    for path in [*package.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]:
         yield path.relative_to(root).as_posix(), path
     for path in (root / "pyspark_stockade").rglob("*.py"):
         yield path.relative_to(root).as_posix(), path

@@ -68,8 +68,8 @@ class Cgroup:
     def add(self, pids: Sequence[int]) -> None:
         """Bound these processes from now on. Raises CgroupFailed."""
         for pid in pids:
-            home = str(self._home(pid) / "cgroup.procs")  # systemd's names have backslashes: app-foo\x2dbar.scope
-            self._undo.register_line(f"echo {pid} > {shlex.quote(home)}")
+            before = str(self._group_of(pid) / "cgroup.procs")  # systemd's names have backslashes: app-foo\x2dbar.scope
+            self._undo.register_line(f"echo {pid} > {shlex.quote(before)}")
             try:
                 (self.path / "cgroup.procs").write_text(str(pid))
             except OSError as error:
@@ -87,7 +87,7 @@ class Cgroup:
             wanted = "io" if self._controller == "blkio" else self._controller
             (parent / "cgroup.subtree_control").write_text(f"+{wanted}")
 
-    def _home(self, pid: int) -> Path:
+    def _group_of(self, pid: int) -> Path:
         """The present group of the process."""
         base = ROOT / self._controller if self._is_version_1 else ROOT
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():

@@ -208,8 +208,8 @@ class ReplicaManager:
         placed = self.topics.get(replica.topic)
         is_deleted = placed is None or placed.topic_id != replica.topic_id
         replica.retire(is_deleted=is_deleted)
-        if is_deleted and self.owe is not None and (home := replica.machine.tier.home):
-            await self.owe(home)
+        if is_deleted and self.owe is not None and (folder := replica.machine.tier.folder):
+            await self.owe(folder)
         # The note to open the replica goes first: once its log is gone, the group must never be opened as founded.
         await asyncio.to_thread(erase_durably, self._path(group) / "replica.json")
         await self._close_group(group)

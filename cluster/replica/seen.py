@@ -77,7 +77,7 @@ class Seen:
             seen = self._ranges.get(group)
             # The range grows if it reaches this object. Elsewhere unseen objects lie between, and a new one begins.
             start = seen.start if seen is not None and seen.start <= at <= seen.end else at
-            if not await self._store.has(replica.machine.tier.home, item):
+            if not await self._store.has(replica.machine.tier.folder, item):
                 self._absent[group] = time.monotonic() + PAUSE_S
                 where = f"{replica.topic}/{replica.partition}"
                 _log.warning("%s keeps its local files: %s is not in %s", where, name_of(item), self._store.name)

@@ -38,7 +38,7 @@ PAUSE_MAX_S = 60.0
 OBJECTS_A_TURN = 10
 """Most objects of one partition before the others have their turn: some ten seconds."""
 SWEEP_PAUSE_S = 60.0
-"""Between two sweeps of one home."""
+"""Between two sweeps of one folder."""
 _TOPIC_CHARACTERS_MAX = 80
 _ALL = -1
 """In place of a group's id: all groups, while the store is away."""
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Swept(NamedTuple):
-    """The state of a home at its last sweep: term, first offset in the list, lost uploads. Another sweep is due when
+    """The state of a folder at its last sweep: term, first offset in the list, lost uploads. Another sweep is due when
     one of them has changed.
     """
 
@@ -167,7 +167,7 @@ class Tiering:
                     self._unseen.append((replica, before))
         if count:
             self._dropped()
-        tiers = {replica.machine.tier.home: replica.machine.tier for replica in self._replicas.all()}
+        tiers = {replica.machine.tier.folder: replica.machine.tier for replica in self._replicas.all()}
         self._store.keep_cached(lambda key: key[0] in tiers and tiers[key[0]].lists(key[1]), is_low=is_low)
 
     async def look(self) -> None:
@@ -176,7 +176,7 @@ class Tiering:
         await self._seen.look(self._unseen)
 
     async def _serve(self, replica: Replica) -> bool:
-        """One partition's turn: upload what waits in it, and sweep its home; returns whether nothing failed."""
+        """One partition's turn: upload what waits in it, and sweep its folder; returns whether nothing failed."""
         self._is_away = self._is_stuck = False
         is_fine = await self._tried(replica, self._upload_waiting)
         if self._is_stuck or not may_upload(replica):
@@ -224,20 +224,20 @@ class Tiering:
         await self._check_place(replica)
         await replica.barrier()
         term, tier = replica.group.term, replica.machine.tier
-        if not tier.home:
-            await _ask(replica, BeginTier(_new_home(replica)))
-        start, home = max(tier.end, replica.machine.log_start), tier.home
+        if not tier.folder:
+            await _ask(replica, BeginTier(_new_folder(replica)))
+        start, folder = max(tier.end, replica.machine.log_start), tier.folder
         if replica.is_gone or next_segment(replica) is not segment:
             return False
-        # From here to the thread's queue there is no await: the removal of a deleted topic's home comes after it.
+        # From here to the thread's queue there is no await: the removal of a deleted topic's folder comes after it.
         try:
-            item = await self._store.run(partial(self._make_and_upload, segment, start, term, home))
+            item = await self._store.run(partial(self._make_and_upload, segment, start, term, folder))
         except ImageDamaged as error:
             is_kept = segment in replica.log.full_segments and not replica.is_gone  # else its files may go
             if is_kept and len(replica.group.voters) > 1:
                 raise DiskRefused(Path(segment.segment), str(error)) from error
             raise
-        if not (await _ask(replica, AddTierObject(home, item))).is_taken:
+        if not (await _ask(replica, AddTierObject(folder, item))).is_taken:
             self._count_lost(replica)
             self._store.counts.refused += 1
             return False
@@ -253,19 +253,21 @@ class Tiering:
         for each in (replica, *self._replicas.all()):
             tier = each.machine.tier
             if tier.objects:
-                if not await self._store.has(tier.home, tier.objects[-1]):
-                    raise CannotReach(f"{tier.home}/{name_of(tier.objects[-1])} is not there: is the place mounted?")
+                if not await self._store.has(tier.folder, tier.objects[-1]):
+                    raise CannotReach(f"{tier.folder}/{name_of(tier.objects[-1])} is not there: is the place mounted?")
                 return
 
-    def _make_and_upload(self, segment: SegmentIndex, start: Offset, term: int, home: str, place: Place) -> TierObject:
+    def _make_and_upload(
+        self, segment: SegmentIndex, start: Offset, term: int, folder: str, place: Place
+    ) -> TierObject:
         made = objects.make(segment, start, term, secrets.token_hex(8))
-        self._store.upload(home, made, place)
+        self._store.upload(folder, made, place)
         return made.item
 
     async def _sweep_if_due(self, replica: Replica) -> bool:
         """Sweep, if the state has changed since the last sweep. Returns True. Raises _FAILURES."""
         group, tier = replica.group.group_id, replica.machine.tier
-        if not tier.home:
+        if not tier.folder:
             return True
         first = tier.objects[0].first if tier.objects else tier.end
         now = _Swept(replica.group.term, first, self._lost.get(group, 0))
@@ -279,10 +281,10 @@ class Tiering:
         """Remove objects that are not in the list and can never get into it, REMOVALS_A_TURN at most; returns their
         names. Raises _FAILURES.
         """
-        term, home = replica.group.term, replica.machine.tier.home
+        term, folder = replica.group.term, replica.machine.tier.folder
         await replica.barrier()
         known = replica.machine.tier.known(replica.machine.log_start, term)
-        doomed = await self._store.run(partial(self._store.sweep, home, lambda names: dead(names, known)))
+        doomed = await self._store.run(partial(self._store.sweep, folder, lambda names: dead(names, known)))
         if doomed:
             _log.info("%s/%d: removed %d objects", replica.topic, replica.partition, len(doomed))
         return doomed
@@ -300,7 +302,7 @@ class Tiering:
 
 def may_upload(replica: Replica) -> bool:
     """Whether this node looks after the objects of a partition: it leads, and the topic is tiered or was."""
-    has_objects = bool(replica.machine.tier.home)
+    has_objects = bool(replica.machine.tier.folder)
     return replica.group.is_leader and replica.features.at_least(TIERS) and (replica.config.is_tiered or has_objects)
 
 
@@ -314,7 +316,7 @@ def next_segment(replica: Replica) -> SegmentIndex | None:
     return segments[number] if number < len(segments) else None
 
 
-def _new_home(replica: Replica) -> str:
+def _new_folder(replica: Replica) -> str:
     topic = f"{replica.topic_id}-{replica.topic[:_TOPIC_CHARACTERS_MAX]}"
     return f"{topic}/{replica.partition}-{secrets.token_hex(8)}"
 

@@ -22,7 +22,7 @@ from ...partition.state.tier import name_of
 SUFFIX = ".arrow"
 
 Key = tuple[str, TierObject]
-"""The home of an object, and its item in the list."""
+"""The folder of an object, and its item in the list."""
 
 
 class Held(msgspec.Struct, eq=False):

@@ -152,7 +152,7 @@ class TieredLog:
     async def _segment(self, item: TierObject) -> SegmentIndex:
         if self.store is None:
             raise TieredStoreUnavailable("these records are in a store, and this node has no [tiered] place")
-        return await self.store.segment(self._tier.home, item)
+        return await self.store.segment(self._tier.folder, item)
 
     def _check(self, offset: Offset) -> None:
         log = self._log

@@ -81,9 +81,9 @@ class TieredStore:
         self._removers = threads(1, "remove")
         self._lookers = threads(1, "look")  # its own, since uploads and fetches take long
 
-    async def segment(self, home: str, item: TierObject) -> SegmentIndex:
+    async def segment(self, folder: str, item: TierObject) -> SegmentIndex:
         """An object as a segment on this disk, from the cache or fetched into it. Raises TieredStoreUnavailable."""
-        key = home, item
+        key = folder, item
         held = self._cache.get(key)
         if held is not None and await self._is_good(key, held):
             self.counts.cached += 1
@@ -94,7 +94,7 @@ class TieredStore:
                 raise self._unavailable(f"{FETCHES_WAITING_MAX} objects are being fetched already")
             if not self.has_room():
                 raise self._unavailable("this node's disk has no room for them")
-            task = self._fetches[key] = asyncio.create_task(self._fetch(home, item))
+            task = self._fetches[key] = asyncio.create_task(self._fetch(folder, item))
             task.add_done_callback(partial(self._fetched, key))
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -129,11 +129,11 @@ class TieredStore:
         _log.warning("old records cannot be read from %s: %s (%s)", self.name, what, error or "no error")
         return TieredStoreUnavailable(f"these records are in {self.name}: {what}", self.name)
 
-    async def _fetch(self, home: str, item: TierObject) -> SegmentIndex:
-        work = partial(self._fetch_here, f"{home}/{name_of(item)}", item, self._cache.path(item))
+    async def _fetch(self, folder: str, item: TierObject) -> SegmentIndex:
+        work = partial(self._fetch_here, f"{folder}/{name_of(item)}", item, self._cache.path(item))
         segment, sums = await asyncio.get_running_loop().run_in_executor(self._readers, work)
         self.counts.fetched += 1
-        self._remove_soon(self._cache.add((home, item), Held(segment, sums, time.monotonic() + CHECK_S)))
+        self._remove_soon(self._cache.add((folder, item), Held(segment, sums, time.monotonic() + CHECK_S)))
         return segment
 
     def keep_cached(self, is_wanted: Callable[[Key], bool], *, is_low: bool) -> None:
@@ -174,11 +174,11 @@ class TieredStore:
         async with asyncio.timeout(timeout_s):
             return await asyncio.shield(future)
 
-    async def has(self, home: str, item: TierObject) -> bool:
+    async def has(self, folder: str, item: TierObject) -> bool:
         """Whether an object is there, with as many bytes as it was stored with. Raises CannotReach, OSError, and
         TimeoutError after ``timeout_s``.
         """
-        path = self._path(f"{home}/{name_of(item)}")
+        path = self._path(f"{folder}/{name_of(item)}")
         look = partial(self._guarded, lambda place: place.size(path))
         try:
             async with asyncio.timeout(self.timeout_s):
@@ -193,45 +193,45 @@ class TieredStore:
         for each in (self._readers, self._removers, self._writers, self._lookers):
             each.shutdown(wait=False, cancel_futures=True)
 
-    def upload(self, home: str, made: objects.Made, place: Place) -> None:
+    def upload(self, folder: str, made: objects.Made, place: Place) -> None:
         """Write an object and read it again. Blocks. Raises CannotReach, NotThere, ObjectDamaged."""
-        path = self._path(f"{home}/{name_of(made.item)}")
+        path = self._path(f"{folder}/{name_of(made.item)}")
         place.write(path, made.content)
         objects.check(place.pieces(path), made.item)
 
-    def names(self, home: str, place: Place) -> list[str]:
-        """The files in a home. Blocks. Raises CannotReach, also where the cluster's folder is missing: a share that is
-        not mounted looks as empty as a home without objects.
+    def names(self, folder: str, place: Place) -> list[str]:
+        """The files in a partition's folder. Blocks. Raises CannotReach, also where the cluster's folder is missing: a
+        share that is not mounted looks as empty as a folder without objects.
         """
         place.check_folder(self._prefix)
-        start = len(self._path(home)) + 1
-        return [path[start:] for path in place.sizes(self._path(home))]
+        start = len(self._path(folder)) + 1
+        return [path[start:] for path in place.sizes(self._path(folder))]
 
-    def sweep(self, home: str, choose: Callable[[list[str]], list[str]], place: Place) -> list[str]:
-        """Remove the files of a home that ``choose`` chooses, REMOVALS_A_TURN of them at most; returns their names.
+    def sweep(self, folder: str, choose: Callable[[list[str]], list[str]], place: Place) -> list[str]:
+        """Remove the files of a folder that ``choose`` chooses, REMOVALS_A_TURN of them at most; returns their names.
         Blocks. Raises CannotReach.
         """
-        return self._remove_some(home, choose(self.names(home, place)), place)
+        return self._remove_some(folder, choose(self.names(folder, place)), place)
 
-    def remove_all(self, home: str, gone: set[str], place: Place) -> bool:
-        """Remove files of a home, REMOVALS_A_TURN of them at most, and add their names to ``gone``, or, if it has none,
-        its folder, and the topic's after the last home; returns whether it had none. Blocks. Raises CannotReach, also
-        if the home lists nothing but files of ``gone``: the listing is out of date.
+    def remove_all(self, folder: str, gone: set[str], place: Place) -> bool:
+        """Remove files of a folder, REMOVALS_A_TURN of them at most, and add their names to ``gone``; or, if it has
+        none, the folder itself, and the topic's after its last one; returns whether it had none. Blocks. Raises
+        CannotReach, also if the folder lists nothing but files of ``gone``: the listing is out of date.
         """
-        names = self.names(home, place)
-        removed = self._remove_some(home, [name for name in names if name not in gone], place)
+        names = self.names(folder, place)
+        removed = self._remove_some(folder, [name for name in names if name not in gone], place)
         gone.update(removed)
         if names and not removed:
             raise CannotReach(f"{self.name} still lists {len(names)} files that were removed")
         if not names:
-            place.remove_folder(self._path(home))
-            place.remove_if_empty(self._path(home.partition("/")[0]))
+            place.remove_folder(self._path(folder))
+            place.remove_if_empty(self._path(folder.partition("/")[0]))
         return not names
 
-    def _remove_some(self, home: str, names: list[str], place: Place) -> list[str]:
+    def _remove_some(self, folder: str, names: list[str], place: Place) -> list[str]:
         doomed = names[:REMOVALS_A_TURN]
         for name in doomed:
-            place.remove(self._path(f"{home}/{name}"))
+            place.remove(self._path(f"{folder}/{name}"))
         return doomed
 
     def _path(self, path: str) -> str:

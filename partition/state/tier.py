@@ -20,7 +20,7 @@ SCRATCH = ".new"
 
 
 def name_of(item: TierObject) -> str:
-    """The name of an object's file in the home of its partition."""
+    """The name of an object's file in the folder of its partition."""
     return f"{item.first:020d}-{item.end:020d}-{item.term:x}-{item.nonce}{SUFFIX}"
 
 
@@ -49,18 +49,18 @@ def parsed(name: str) -> Name | None:
 class SavedTier(msgspec.Struct, frozen=True, array_like=True):
     """The state of a Tier in a checkpoint."""
 
-    home: str
+    folder: str
     end: Offset
     objects: list[TierObject]
 
 
 class Tier:
     """The objects that hold a partition's records below ``end``: ascending by offset, without a gap. ``end`` never goes
-    down. ``home`` is the folder of the objects in the store; "" before the first upload.
+    down. ``folder`` is that of the objects in the store; "" before the first upload.
     """
 
     def __init__(self, objects_max: int = OBJECTS_MAX) -> None:
-        self.home: str = ""
+        self.folder: str = ""
         self.end: Offset = 0
         self.objects: list[TierObject] = []
         self.size: int = 0
@@ -73,9 +73,9 @@ class Tier:
         return len(self.objects) >= self._objects_max
 
     def begin(self, command: BeginTier) -> Tiered:
-        """Choose the home, unless it was chosen before."""
-        self.home = self.home or command.home
-        return Tiered(self.end, self.home, self.home == command.home)
+        """Choose the folder, unless it was chosen before."""
+        self.folder = self.folder or command.folder
+        return Tiered(self.end, self.folder, self.folder == command.folder)
 
     def add(self, command: AddTierObject, term: int, log_start: Offset, log_end: Offset) -> Tiered:
         """List an object, if it follows the last one and was uploaded in ``term``, that of the entry with this command.
@@ -84,8 +84,8 @@ class Tier:
         new = command.item
         follows = new.first == self.end if self.end >= log_start else self.end <= new.first <= log_start
         is_taken = (
-            bool(self.home)
-            and command.home == self.home
+            bool(self.folder)
+            and command.folder == self.folder
             and new.term == term
             and follows
             and max(log_start, new.first) < new.end <= log_end
@@ -95,7 +95,7 @@ class Tier:
             self.objects.append(new)
             self.end = new.end
             self.size += new.log_bytes
-        return Tiered(self.end, self.home, is_taken)
+        return Tiered(self.end, self.folder, is_taken)
 
     def trim(self, log_start: Offset) -> None:
         """Forget the objects all of whose records are below ``log_start``."""
@@ -114,24 +114,24 @@ class Tier:
         return number < len(self.objects) and self.objects[number] == item
 
     def known(self, log_start: Offset, term: int) -> "Known":
-        """A copy of the list as it is now, for a leader's sweep of the home."""
+        """A copy of the list as it is now, for a leader's sweep of the folder."""
         return Known(list(self.objects), self.end, log_start, term)
 
     def save(self) -> SavedTier | None:
         """The state for a checkpoint; None if no upload was begun."""
-        return SavedTier(self.home, self.end, self.objects) if self.home else None
+        return SavedTier(self.folder, self.end, self.objects) if self.folder else None
 
     def load(self, saved: SavedTier | None) -> None:
         """Restore the state that ``save`` returned."""
-        self.home, self.end, self.objects = "", 0, []
+        self.folder, self.end, self.objects = "", 0, []
         if saved is not None:
-            self.home, self.end, self.objects = saved.home, saved.end, list(saved.objects)
+            self.folder, self.end, self.objects = saved.folder, saved.end, list(saved.objects)
         self.size = sum(each.log_bytes for each in self.objects)
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The knowledge by which a leader sweeps a home: the list after an entry of ``term`` was applied, with ``end`` and
-    ``log_start`` at the same time.
+    """The knowledge by which a leader sweeps a folder: the list after an entry of ``term`` was applied, with ``end``
+    and ``log_start`` at the same time.
     """
 
     objects: list[TierObject]
@@ -141,8 +141,8 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def dead(names: Sequence[str], known: Known) -> list[str]:
-    """Those of the file ``names`` in a partition's home that are not in the list and can never get into it, however old
-    ``known`` is (docs/tiered.md says why); also files that a node was writing when it died. Takes some 5 us a file.
+    """Those of the file ``names`` in a partition's folder that are not in the list and can never get into it, however
+    old ``known`` is (docs/tiered.md says why); also files that a node was writing when it died. Takes some 5 us a file.
     """
     listed = {name_of(each) for each in known.objects}
     found = []
@@ -165,6 +165,6 @@ def faults(tier: Tier, log_start: Offset) -> list[str]:
         found.append(f"objects end at {tier.objects[-1].end}, not {tier.end}, or lie below {log_start}")
     if tier.objects and tier.objects[0].first > log_start:
         found.append(f"objects begin at {tier.objects[0].first}, and the log at {log_start}")
-    if not tier.home and (tier.objects or tier.end):
+    if not tier.folder and (tier.objects or tier.end):
         found.append("there are objects, and they are nowhere")
     return found

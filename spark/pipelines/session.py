@@ -39,7 +39,7 @@ def _submitted(spark: Any) -> Any:
     """Register the data source and set PYTHONPATH: Spark does not look for data sources in --py-files, and the process
     that plans a stream's batches does not get these files.
     """
-    spark.sparkContext.environment["PYTHONPATH"] = _home()
+    spark.sparkContext.environment["PYTHONPATH"] = _import_path()
     spark.dataSource.register(StockadeSource)
     context = spark.sparkContext
     if not context.getConf().contains(SHUFFLE_PARTITIONS):
@@ -47,7 +47,7 @@ def _submitted(spark: Any) -> Any:
     return spark
 
 
-def _home() -> str:
+def _import_path() -> str:
     """The folder, or ``stockade.zip``, from which this package is imported."""
     return str(Path(__file__).absolute().parents[3])
 
@@ -57,4 +57,4 @@ def _let_workers_find_us() -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([_home(), *filter(None, known)]))
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([_import_path(), *filter(None, known)]))

@@ -20,7 +20,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_process_goes_back_to_a_group_of_any_name(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     home = root / "memory" / name
     home.mkdir()
-    monkeypatch.setattr(cgroups.Cgroup, "_home", lambda *_: home)
+    monkeypatch.setattr(cgroups.Cgroup, "_group_of", lambda *_: home)
     group = cgroups.memory(1 << 30)
     group.add([4321])
     (group.path / "cgroup.procs").write_text("")  # as the kernel has it once the process is elsewhere
@@ -30,7 +30,7 @@ def test_a_process_goes_back_to_a_group_of_any_name(root: Path, monkeypatch: pyt
 
 def test_a_process_that_stays_bounded_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the run would go on as if the fault were healed."""
-    monkeypatch.setattr(cgroups.Cgroup, "_home", lambda *_: root / "gone")
+    monkeypatch.setattr(cgroups.Cgroup, "_group_of", lambda *_: root / "gone")
     group = cgroups.memory(1 << 30)
     group.add([4321])
     with pytest.raises(cgroups.CgroupFailed, match="not moved back to where it came from: process 4321"):

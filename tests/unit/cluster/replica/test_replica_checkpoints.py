@@ -202,7 +202,7 @@ def test_files_that_are_in_the_store_go_although_nothing_more_is_appended(tmp_pa
             await append(replica, sequence)
         end = replica.log.full_segments[-1].next_offset
         item = TierObject(0, end, replica.group.term, "n", 9, b"s" * 32, 90, 7, 8)
-        for command in (BeginTier("home"), AddTierObject("home", item)):
+        for command in (BeginTier("folder"), AddTierObject("folder", item)):
             await replica.answer_to(encode_command(command), 5.0)
         storage = node.host._parts.storage
         assert storage is not None

@@ -111,12 +111,12 @@ async def test_a_store_that_is_away_is_asked_once_in_a_while_and_nothing_is_drop
 
 
 class Refusing(Place):
-    """Fails for one home."""
+    """Fails for one folder."""
 
-    home = ""
+    folder = ""
 
     def size(self, path: str) -> int:
-        if self.home in path:
+        if self.folder in path:
             raise CannotReach("this one is refused")
         return super().size(path)
 
@@ -128,9 +128,9 @@ async def test_a_partition_whose_objects_are_refused_holds_up_no_other(house: Ho
     house.copy()
     place = house.store._place = Refusing(str(house.root / "store"))
     refused, other = house.replicas
-    place.home = refused.machine.tier.home
-    group_of(other).group_id, other.machine.tier.home = 2, "another"
-    shutil.copytree(house.root / "store" / "house" / place.home, house.root / "store" / "house" / "another")
+    place.folder = refused.machine.tier.folder
+    group_of(other).group_id, other.machine.tier.folder = 2, "another"
+    shutil.copytree(house.root / "store" / "house" / place.folder, house.root / "store" / "house" / "another")
     now = [0.0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(seen_module, "PAUSE_S", 60.0)
@@ -140,7 +140,7 @@ async def test_a_partition_whose_objects_are_refused_holds_up_no_other(house: Ho
         now[0] = 60.0
         await house.drop(RECEIVED_MS + 1)
         assert (refused.log.local_start, other.log.local_start) == (0, other.machine.tier.end)
-        place.home, now[0] = "no home", 120.0
+        place.folder, now[0] = "no folder", 120.0
         await house.drop(RECEIVED_MS + 1)
         assert refused.log.local_start == refused.machine.tier.end
 

@@ -177,7 +177,7 @@ async def test_a_sweep_removes_nothing_before_it_is_proved_that_this_node_leads(
     await house.fill()
     await serve(house)
     group_of(house.leader).term = 9
-    extra = house.root / "store" / "house" / house.leader.machine.tier.home / name_of(OTHER_TERM)
+    extra = house.root / "store" / "house" / house.leader.machine.tier.folder / name_of(OTHER_TERM)
     extra.write_bytes(b"")
 
     async def deposed(timeout_s: float) -> None:
@@ -218,7 +218,7 @@ async def test_without_a_local_retention_nothing_leaves_the_disks(house: House) 
     await house.fill()
     await serve(house)
     await house.drop(RECEIVED_MS + 10**9)
-    assert (house.files(), house.leader.log.local_start, house.leader.machine.tier.home) == ([], 0, "")
+    assert (house.files(), house.leader.log.local_start, house.leader.machine.tier.folder) == ([], 0, "")
 
 
 @scenario()
@@ -385,8 +385,8 @@ async def test_what_a_node_that_died_was_writing_leaves_a_full_store(house: Hous
     await house.fill()
     await serve(house)
     house.copy()
-    home = house.root / "store" / "house" / house.leader.machine.tier.home
-    scratch = home / (name_of(replace(OTHER_TERM, term=group_of(house.leader).term)) + ".new")
+    folder = house.root / "store" / "house" / house.leader.machine.tier.folder
+    scratch = folder / (name_of(replace(OTHER_TERM, term=group_of(house.leader).term)) + ".new")
     scratch.write_bytes(b"half")
     house.tiering._swept.clear()
     assert await serve(house)
@@ -406,11 +406,11 @@ async def test_a_deposed_leader_whose_scratch_is_swept_cannot_finish_its_upload(
     await house.fill()
     await serve(house)
     place = Place(str(house.root / "store"))
-    path = f"house/{house.leader.machine.tier.home}/{name_of(OTHER_TERM)}"
+    path = f"house/{house.leader.machine.tier.folder}/{name_of(OTHER_TERM)}"
     rename = Path.rename
 
     def swept(scratch: Path, target: Path) -> Path:
-        scratch.unlink()  # by the next leader, which lists the home while this one writes
+        scratch.unlink()  # by the next leader, which lists the folder while this one writes
         return rename(scratch, target)
 
     with pytest.MonkeyPatch.context() as patch, pytest.raises(CannotReach, match="cannot be written"):
@@ -530,7 +530,7 @@ async def test_a_place_without_the_objects_that_it_had_takes_no_others(house: Ho
     for one in (house.leader, other):
         assert not await house.tiering._serve(one)
     await house.drop(RECEIVED_MS)
-    assert (house.files(), house.listed(), other.machine.tier.home) == ([], listed, "")
+    assert (house.files(), house.listed(), other.machine.tier.folder) == ([], listed, "")
     (house.root / "store").rmdir()
     (house.root / "not mounted").rename(house.root / "store")
     for one in (house.leader, other):
@@ -557,8 +557,8 @@ async def test_a_sweep_of_a_share_that_is_not_mounted_is_made_again_when_it_is_b
     assert house.files() == house.listed() == []
 
 
-def test_homes_of_one_name_differ() -> None:
+def test_folders_of_one_name_differ() -> None:
     one = cast(Replica, SimpleNamespace(topic_id=7, topic="t" * 249, partition=3))
-    homes = {tiering_module._new_home(one) for _ in range(100)}
-    assert len(homes) == 100
-    assert all(len(part) < 255 for home in homes for part in home.split("/"))
+    folders = {tiering_module._new_folder(one) for _ in range(100)}
+    assert len(folders) == 100
+    assert all(len(part) < 255 for folder in folders for part in folder.split("/"))

@@ -20,7 +20,7 @@ from stockade.partition.places.urls import without_arguments
 from ..replica.test_replica import RECEIVED_MS
 from ..replica.test_tiering import House, scenario, serve
 from .test_tiered_log import filled
-from .tiers import HOME, store_at, until
+from .tiers import FOLDER, store_at, until
 
 
 def bytes_cached(tmp_path: Path) -> int:
@@ -218,15 +218,15 @@ async def test_a_disk_with_little_room_keeps_little_of_the_cache(house: House) -
     assert cached(house) == firsts
 
 
-def test_the_home_of_a_deleted_topic_is_removed_also_after_a_restart(tmp_path: Path) -> None:
+def test_the_folder_of_a_deleted_topic_is_removed_also_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         tiered = await filled(tmp_path)
-        files = tmp_path / "store" / "house" / HOME
+        files = tmp_path / "store" / "house" / FOLDER
         other = files.parent / "1-other"
         other.mkdir()
         (other / "kept").write_bytes(b"of another partition")
         assert len(list(files.iterdir())) == len(tiered.tier.objects)
-        await Debts(tmp_path / "data", None).owe(HOME)  # the node stops before it has removed anything
+        await Debts(tmp_path / "data", None).owe(FOLDER)  # the node stops before it has removed anything
         away = store_at(tmp_path / "away")
         away._place = BrokenPlace(str(tmp_path / "store"))
         debts = Debts(tmp_path / "data", tiered.store)
@@ -247,7 +247,7 @@ def test_a_share_that_is_not_mounted_settles_no_debt(tmp_path: Path) -> None:
         tiered = await filled(tmp_path)
         share, away = tmp_path / "store", tmp_path / "away"
         debts = Debts(tmp_path / "data", tiered.store)
-        await debts.owe(HOME)
+        await debts.owe(FOLDER)
         share.rename(away)
         share.mkdir()
         assert await debts.settle(tiered.store)
@@ -263,10 +263,10 @@ def test_a_share_that_is_not_mounted_settles_no_debt(tmp_path: Path) -> None:
 def test_a_deleted_topic_leaves_no_folder_in_a_share(tmp_path: Path) -> None:
     async def scenario() -> None:
         tiered = await filled(tmp_path)
-        topic = (tmp_path / "store" / "house" / HOME).parent
+        topic = (tmp_path / "store" / "house" / FOLDER).parent
         (topic / "1-other").mkdir()
         debts = Debts(tmp_path / "data", tiered.store)
-        await debts.owe(HOME)
+        await debts.owe(FOLDER)
         assert not await debts.settle(tiered.store)
         assert [path.name for path in topic.iterdir()] == ["1-other"]
         await debts.owe(f"{topic.name}/1-other")
@@ -301,7 +301,7 @@ def test_a_listing_that_is_out_of_date_makes_no_loop_of_removals(tmp_path: Path)
     async def scenario() -> None:
         tiered = await filled(tmp_path)
         debts = Debts(tmp_path / "data", tiered.store)
-        await debts.owe(HOME)
+        await debts.owe(FOLDER)
         place = tiered.store._place = StalePlace(str(tmp_path / "store"))
         assert await debts.settle(tiered.store)
         assert place.removals == len(tiered.tier.objects)
@@ -335,7 +335,7 @@ def test_uploads_do_not_wait_until_all_objects_of_a_deleted_topic_are_removed(
         tiered = await filled(tmp_path)
         debts, count = Debts(tmp_path / "data", tiered.store), len(tiered.tier.objects)
         place = tiered.store._place = OrderedPlace(str(tmp_path / "store"))
-        await debts.owe(HOME)
+        await debts.owe(FOLDER)
         settling = asyncio.create_task(debts.settle(tiered.store))
         await asyncio.to_thread(place.begun.wait, 60)
         upload = asyncio.create_task(tiered.store.run(lambda _: place.done.append("upload")))
@@ -351,31 +351,31 @@ def test_uploads_do_not_wait_until_all_objects_of_a_deleted_topic_are_removed(
 
 
 class RefusingPlace(Place):
-    """Fails for some homes."""
+    """Fails for some folders."""
 
     def __init__(self, url: str, refused: set[str]) -> None:
         super().__init__(url)
         self.refused, self.asked = refused, list[str]()
 
     def sizes(self, folder: str) -> dict[str, int]:
-        home = folder.removeprefix("house/")
-        self.asked.append(home)
-        if home in self.refused:
+        folder = folder.removeprefix("house/")
+        self.asked.append(folder)
+        if folder in self.refused:
             raise CannotReach("this one is refused")
         return super().sizes(folder)
 
 
-def test_homes_that_always_fail_hold_up_no_other(tmp_path: Path) -> None:
+def test_folders_that_always_fail_hold_up_no_other(tmp_path: Path) -> None:
     async def scenario() -> None:
         store, debts = store_at(tmp_path), Debts(tmp_path / "data", None)
-        homes = [f"812-t/{number}-abc" for number in range(12)]
-        for home in homes:
-            await debts.owe(home)
+        folders = [f"812-t/{number}-abc" for number in range(12)]
+        for folder in folders:
+            await debts.owe(folder)
         (tmp_path / "store" / "house").mkdir(parents=True)
-        place = store._place = RefusingPlace(str(tmp_path / "store"), set(homes))
+        place = store._place = RefusingPlace(str(tmp_path / "store"), set(folders))
         assert await debts.settle(store)
         assert len(place.asked) == 3, "the store may be away"
-        place.refused = {*place.asked, *homes[:2]}
+        place.refused = {*place.asked, *folders[:2]}
         while len(debts._names()) > len(place.refused):
             left = len(debts._names())
             assert await debts.settle(store), "not all was settled"
@@ -393,9 +393,9 @@ def test_a_note_that_cannot_be_read_stops_no_node_and_holds_up_no_other(tmp_path
     async def scenario() -> None:
         tiered = await filled(tmp_path)
         debts = Debts(tmp_path / "data", tiered.store)
-        for home in ("812-t/1-abc", HOME):
-            await debts.owe(home)
-        unreadable = next(path for path in debts._folder.iterdir() if path.read_bytes() != HOME.encode())
+        for folder in ("812-t/1-abc", FOLDER):
+            await debts.owe(folder)
+        unreadable = next(path for path in debts._notes.iterdir() if path.read_bytes() != FOLDER.encode())
         unreadable.unlink()
         unreadable.mkdir()
         assert await debts.settle(tiered.store)

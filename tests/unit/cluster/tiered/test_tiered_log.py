@@ -20,7 +20,7 @@ from stockade.partition.log.interface import Slice
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import STREAM_START
 
-from .tiers import HOME, Tiered, command, path_of, store_at, until
+from .tiers import FOLDER, Tiered, command, path_of, store_at, until
 
 TIMES = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 BATCHES = st.lists(st.tuples(TIMES, st.integers(1, 400), st.booleans()), min_size=1, max_size=14)
@@ -239,7 +239,7 @@ def test_a_read_whose_object_leaves_the_cache_may_be_tried_again(
 ) -> None:
     async def scenario() -> None:
         tiered = await filled(tmp_path)
-        await tiered.store.segment(HOME, tiered.tier.objects[0])
+        await tiered.store.segment(FOLDER, tiered.tier.objects[0])
         monkeypatch.setattr(cache, "_is_whole", lambda _: True)  # they go when it was found
         for path in (tmp_path / "data" / "tiered" / "cache").iterdir():
             path.unlink()

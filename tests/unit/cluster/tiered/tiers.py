@@ -13,7 +13,7 @@ from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import batch_from_columns
 from stockade.partition.state.tier import Tier
 
-HOME = "812-t/0-0123456789abcdef"
+FOLDER = "812-t/0-0123456789abcdef"
 TERM = 3
 
 
@@ -43,10 +43,10 @@ class Tiered:
         segment = next((each for each in self.log.full_segments if each.next_offset > start), None)
         if segment is None:
             return None
-        self.tier.begin(BeginTier(HOME))
+        self.tier.begin(BeginTier(FOLDER))
         made = objects.make(segment, start, TERM, f"{time.monotonic_ns():x}")
-        await self.store.run(partial(self.store.upload, HOME, made))
-        listed = self.tier.add(AddTierObject(HOME, made.item), TERM, self.log.log_start, self.log.log_end)
+        await self.store.run(partial(self.store.upload, FOLDER, made))
+        listed = self.tier.add(AddTierObject(FOLDER, made.item), TERM, self.log.log_start, self.log.log_end)
         assert listed.is_taken
         return made.item
 

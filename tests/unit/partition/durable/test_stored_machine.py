@@ -442,7 +442,7 @@ STEPS = st.one_of(
     st.tuples(st.just("stage"), st.sampled_from("abc"), st.integers(1, 3)),
     st.tuples(st.just("stages"), st.sampled_from(["", "a", "bc"]), st.sampled_from(["", "b", "ac"])),
     st.tuples(st.just("refer"), st.sampled_from("abc"), st.sampled_from([None, 8])),
-    st.tuples(st.just("home"), st.sampled_from("ab")),
+    st.tuples(st.just("folder"), st.sampled_from("ab")),
     st.tuples(st.just("list"), st.integers(1, 3), st.integers(1, 2)),
 )
 
@@ -494,8 +494,8 @@ class Maker:
                 return Trim(before)
             case ("begin", int(offset)):
                 return BeginAt(offset)
-            case ("home", str(home)):
-                return BeginTier(home)
+            case ("folder", str(folder)):
+                return BeginTier(folder)
             case ("list", int(count), int(term)):
                 first, self.listed = self.listed, self.listed + count
                 return AddTierObject("a", TierObject(first, self.listed, term, "n", 9, b"s" * 32, 90, 7, 8))
@@ -559,8 +559,8 @@ def test_a_replica_that_was_restored_and_replayed_is_byte_equal(
 
 def tiered(partition: Partition, end: int) -> None:
     """The records below ``end`` are in the store, too."""
-    partition.apply(BeginTier("home"))
-    partition.apply(AddTierObject("home", TierObject(0, end, 1, "n", 9, b"s" * 32, 90, 7, 8)))
+    partition.apply(BeginTier("folder"))
+    partition.apply(AddTierObject("folder", TierObject(0, end, 1, "n", 9, b"s" * 32, 90, 7, 8)))
 
 
 def test_files_that_are_in_the_store_go_with_a_checkpoint_and_the_log_begins_where_it_did(

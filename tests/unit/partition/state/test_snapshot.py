@@ -40,7 +40,7 @@ OTHER: Mapping[str, Any] = {
     "placed_at": 18,
     "placed_after": 19,
     "taken_at": {grant(1): 20},
-    "tier": SavedTier("home", 30, [TierObject(0, 30, 1, "n", 9, b"s" * 32, 90, 7, 8)]),
+    "tier": SavedTier("folder", 30, [TierObject(0, 30, 1, "n", 9, b"s" * 32, 90, 7, 8)]),
 }
 """For each part a value that a new machine does not have."""
 OF_THE_LOG = {"log_start", "log_end"}

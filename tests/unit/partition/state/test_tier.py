@@ -1,11 +1,19 @@
-"""Which objects a partition lists, and which files of its home are of no use for ever."""
+"""Which objects a partition lists, and which files of its folder are of no use for ever."""
 
 import random
 
 import msgspec
 import pytest
 
-from stockade.partition.commands import AddTierObject, BeginTier, Retain, Tiered, TierObject, encode_command
+from stockade.partition.commands import (
+    AddTierObject,
+    BeginTier,
+    Retain,
+    Tiered,
+    TierObject,
+    encode_command,
+    encode_result,
+)
 from stockade.partition.log.image import ImageDamaged
 from stockade.partition.state import snapshot
 from stockade.partition.state.machine import PartitionMachine
@@ -13,7 +21,7 @@ from stockade.partition.state.tier import Known, Tier, dead, faults, name_of, pa
 
 from ..driver import Driver
 
-HOME = "812-t/0-abc"
+FOLDER = "812-t/0-abc"
 SEEDS, STEPS = 150, 120
 
 
@@ -23,9 +31,9 @@ def item(first: int, end: int, term: int = 1, nonce: str = "n") -> TierObject:
 
 def tier_of(*objects: TierObject, log_end: int = 1000) -> Tier:
     tier = Tier()
-    tier.begin(BeginTier(HOME))
+    tier.begin(BeginTier(FOLDER))
     for each in objects:
-        assert tier.add(AddTierObject(HOME, each), each.term, 0, log_end).is_taken
+        assert tier.add(AddTierObject(FOLDER, each), each.term, 0, log_end).is_taken
     return tier
 
 
@@ -50,13 +58,20 @@ def test_an_object_is_listed_only_where_the_last_one_ended(
     tier = tier_of(item(0, 10))
     tier.trim(log_start)
     before = list(tier.objects)
-    answer = tier.add(AddTierObject(HOME, item(first, end, 1)), term, log_start, log_end)
-    assert answer == Tiered(end if is_taken else 10, HOME, is_taken)
+    answer = tier.add(AddTierObject(FOLDER, item(first, end, 1)), term, log_start, log_end)
+    assert answer == Tiered(end if is_taken else 10, FOLDER, is_taken)
     assert tier.objects == ([*before, item(first, end)] if is_taken else before)
     assert faults(tier, log_start) == []
 
 
-def test_a_home_is_chosen_once_and_no_other_is_used() -> None:
+def test_in_the_log_the_folder_is_named_home_as_it_always_was() -> None:
+    assert msgspec.msgpack.decode(encode_command(BeginTier("a"))) == {"type": "begin_tier", "home": "a"}
+    added = msgspec.msgpack.decode(encode_command(AddTierObject("a", item(0, 10))))
+    assert (added["type"], added["home"]) == ("add_tier_object", "a")
+    assert msgspec.msgpack.decode(encode_result(Tiered(1, "a", True)))["home"] == "a"
+
+
+def test_a_folder_is_chosen_once_and_no_other_is_used() -> None:
     tier = Tier()
     assert not tier.add(AddTierObject("", item(0, 10)), 1, 0, 100).is_taken
     assert tier.begin(BeginTier("a")) == Tiered(0, "a", True)
@@ -66,37 +81,37 @@ def test_a_home_is_chosen_once_and_no_other_is_used() -> None:
 
 def test_a_full_list_takes_no_more_until_the_retention_makes_room() -> None:
     tier = Tier(objects_max=2)
-    tier.begin(BeginTier(HOME))
+    tier.begin(BeginTier(FOLDER))
     for first in (0, 10, 20):
-        taken = tier.add(AddTierObject(HOME, item(first, first + 10)), 1, 0, 100).is_taken
+        taken = tier.add(AddTierObject(FOLDER, item(first, first + 10)), 1, 0, 100).is_taken
         assert taken == (first < 20)
     assert tier.is_full
     tier.trim(10)
-    assert tier.add(AddTierObject(HOME, item(20, 30)), 1, 10, 100).is_taken
+    assert tier.add(AddTierObject(FOLDER, item(20, 30)), 1, 10, 100).is_taken
 
 
 def test_a_checkpoint_keeps_the_list_and_one_of_before_has_none() -> None:
     driver = Driver()
     for _ in range(40):
         driver.append()
-    driver.apply(BeginTier(HOME))
-    driver.apply(AddTierObject(HOME, item(0, 10)))
-    driver.apply(AddTierObject(HOME, item(10, 30)))
+    driver.apply(BeginTier(FOLDER))
+    driver.apply(AddTierObject(FOLDER, item(0, 10)))
+    driver.apply(AddTierObject(FOLDER, item(10, 30)))
     driver.apply(Retain(12, 0))
     state = snapshot.decode(snapshot.encode(driver.machine))
     again = PartitionMachine(driver.config, driver.machine.log)
     snapshot.put_back(again, state)
-    assert (again.tier.home, again.tier.end, again.tier.objects) == (HOME, 30, [item(10, 30)])
+    assert (again.tier.folder, again.tier.end, again.tier.objects) == (FOLDER, 30, [item(10, 30)])
     old = msgspec.msgpack.decode(msgspec.msgpack.encode(state))
     del old["tier"]
     snapshot.put_back(again, msgspec.convert(old, snapshot.State, strict=False))
-    assert (again.tier.home, again.tier.end, again.tier.objects) == ("", 0, [])
+    assert (again.tier.folder, again.tier.end, again.tier.objects) == ("", 0, [])
 
 
 def test_a_list_with_a_hole_is_a_damaged_checkpoint() -> None:
     driver = Driver()
     driver.append()
-    driver.machine.tier.home = HOME
+    driver.machine.tier.folder = FOLDER
     driver.machine.tier.objects = [item(0, 10), item(11, 20)]
     driver.machine.tier.end = 20
     with pytest.raises(ImageDamaged, match="end at 10 and go on at 11"):
@@ -165,7 +180,7 @@ class Leaders:
         self.store: set[str] = set()
         self.leaders: list[Leader] = []
         self.elect()
-        self.log += [(1, BeginTier(HOME)), (1, 9)]
+        self.log += [(1, BeginTier(FOLDER)), (1, 9)]
         self.commit()
 
     @property
@@ -227,7 +242,7 @@ class Leaders:
     def propose(self) -> None:
         uploaded = self.some().uploaded
         if uploaded:
-            self.log.append((self.now.term, AddTierObject(HOME, self.rng.choice(uploaded[-2:]))))
+            self.log.append((self.now.term, AddTierObject(FOLDER, self.rng.choice(uploaded[-2:]))))
 
     def prove(self) -> None:
         """After a read barrier: an entry of its term is applied."""
@@ -279,6 +294,6 @@ def test_no_leader_ever_removes_what_is_listed_and_the_last_one_leaves_no_orphan
 
 
 def test_the_commands_are_as_large_as_the_bound_of_a_checkpoint_says() -> None:
-    size = len(encode_command(AddTierObject(HOME, item(1 << 40, 1 << 41, 1 << 20, "f" * 16))))
+    size = len(encode_command(AddTierObject(FOLDER, item(1 << 40, 1 << 41, 1 << 20, "f" * 16))))
     assert size < 200
     assert len(msgspec.msgpack.encode(item(1 << 40, 1 << 41, 1 << 20, "f" * 16))) < 130

@@ -1,6 +1,7 @@
 """The calls of operators, a part of `Client`: nodes and leaders, principals, metrics and refusals of one node."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,8 +17,11 @@ from ...partition.api.cluster import (
 from ...partition.api.ledger import LedgerPage
 from ...partition.api.principals import CallerInfo, IssuedToken, PrincipalInfo, PrincipalList, PrincipalQuota
 from ...partition.api.records import RefusedWrites
+from ...partition.errors import NotEnoughReplicas
 from ..transport.calls import Calls, decode, present, quoted
 from ..transport.http import Answer, Request
+
+T = TypeVar("T")
 
 SLOW_S = 10.0
 """How long changes of topics, members and leaders may take before the log warns that they wait."""
@@ -53,7 +57,7 @@ class Administration:
         Raises NotFound, NotEnoughReplicas.
         """
         body = {"action": "remove", "dry_run": True} | present(node_id=node_id, zone=zone)
-        return await self.calls.call(RemovalPlan, "POST", "/v1/cluster/members", body=body)
+        return await self._remove(RemovalPlan, body)
 
     async def remove_node(self, node_id: str, *, if_plan: str | None = None) -> Cluster:
         """Begin to move every replica away from a node, which then leaves the cluster.
@@ -61,16 +65,21 @@ class Administration:
         ``if_plan``: only if the plan of `removal` still has this digest (else PlanChanged). Raises NotFound,
         NotEnoughReplicas.
         """
-        body = {"action": "remove", "node_id": node_id} | present(if_plan=if_plan)
-        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
+        return await self._remove(Cluster, {"action": "remove", "node_id": node_id} | present(if_plan=if_plan))
 
     async def remove_zone(self, zone: str, *, if_plan: str | None = None) -> Cluster:
         """Begin to remove all nodes of a zone at once (a zone may be a machine that runs several nodes).
 
         ``if_plan``: as for `remove_node`. Raises NotFound, NotEnoughReplicas, PlanChanged.
         """
-        body = {"action": "remove", "zone": zone} | present(if_plan=if_plan)
-        return await self.calls.call(Cluster, "POST", "/v1/cluster/members", body=body, quiet_s=SLOW_S)
+        return await self._remove(Cluster, {"action": "remove", "zone": zone} | present(if_plan=if_plan))
+
+    async def _remove(self, kind: type[T], body: dict[str, Any]) -> T:
+        """A removal or its plan. Nodes that are away count here, so where they are too few only an operator can help,
+        by adding one, and the refusal comes at once.
+        """
+        path = "/v1/cluster/members"
+        return await self.calls.call(kind, "POST", path, body=body, quiet_s=SLOW_S, final=NotEnoughReplicas)
 
     async def raise_feature_level(self, level: int) -> Cluster:
         """Let the cluster use what this feature level brought, once all members support the level. After that no node

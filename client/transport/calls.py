@@ -111,13 +111,15 @@ class Calls:
         patience_ms: int | None = None,
         quiet_s: float = 0.0,
         is_wanted: Callable[[], bool] | None = None,
+        final: type[StockadeError] | tuple[()] = (),
         **rest: Any,
     ) -> Answer:
         """Repeat a request while its refusal concerns only the moment, for ``patience_ms``; then raise the refusal.
 
         ``patience_ms`` None: ``delivery_timeout_ms``. ``quiet_s``: a wait that needs no warning. ``is_wanted``: when
-        it answers False, no other attempt follows. ``rest``: other fields of Request. A refusal after an attempt of
-        unknown outcome has ``no_side_effects`` False, since that attempt may have had an effect.
+        it answers False, no other attempt follows. ``final``: a refusal of this class ends the call, though its kind
+        mostly concerns the moment. ``rest``: other fields of Request. A refusal after an attempt of unknown outcome has
+        ``no_side_effects`` False, since that attempt may have had an effect.
         """
         if body is not None:
             rest["body"] = msgspec.json.encode(body)
@@ -136,7 +138,7 @@ class Calls:
                 raise
 
         what = f"{method} {'/'.join(path.split('/')[:3])}"  # not the rest of the path: it may have an id, a secret
-        return await self.repeat(what, attempt, patience_ms, quiet_s + request.wait_ms / 1000, is_wanted)
+        return await self.repeat(what, attempt, patience_ms, quiet_s + request.wait_ms / 1000, is_wanted, final)
 
     async def repeat(
         self,
@@ -145,6 +147,7 @@ class Calls:
         patience_ms: int | None = None,
         quiet_s: float = 0.0,
         is_wanted: Callable[[], bool] | None = None,
+        final: type[StockadeError] | tuple[()] = (),
     ) -> T:
         """The answer of ``attempt``, which is repeated while its refusal concerns only the moment; arguments as `send`.
 
@@ -158,6 +161,8 @@ class Calls:
                 try:
                     return await attempt()
                 except StockadeError as error:
+                    if isinstance(error, final):
+                        raise
                     attempts += 1
                     pause_s = pause_before_next(self._config, attempts, error, deadline_s - time.monotonic())
                     call.error = error

@@ -10,8 +10,14 @@ import stockade
 from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClusterUnreachable
+from stockade.client.transport.http import Answer, Request
 from stockade.partition.api.topics import TopicConfig
-from stockade.partition.errors import TopicAlreadyExists, UnknownTopicOrPartition
+from stockade.partition.errors import (
+    LeaderNotAvailable,
+    NotEnoughReplicas,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
 from stockade.partition.version import VERSION
 
 from .fake_cluster import FakeCluster
@@ -76,3 +82,31 @@ def test_importing_the_package_loads_neither_server_nor_heavy_dependencies() -> 
     command = [sys.executable, "-c", code % unwanted]
     found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        lambda client: client.removal(node_id="n1"),
+        lambda client: client.remove_node("n1"),
+        lambda client: client.remove_zone("a", if_plan="0"),
+    ],
+)
+def test_a_removal_for_which_there_are_too_few_nodes_is_refused_at_once(
+    order: Callable[[Client], Awaitable[object]],
+) -> None:
+    """Nodes that are away count, so waiting helped nothing: `cluster remove --plan` said so after 30 s."""
+    asked = []
+
+    async def once(request: Request) -> Answer:
+        asked.append(request.path)
+        raise NotEnoughReplicas("no other node has room") if len(asked) > 1 else LeaderNotAvailable()
+
+    async def run() -> None:
+        async with Client(ClientConfig(retry_backoff_ms=1, retry_backoff_ms_max=1)) as client:
+            client.calls.once = once  # type: ignore[method-assign]
+            with pytest.raises(NotEnoughReplicas, match="no other node has room"):
+                await order(client)
+
+    asyncio.run(run())
+    assert len(asked) == 2, "only the election was waited for"

@@ -7,7 +7,7 @@ any running cluster.
 import asyncio
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,9 @@ UNSEEN_MAX = 50
 """So many requests in a row without a sign of the order mean that another order has replaced it; after fewer, the asked
 node may only not have learned of it yet.
 """
+
+AWAY_LOOKS = 50
+"""So many looks in a row see a node away before the command says that it waits for it: a restart is shorter."""
 
 _NOTHING = "-"
 _wait = click.option(
@@ -133,7 +136,7 @@ async def move(client: Client, topic: str, partition: int, nodes: str, *, wait: 
 
     if wait:
         with waiting(f"moving {name}"):
-            await _until(_Move(client, topic, partition, wanted).is_done)
+            await _until(_Move(client, topic, partition, wanted, partial(click.echo, err=True)).is_done)
     facts = {"topic": topic, "partition": partition, "replicas": wanted, "done": wait}
     show_result(facts, f"{name}: {'on' if wait else 'moving to'} {', '.join(wanted)}", output)
 
@@ -359,12 +362,15 @@ def _software(node: Node) -> tuple[str, str]:
 async def _carried_out(client: Client, leaving: "Leaving", what: str) -> None:
     """Wait until the nodes have left; show meanwhile, on a terminal, how many of their groups have moved."""
     console = Console(stderr=True, highlight=False)
+    absent = Absent(partial(console.print, markup=False, soft_wrap=True))
     columns = TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("groups moved"), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=leaving.total)
 
         async def is_done() -> bool:
-            leaving.look(await client.cluster())
+            found = await client.cluster()
+            leaving.look(found)
+            absent.look(found, leaving.heirs(found))
             progress.update(task, completed=leaving.moved)
             return leaving.is_done
 
@@ -395,19 +401,46 @@ class Leaving:
         if self._unseen >= UNSEEN_MAX:
             raise click.ClickException(f"{', '.join(staying)}: another order has called the removal off")
 
+    def heirs(self, cluster: Cluster) -> set[str]:
+        """The nodes that stay, and hold or take what moves."""
+        moving = {node_id for move in cluster.reassignments for node_id in move.replicas}
+        controlling = () if self._node_ids.isdisjoint(cluster.controllers) else cluster.controllers
+        return moving.union(controlling) - self._node_ids
+
     def _held(self, cluster: Cluster) -> frozenset[tuple[str, int]]:
         """The groups that still have to move, as (topic, partition); the controller group is ("", 0)."""
         moving = {(each.topic, each.partition) for each in cluster.reassignments}
         return frozenset(moving if self._node_ids.isdisjoint(cluster.controllers) else {*moving, ("", 0)})
 
 
-class _Move:
-    """Watches a move that was ordered."""
+class Absent:
+    """Says, by ``tell``, for which nodes that are away an order waits; again when it waits for others."""
 
-    def __init__(self, client: Client, topic: str, partition: int, wanted: list[str]) -> None:
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+        self._away: list[str] = []
+        self._looks = 0
+
+    def look(self, cluster: Cluster, needed: Collection[str]) -> None:
+        """Look whether nodes of ``needed`` are away."""
+        away = [node.node_id for node in cluster.nodes if node.node_id in needed and not node.alive]
+        self._looks = self._looks + 1 if away == self._away else 0
+        self._away = away
+        if away and self._looks == AWAY_LOOKS:
+            advice = "start what is missing, or also remove what does not come back (`stockade cluster remove`)"
+            self._tell(f"waiting for {', '.join(away)}, away: {advice}")
+
+
+class _Move:
+    """Watches a move that was ordered; ``tell`` as for `Absent`."""
+
+    def __init__(
+        self, client: Client, topic: str, partition: int, wanted: list[str], tell: Callable[[str], object]
+    ) -> None:
         self._client = client
         self._place = topic, partition
         self._wanted = wanted
+        self._absent = Absent(tell)
         self._unseen = 0
 
     async def is_done(self) -> bool:
@@ -415,7 +448,9 @@ class _Move:
         topic, partition = self._place
         if (await self._client.topic(topic)).partitions[partition].replicas == self._wanted:
             return True
-        moves = {(each.topic, each.partition): each.replicas for each in (await self._client.cluster()).reassignments}
+        cluster = await self._client.cluster()
+        self._absent.look(cluster, self._wanted)
+        moves = {(each.topic, each.partition): each.replicas for each in cluster.reassignments}
         self._unseen = 0 if moves.get(self._place) == self._wanted else self._unseen + 1
         if self._unseen >= UNSEEN_MAX:
             raise click.ClickException(f"{topic}/{partition}: another order has replaced this one")

@@ -224,8 +224,11 @@ def judge_nodes(probes: Sequence[Probe]) -> Iterator[Finding]:
     if len(versions) > 1:
         yield Finding("versions", "warning", ", ".join(sorted(versions)), "Upgrade every node to one version.")
     yield from _judge_controller(answers, len(probes))
+    silent = {probe.node_id for probe in probes if probe.cluster is None}
     for move in answers[0].reassignments if answers else ():
-        yield Finding(f"{move.topic}/{move.partition}", "warning", f"is moving to {', '.join(move.replicas)}", "")
+        away = ", ".join(node_id for node_id in move.replicas if node_id in silent)
+        advice = f"It waits for {away}: start what is away, or `stockade cluster remove` it." if away else ""
+        yield Finding(f"{move.topic}/{move.partition}", "warning", f"is moving to {', '.join(move.replicas)}", advice)
 
 
 def _judge_controller(answers: Sequence[Cluster], nodes: int) -> Iterator[Finding]:

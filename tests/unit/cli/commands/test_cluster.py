@@ -8,7 +8,15 @@ import pytest
 from click.testing import CliRunner
 from sources import ROOT
 
-from stockade.cli.commands.cluster import UNSEEN_MAX, Leaving, _Move, _wait_until_whole, machine_rows
+from stockade.cli.commands.cluster import (
+    AWAY_LOOKS,
+    UNSEEN_MAX,
+    Absent,
+    Leaving,
+    _Move,
+    _wait_until_whole,
+    machine_rows,
+)
 from stockade.cli.main import main
 from stockade.client.api.client import Client
 from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, PartitionCounts, Reassignment
@@ -34,7 +42,7 @@ class Moving(Client):
 def test_who_waits_for_a_move_is_told_when_another_order_takes_its_place() -> None:
     async def run() -> None:
         client = Moving(["n2"])
-        move = _Move(client, "t", 0, ["n2"])
+        move = _Move(client, "t", 0, ["n2"], [].append)
         assert not await move.is_done()
         client.heading = ["n3"]
         for _ in range(UNSEEN_MAX - 1):
@@ -48,7 +56,7 @@ def test_who_waits_for_a_move_is_told_when_another_order_takes_its_place() -> No
 def test_a_node_that_is_late_to_know_of_a_move_ends_no_wait() -> None:
     async def run() -> None:
         client = Moving(["n1"])
-        move = _Move(client, "t", 0, ["n2"])
+        move = _Move(client, "t", 0, ["n2"], [].append)
         for _ in range(UNSEEN_MAX - 1):
             assert not await move.is_done()
         client.heading = ["n2"]
@@ -135,6 +143,22 @@ def test_a_command_does_not_wait_for_a_removal_that_another_order_has_called_off
         for _ in range(UNSEEN_MAX):
             waiting.look(cluster_of(node("a.1", "a"), there))
     assert not waiting.is_done
+
+
+def test_who_waits_for_a_removal_is_told_which_node_it_needs_is_away() -> None:
+    """The command waited for good, and said nothing."""
+    told: list[str] = []
+    absent = Absent(told.append)
+    going, back, away = node("n1", None, alive=False, draining=True), node("n3", None), node("n3", None, alive=False)
+    ordered = cluster_of(going, back, moving=(0,), controllers=("n1", "n3"))
+    leaving = Leaving(ordered, ["n1"])
+    assert leaving.heirs(ordered) == {"b.1", "n3"}, "the node that goes need not run"
+    for seen in [away] * AWAY_LOOKS + [back] + [away] * AWAY_LOOKS:
+        absent.look(cluster_of(going, seen), ["n3"])
+        assert not told, "a node that starts again"
+    for _ in range(2 * AWAY_LOOKS):
+        absent.look(cluster_of(going, away), ["n3"])
+    assert [line.partition(":")[0] for line in told] == ["waiting for n3, away"]
 
 
 def test_a_machine_that_cannot_be_one_is_not_added() -> None:

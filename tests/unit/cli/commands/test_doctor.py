@@ -235,6 +235,14 @@ def test_a_move_under_way_is_told() -> None:
     assert found["t/3"] == ("warning", "is moving to n2")
 
 
+def test_a_move_that_waits_for_a_node_that_is_away_says_so() -> None:
+    moves = (Reassignment("t", 3, ["n1", "n2"]), Reassignment("t", 4, ["n1"]))
+    probes = [Probe("n1", seen_by("n1", moves=moves), True, 1.0), Probe("n2", None, False, 0.0, "does not answer")]
+    advice = {finding.about: finding.advice for finding in judge_nodes(probes)}
+    assert advice["t/3"] == "It waits for n2: start what is away, or `stockade cluster remove` it."
+    assert not advice["t/4"]
+
+
 def test_partitions_without_leader_or_with_replicas_on_dead_nodes_are_named() -> None:
     states = [PartitionState(p, None, "n1" if p else None, 1, ["n1", "n2"]) for p in range(12)]
     topic = Topic("t", 1, 2, False, TopicConfig(), states)

@@ -132,7 +132,7 @@ def _changes(before: _Known, after: _Known) -> Iterator[tuple[str, dict[str, obj
             yield f"{entry.node_id} is a member, at {entry.raft}", {"node_added": entry.node_id}
         elif entry.draining and not known.draining:
             yield f"{entry.node_id} is being removed", {"node_leaving": entry.node_id}
-        elif known.incarnation is not None and entry.incarnation != known.incarnation:
+        elif None not in (known.incarnation, entry.incarnation) and entry.incarnation != known.incarnation:
             yield f"{entry.node_id} came back with another disk", {"node_wiped": entry.node_id}
         if known is not None and entry.raft != known.raft:
             yield f"{entry.node_id} is at {entry.raft} now, and was at {known.raft}", {"node_moved": entry.node_id}

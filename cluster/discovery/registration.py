@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...partition.errors import NotFound, StockadeError
+from ...partition.errors import LeaderNotAvailable, NotFound, StockadeError
 from ...raft.wal.errors import DiskRefused
 from ..condition import aligned_s
 from ..controller.commands import RegisterNode
@@ -80,13 +80,24 @@ class Registration:
                 try:
                     await self._router.decide(self._view.controllers, command, ATTEMPT_S)
                 except StockadeError as refusal:
-                    _log.info("this node is not registered yet: %s", refusal.detail)
+                    _log.info("this node is not registered yet: %s%s", refusal.detail, self._advice(refusal))
                     await asyncio.sleep(PAUSE_REMOVED_S if isinstance(refusal, NotFound) else PAUSE_S)
                 else:
                     await self._view.changed.until(lambda: True if self.is_done else None, 1.0)
             if self.is_done and self._registered_s is None:
                 self._registered_s = asyncio.get_running_loop().time()
             await self._view.changed.until(lambda: None if self.is_done else True, aligned_s(1.0))
+
+    def _advice(self, refusal: StockadeError) -> str:
+        """What to do about a refusal. Of two nodes the one with the larger id dials, and it dials the address that it
+        knows: a node that is new, or has moved, is perhaps not reached before an operator says where it is.
+        """
+        if not isinstance(refusal, LeaderNotAvailable) or not self._view.index:
+            return ""
+        entry = self._entry
+        zone = "" if entry.zone is None else f" --zone {entry.zone}"
+        order = f"stockade cluster add {entry.node_id} {entry.url} {entry.raft}{zone}"
+        return f", as far as this node reaches. If the others do not know it here, order at one of them: `{order}`"
 
     async def _look_for_other(self) -> None:
         """Say so, and pause, if the catalog has another disk or address under this node's id than it had before."""

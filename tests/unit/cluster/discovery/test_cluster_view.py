@@ -52,6 +52,20 @@ def test_what_was_told_is_known_after_a_restart(tmp_path: Path) -> None:
     assert book.moves == [], "of moves only the present matters"
 
 
+def test_a_node_that_was_removed_and_added_again_is_not_said_to_have_another_disk(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It tells its disk when it registers; until then the catalog knows none."""
+    book = ClusterView(config(tmp_path))
+    told(book, 9, entry("n4", "h4"))
+    with caplog.at_level(logging.INFO):
+        told(book, 10, msgspec.structs.replace(entry("n4", "h4"), incarnation=None))
+        assert not caplog.records
+        told(book, 11, entry("n4", "h4"))
+        told(book, 12, msgspec.structs.replace(entry("n4", "h4"), incarnation=8))
+    assert [each.getMessage() for each in caplog.records] == ["cluster: n4 came back with another disk"]
+
+
 def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:
     book = ClusterView(config(tmp_path))
     told(book, 9, entry("n4", "h4"))

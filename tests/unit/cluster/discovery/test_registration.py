@@ -16,6 +16,7 @@ from stockade.cluster.discovery import registration
 from stockade.cluster.discovery.cluster_view import ClusterView
 from stockade.cluster.discovery.registration import Registration
 from stockade.cluster.groups import Router
+from stockade.partition.errors import LeaderNotAvailable
 from stockade.raft.wal.errors import DiskRefused
 
 EARLIER = NodeEntry("n3", "http://h3:1", "h3:2", None, 7)
@@ -29,6 +30,7 @@ class Controller:
         self.changed, self.controllers = Condition(), ["n1"]
         self.known: NodeEntry | None = None
         self.registered: list[str] = []
+        self.index = 0
 
     def find(self, _: str) -> NodeEntry | None:
         return self.known
@@ -125,3 +127,35 @@ def test_a_node_with_a_new_disk_takes_the_place_of_one_that_is_gone() -> None:
         task.cancel()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("index", [0, 9])
+def test_a_node_that_no_node_reaches_at_its_new_address_says_what_makes_it_known(
+    index: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Only nodes with larger ids dial it, at the address that they know: it waited for good, for a leader that was
+    there. In a cluster that is not founded yet it waits for the others.
+    """
+    moved = msgspec.structs.replace(EARLIER, url="http://h9:1", raft="h9:2", zone="b")
+
+    async def run() -> None:
+        controller = Controller()
+        controller.take(EARLIER if index else None)
+        controller.index = index
+        asked = asyncio.Event()
+
+        async def decide(*_: object) -> object:
+            asked.set()
+            raise LeaderNotAvailable("group 0 has no leader")
+
+        monkeypatch.setattr(controller, "decide", decide)
+        task = asyncio.create_task(controller.process(moved).run())
+        await asked.wait()
+        await asyncio.wait([task], timeout=0.05)
+        task.cancel()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(run())
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("this node is not registered yet: ")
+    assert line.endswith("`stockade cluster add n3 http://h9:1 h9:2 --zone b`") == bool(index)

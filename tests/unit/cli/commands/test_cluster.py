@@ -42,7 +42,7 @@ class Moving(Client):
 def test_who_waits_for_a_move_is_told_when_another_order_takes_its_place() -> None:
     async def run() -> None:
         client = Moving(["n2"])
-        move = _Move(client, "t", 0, ["n2"], [].append)
+        move = _Move(client, "t", 0, ["n2"], lambda _: None)
         assert not await move.is_done()
         client.heading = ["n3"]
         for _ in range(UNSEEN_MAX - 1):
@@ -56,7 +56,7 @@ def test_who_waits_for_a_move_is_told_when_another_order_takes_its_place() -> No
 def test_a_node_that_is_late_to_know_of_a_move_ends_no_wait() -> None:
     async def run() -> None:
         client = Moving(["n1"])
-        move = _Move(client, "t", 0, ["n2"], [].append)
+        move = _Move(client, "t", 0, ["n2"], lambda _: None)
         for _ in range(UNSEEN_MAX - 1):
             assert not await move.is_done()
         client.heading = ["n2"]

@@ -54,6 +54,9 @@ class ClusterView:
         self.controllers: list[str] = []
         """The members of the controller group; until a catalog names them, the configured ones, or else all others."""
         self._take(_read(self._path))
+        # What a node has learned as it joined stands among its members, too (serve.joined), until its next start.
+        is_joining = bool(config.join) and not self.index
+        self._own_ways = {} if is_joining else {member.node_id: member.raft for member in config.members}
         self.moves: list[Move] = []
         self.balance: BalanceSettings = BalanceSettings()
         self.changed: Condition = Condition()
@@ -98,8 +101,7 @@ class ClusterView:
         precedence over the controller's.
         """
         ways = {entry.node_id: entry.raft for entry in self.members() if entry.node_id != self._config.node_id}
-        own = {member.node_id: member.raft for member in self._config.members if member.node_id in ways}
-        return {node_id: parse_address(address) for node_id, address in (ways | own).items()}
+        return {node_id: parse_address(self._own_ways.get(node_id, address)) for node_id, address in ways.items()}
 
     async def follow(self, catalog: Catalog) -> None:
         """Take over a catalog of the controller, durably. One older than the last is ignored."""

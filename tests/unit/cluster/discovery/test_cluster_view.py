@@ -66,6 +66,18 @@ def test_a_node_that_was_removed_and_added_again_is_not_said_to_have_another_dis
     assert [each.getMessage() for each in caplog.records] == ["cluster: n4 came back with another disk"]
 
 
+def test_the_address_that_a_node_learned_as_it_joined_gives_way_to_a_newer_one(tmp_path: Path) -> None:
+    """It dialled a node that had moved at its old address until it was started again: `joined` had put what the cluster
+    told among the members of its configuration, and these count first.
+    """
+    joining = config(tmp_path, join=["http://h2:1"])
+    book = ClusterView(joining)
+    assert book.raft_peers() == {"n2": ("h2", 2), "n3": ("h3", 2)}
+    told(book, 9, entry("n1", "h1"), entry("n2", "h9"), entry("n3", "h3"))
+    assert book.raft_peers()["n2"] == ("h9", 2)
+    assert ClusterView(joining).raft_peers()["n2"] == ("h2", 2), "what a configuration says itself counts first"
+
+
 def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:
     book = ClusterView(config(tmp_path))
     told(book, 9, entry("n4", "h4"))

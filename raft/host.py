@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..partition.log.fsutil import write_durably
-from .checkpoint.group_storage import CheckpointScheduler, GroupStorage, to_its_end
+from .checkpoint.group_storage import CheckpointScheduler, GroupStorage
 from .checkpoint.questions import FOR_COPIES
 from .checkpoint.receiver import CheckpointReceiver
 from .checkpoint.sender import CheckpointSender
@@ -31,6 +31,7 @@ from .net.tls import Tls, TlsFault, TlsFiles
 from .net.transport import NO_ROOM, Address, Transport
 from .ports import Timer
 from .settings import RaftSettings
+from .threads import to_its_end
 from .wal.errors import DiskRefused, NewerDisk
 from .wal.file_set import WalIdentity, level_of
 from .wal.wal import Wal

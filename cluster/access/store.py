@@ -2,7 +2,6 @@
 never open to every caller in between.
 """
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import msgspec
 from ...partition.log.fsutil import write_durably
 from ...partition.log.modes import SECRET_MODE
 from ...raft.wal.errors import DiskRefused
+from ..condition import in_thread
 from .principals import UNHEARD, Principal
 
 FILE = "principals.json"
@@ -65,7 +65,7 @@ class PrincipalStore:
         """Write the table to disk durably, unless it is there already. One call at a time."""
         table = self.table
         if table.index > self._written_index:
-            await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(table), SECRET_MODE)
+            await in_thread(write_durably, self._path, msgspec.json.encode(table), SECRET_MODE)
             self._written_index = table.index
 
 

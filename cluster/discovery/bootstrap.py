@@ -15,6 +15,7 @@ import msgspec
 
 from ...partition.log.fsutil import write_durably
 from ...raft.wal.errors import DiskRefused
+from ..condition import in_thread
 from ..rpc import Founders, Standing
 
 ASK_AGAIN_S = 0.05
@@ -143,7 +144,7 @@ class Bootstrap:
     async def keep(self, founders: Founders) -> None:
         """Write the founders to disk, durably."""
         self._is_writing = True
-        await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(founders))
+        await in_thread(write_durably, self._path, msgspec.json.encode(founders))
         self._founders = founders
         self._is_writing = False
         _log.info("the cluster was founded by %s", ", ".join(founders) or "others: this node joins")

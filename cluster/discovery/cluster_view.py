@@ -5,7 +5,6 @@ So a restarted node finds nodes that were added after its configuration was writ
 than it did before: a replica that it erased must not come back.
 """
 
-import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import msgspec
 from ...partition.api.cluster import BalanceSettings
 from ...partition.log.fsutil import write_durably
 from ...raft.wal.errors import DiskRefused
-from ..condition import Condition
+from ..condition import Condition, in_thread
 from ..config import Address, NodeConfig, parse_address
 from ..controller.topology.moves import Move
 from ..controller.topology.nodes import NodeEntry
@@ -110,7 +109,7 @@ class ClusterView:
         self.moves, self.balance = catalog.moves, catalog.balance
         known = _Known(catalog.index, catalog.nodes, catalog.removed, catalog.controllers)
         if known != self._known:
-            await asyncio.to_thread(write_durably, self._path, msgspec.json.encode(known))
+            await in_thread(write_durably, self._path, msgspec.json.encode(known))
             for text, event in _changes(self._known, known):
                 _log.info("cluster: %s", text, extra={"event": {"event": "cluster_changed", **event}})
             self._take(known)

@@ -46,8 +46,10 @@ class Mover:
         try:
             while True:
                 # Copying is work for disks and network: an operator says how much of it there is at a time.
-                most = self._view.balance.moves_at_once
-                for move in self._view.moves:
+                most, moves = self._view.balance.moves_at_once, self._view.moves
+                wanted = {move.group_id for move in moves}
+                self._held_up = {group: full for group, full in self._held_up.items() if group in wanted}
+                for move in moves:
                     if len(self._busy) < most and move.group_id not in self._busy and self._can_go_on(move):
                         self._start(move)
                 await self._view.changed.until(lambda: True if self._view.moves else None, 60.0)

@@ -17,7 +17,7 @@ from ...partition.api.cluster import Reassignment
 from ...partition.api.topics import TopicConfig
 from ...partition.log.fsutil import erase_durably, make_directory, write_durably
 from ...raft.wal.errors import DiskRefused
-from ..condition import Condition
+from ..condition import Condition, in_thread
 from ..controller.topology.catalog import CONTROLLER_GROUP, group_id, topic_partition
 from ..controller.topology.moves import Move
 from ..rpc import Catalog, Placement
@@ -127,7 +127,7 @@ class ReplicaManager:
         changed = [
             a for key, a in wanted.items() if key in self._held and self._held[key].config_order < a.config_order
         ]
-        await asyncio.to_thread(self._remember, [*new, *changed])
+        await in_thread(self._remember, [*new, *changed])
         for assignment in changed:
             self._configure(self._held[assignment.key], assignment)
         for assignment in new:
@@ -211,7 +211,7 @@ class ReplicaManager:
         if is_deleted and self.owe is not None and (folder := replica.machine.tier.folder):
             await self.owe(folder)
         # The note to open the replica goes first: once its log is gone, the group must never be opened as founded.
-        await asyncio.to_thread(erase_durably, self._path(group) / "replica.json")
+        await in_thread(erase_durably, self._path(group) / "replica.json")
         await self._close_group(group)
         replica.close()
-        await asyncio.to_thread(shutil.rmtree, self._path(group))
+        await in_thread(shutil.rmtree, self._path(group))

@@ -19,6 +19,7 @@ from ..log.group_log import GroupLog
 from ..log.origin import FIRST_INDEX, CapturedState, Origin
 from ..machine import ImageDamaged, Machine
 from ..settings import RaftSettings
+from ..threads import to_its_end
 from ..wal.errors import DiskRefused
 from ..wal.records import RecoveredGroup
 from ..wal.wal import NONE_KEPT, Wal
@@ -374,16 +375,3 @@ class CheckpointScheduler:
         # A machine may drop files without a command: then a checkpoint at the same index frees them.
         is_new = group.applied_index > open_group.log.origin.index or open_group.machine.reclaimable > 0
         return group.capture() if is_new else None
-
-
-async def to_its_end(work: asyncio.Future[_Result]) -> _Result:
-    """The result of ``work``. A cancelled caller waits until the work is done, however often it is cancelled: the
-    caller holds what the work needs, such as a lock.
-    """
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        while not work.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([work])
-        raise

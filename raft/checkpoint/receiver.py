@@ -22,8 +22,9 @@ from ...partition.log.fsutil import open_file, sync_directory, write_all_at
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
 from ..net.rpc import CallFailed, CallUnknown
+from ..threads import to_its_end
 from .digests import Digests
-from .group_storage import GroupStorage, OpenGroup, to_its_end
+from .group_storage import GroupStorage, OpenGroup
 from .pace import Pace
 from .questions import (
     CHECKPOINT,

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from pathlib import Path
 
 import msgspec
@@ -10,6 +11,7 @@ import pytest
 from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.topology.moves import Move
 from stockade.cluster.controller.topology.nodes import NodeEntry
+from stockade.cluster.discovery import cluster_view
 from stockade.cluster.discovery.cluster_view import FILE, ClusterView, is_member
 from stockade.cluster.machines import Member
 from stockade.cluster.rpc import Catalog
@@ -76,6 +78,36 @@ def test_the_address_that_a_node_learned_as_it_joined_gives_way_to_a_newer_one(t
     told(book, 9, entry("n1", "h1"), entry("n2", "h9"), entry("n3", "h3"))
     assert book.raft_peers()["n2"] == ("h9", 2)
     assert ClusterView(joining).raft_peers()["n2"] == ("h2", 2), "what a configuration says itself counts first"
+
+
+def test_who_stops_following_waits_until_the_disk_has_what_was_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread wrote on after the node had stopped and given its folder up: the next process of the node could have
+    its newer catalog replaced by this one.
+    """
+    writing, may_end = threading.Event(), threading.Event()
+
+    def slowly(path: Path, content: bytes) -> None:
+        writing.set()
+        assert may_end.wait(10)
+        path.write_bytes(content)
+
+    monkeypatch.setattr(cluster_view, "write_durably", slowly)
+
+    async def stop() -> None:
+        book = ClusterView(config(tmp_path))
+        following = asyncio.create_task(book.follow(Catalog(9, [], None, 0, [entry("n4", "h4")])))
+        assert await asyncio.to_thread(writing.wait, 10)
+        following.cancel()
+        await asyncio.wait([following], timeout=0.05)
+        assert not following.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+        assert is_member(tmp_path)
+
+    asyncio.run(stop())
 
 
 def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:

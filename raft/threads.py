@@ -1,0 +1,20 @@
+"""Work that a cancelled caller waits for: a thread goes on when the task that waits for it is cancelled."""
+
+import asyncio
+from contextlib import suppress
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
+
+
+async def to_its_end(work: asyncio.Future[_Result]) -> _Result:
+    """The result of ``work``. A cancelled caller waits until the work is done, however often it is cancelled: the
+    caller holds what the work needs, such as a lock.
+    """
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        while not work.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([work])
+        raise

@@ -133,7 +133,6 @@ async def move(client: Client, topic: str, partition: int, nodes: str, *, wait: 
     wanted = [node.strip() for node in nodes.split(",")]
     name = f"{topic}/{partition}"
     await client.reassign(topic, partition, wanted)
-
     if wait:
         with waiting(f"moving {name}"):
             await _until(_Move(client, topic, partition, wanted, partial(click.echo, err=True)).is_done)
@@ -239,7 +238,6 @@ async def remove(client: Client, node: str, *, wait: bool, consent: Consent, out
         return client.remove_node(node, **conditions)
 
     leaving = Leaving(await under_consent(consent, output, partial(removal_plan, client, node), act), [node])
-
     if wait:
         await _carried_out(client, leaving, f"emptying {node}")
     show_result({"node_id": node, "done": wait}, f"{node}: {'removed' if wait else 'being emptied'}", output)
@@ -269,7 +267,6 @@ async def drain(client: Client, machine: str, *, wait: bool, consent: Consent, o
 
     look = partial(removal_plan, client, machine, zone=True)
     leaving = Leaving(await under_consent(consent, output, look, act), nodes)
-
     if wait:
         await _carried_out(client, leaving, f"draining {machine}")
     text = f"{machine}: {'removed' if wait else 'being emptied'}: {', '.join(nodes)}"
@@ -489,6 +486,9 @@ def _show(cluster: Cluster, output: str) -> None:
         click.echo()
         moves = [(f"{each.topic}/{each.partition}", ",".join(each.replicas)) for each in cluster.reassignments]
         show_table(["MOVING", "TO"], moves)
+    if all(node.node_id != cluster.node_id for node in cluster.nodes):
+        old = "what it says of the others is of then. Ask another node, and stop this one"
+        click.echo(f"{cluster.node_id}, which answers, was removed from the cluster: {old}", err=True)
 
 
 def machine_rows(cluster: Cluster) -> list[tuple[str, ...]]:

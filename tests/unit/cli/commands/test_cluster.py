@@ -131,6 +131,19 @@ def test_a_node_that_is_older_than_feature_levels_is_named_when_an_upgrade_is_fi
     assert "Error: n1, which answers, runs software that is older than feature levels: upgrade it" in refused.stderr
 
 
+def test_the_status_says_when_the_node_that_answers_was_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is connected with none: right after its removal the cluster seemed to be gone."""
+
+    async def told(*_: Any, **__: Any) -> Cluster:
+        return cluster_of(*(node(name, None, alive=name == answering) for name in ("b.1", "b.2") if name in there))
+
+    for answering, there in (("b.1", ("b.1", "b.2")), ("b.1", ("b.2",))):
+        monkeypatch.setattr(Client, "connect", told)
+        shown = CliRunner().invoke(main, ["cluster", "status"])
+        assert shown.exit_code == 0
+        assert shown.stderr.startswith("b.1, which answers, was removed") == (answering not in there)
+
+
 def test_a_command_does_not_wait_for_a_removal_that_another_order_has_called_off() -> None:
     """`stockade cluster add` of the same node: the command waited for good."""
     there, leaving = node("b.1", "b"), node("a.1", "a", draining=True)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...partition.log.fsutil import open_file, sync_directory, write_all_at
+from ...partition.log.space import with_space
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
 from ..net.rpc import CallFailed, CallUnknown
@@ -352,7 +353,7 @@ def _link_if_same(digests: Digests, here: Path, size: int, theirs: bytes, there:
     try:
         if digests.of(here, size) != theirs:
             return False
-        os.link(here, there)
+        with_space(partial(os.link, here, there))
     except FileNotFoundError:  # the running machine has removed the file meanwhile
         return False
     return True

@@ -11,10 +11,12 @@ written twice: with zeros, synced before a record needs them, and with records. 
 
 import os
 import struct
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
 from ...partition.log.fsutil import names_in, open_file, sync_directory, write_durably
+from ...partition.log.space import with_space
 from ...partition.records.checksum import crc32
 from .errors import DiskRefused
 from .files import OpenFile, create_file, first_unwritten, numbers_in, path_of, prepare
@@ -152,7 +154,7 @@ class SpareFiles:
         try:
             prepare(fd, file_bytes, header)
             written_end = first_unwritten(fd)  # a copy from a backup may have holes
-            spares[0].rename(path)
+            with_space(partial(spares[0].rename, path))  # the new name may take a block of the folder
             sync_directory(self._directory)
         except BaseException:
             os.close(fd)
@@ -171,6 +173,6 @@ class SpareFiles:
 
     def _keep(self, path: Path) -> None:
         if len(spares_in(self._directory)) < SPARES_MAX and path.stat().st_size == self._file_bytes:
-            path.rename(path.with_suffix(".spare"))
+            with_space(partial(path.rename, path.with_suffix(".spare")))
         else:
             path.unlink()

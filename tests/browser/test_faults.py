@@ -10,6 +10,13 @@ window.fetch = (url, options) => String(url).startsWith(arguments[2]) && (option
   ? Promise.resolve(new Response(JSON.stringify(problem), {status: arguments[0]}))
   : window.trueFetch(url, options);
 """
+ATTENTION = """
+const [changed, told] = arguments;
+const answers = ['/v1/cluster', '/v1/nodes'].map(path => fetch(path).then(answer => answer.json()));
+Promise.all([import(document.querySelector('link[href$="views/overview.js"]').href), ...answers]).then(
+  ([view, cluster, {nodes}]) => told(view.attention(cluster, nodes.map(node => ({...node, ...changed})), [])),
+  error => told([{text: String(error)}]));
+"""
 HEALED = "window.fetch = window.trueFetch"
 
 
@@ -38,6 +45,22 @@ def test_a_view_without_an_answer_shows_the_refusal_and_what_to_do(console: Cons
     console.button("What to do next", "main")
     console.script(HEALED)
     console.until(lambda: console.find("tbody tr"), "the sessions")
+
+
+def test_the_overview_says_how_the_cluster_is_when_no_controller_leads(console: Console) -> None:
+    console.open("cluster", "Cluster")
+    console.script(REFUSED, 503, "LEADER_NOT_AVAILABLE", "/v1/topics")
+    console.keys("go")
+    console.sees("All 3 nodes are up; its topics cannot be listed now")
+    console.script(HEALED)
+    console.sees("topics with")
+
+
+def test_the_overview_says_that_a_node_refuses_the_files_of_its_certificate(console: Console) -> None:
+    console.open("", "Overview")
+    found = console.driver.execute_async_script(ATTENTION, {"refused_certificates": ["http"]})
+    assert [(each["kind"], each["runbook"]) for each in found] == [("bad", "StockadeCertificateRefused")]
+    assert found[0]["text"].startswith("n1 refuses the files of its certificate for clients")
 
 
 def test_a_view_that_fails_says_so_and_the_others_go_on(console: Console) -> None:

@@ -110,9 +110,11 @@ const BACKUPS_MS = 15000;
 /** Days that the certificates of a node have left, by use. */
 function Certificates({ state }) {
   const found = Object.entries(state?.certificates || {});
+  const refused = state?.refused_certificates || [];
   if (!found.length) return html`<span class="soft">${state ? "no TLS" : "–"}</span>`;
   return html`<span class="chips">${found.map(([use, at]) => {
     const days = Math.floor((at - Date.now()) / DAY_MS);
+    if (refused.includes(use)) return html`<${Chip} kind="bad" title=${exact(at)}>${use} files refused<//>`;
     return html`<${Chip} kind=${days < 3 ? "bad" : days < 14 ? "warn" : ""} title=${exact(at)}>${use} ${days < 0 ? "expired" : `${count(days)} d`}<//>`;
   })}</span>`;
 }

@@ -21,6 +21,7 @@ const DISK_FULL = 0.05;
 const CERTIFICATE_MS = 14 * 86400e3;
 const CERTIFICATE_SOON_MS = 3 * 86400e3;
 
+const peersOf = (use) => (use === "http" ? "clients" : "other nodes");
 const daysLeft = (at) => Math.max(0, Math.floor((at - Date.now()) / 86400e3));
 
 /** What an operator should look at, the worst first: { kind, text, act, runbook }. */
@@ -48,7 +49,7 @@ function* ofCluster(cluster) {
   }
 }
 
-function* ofNode({ node_id: id, disk, partitions, certificates = {} }, cluster) {
+function* ofNode({ node_id: id, disk, partitions, certificates = {}, refused_certificates: refused = [] }, cluster) {
   const left = disk.free_bytes / disk.total_bytes;
   const said = cluster.nodes.find((node) => node.node_id === id)?.disk;
   if (said === "low" || said === "full") {
@@ -58,9 +59,12 @@ function* ofNode({ node_id: id, disk, partitions, certificates = {} }, cluster) 
   }
   if (partitions.leaderless) yield { kind: "bad", text: `${id} knows no leader of ${plural(partitions.leaderless, "partition")}: they take no writes.`, act: ["topics"], runbook: "StockadeLeaderless" };
   if (partitions.under_replicated) yield { kind: "warn", text: `${plural(partitions.under_replicated, "partition")} of ${id} ${partitions.under_replicated === 1 ? "has" : "have"} a replica that is behind.`, act: ["cluster"], runbook: "StockadeUnderReplicated" };
+  for (const use of refused) {
+    yield { kind: "bad", text: `${id} refuses the files of its certificate for ${peersOf(use)}, and goes on with those before until it ends.`, act: ["cluster"], runbook: "StockadeCertificateRefused" };
+  }
   for (const [use, at] of Object.entries(certificates).filter(([, when]) => when - Date.now() < CERTIFICATE_MS)) {
     const kind = at - Date.now() < CERTIFICATE_SOON_MS ? "bad" : "warn";
-    yield { kind, text: `The certificate of ${id} for ${use === "http" ? "clients" : "other nodes"} has ${plural(daysLeft(at), "day")} left.`, act: ["cluster"], runbook: "StockadeCertificate" };
+    yield { kind, text: `The certificate of ${id} for ${peersOf(use)} has ${plural(daysLeft(at), "day")} left.`, act: ["cluster"], runbook: "StockadeCertificate" };
   }
 }
 
@@ -75,12 +79,12 @@ function* ofRefused(refused) {
   yield { kind: "warn", text: `${most}${plural(recent.length, "write")} of ${who} ${recent.length === 1 ? "was" : "were"} refused in the last hour, on ${where}.`, act: ["refused"], runbook: "StockadeZombie" };
 }
 
-/** Health in a sentence. */
+/** Health in a sentence. `topics` is null while no controller says which there are. */
 export function sentence(cluster, topics, found, isAll) {
   const alive = cluster.nodes.filter((node) => node.alive).length;
   const all = cluster.nodes.length;
-  const nodes = alive === all ? (all === 1 ? "The only node is up" : `All ${plural(all, "node")} are up`) : `${alive} of ${plural(all, "node")} are up`;
-  const what = topics.total ? `${plural(topics.total, "topic")} with ${plural(topics.partitions, "partition")}` : "no topic yet";
+  const nodes = alive === all ? (all === 1 ? "The only node is up" : `All ${plural(all, "node")} are up`) : `${alive} of ${plural(all, "node")} ${alive === 1 ? "is" : "are"} up`;
+  const what = !topics ? "its topics cannot be listed now" : topics.total ? `${plural(topics.total, "topic")} with ${plural(topics.partitions, "partition")}` : "no topic yet";
   const rest = found.length ? `${plural(found.length, "thing")} to look at` : isAll ? "nothing needs you" : "nothing that you may see needs you";
   return `${nodes}; ${what}; ${rest}.`;
 }
@@ -98,7 +102,7 @@ export function Overview() {
         const isAll = may("read", "cluster");  // what nodes tell of themselves, and refused writes
         const worst = found.some((each) => each.kind === "bad") ? "bad" : found.length ? "warn" : isAll ? "good" : "";
         return html`
-          <p class="sentence"><${Dot} kind=${worst} label=${worst} />${topics.data ? sentence(seen, topics.data, found, isAll) : "…"}</p>
+          <p class="sentence"><${Dot} kind=${worst} label=${worst} />${topics.data || topics.error ? sentence(seen, topics.data, found, isAll) : "…"}</p>
           ${topics.data?.total === 0 && html`<${FirstRun} />`}
           <${Attention} found=${found} />
           ${points.length > 0 && html`<${Work} points=${points} />`}

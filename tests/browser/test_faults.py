@@ -47,6 +47,16 @@ def test_a_view_without_an_answer_shows_the_refusal_and_what_to_do(console: Cons
     console.until(lambda: console.find("tbody tr"), "the sessions")
 
 
+def test_what_the_caller_may_see_no_longer_is_gone_from_the_page(console: Console) -> None:
+    console.open("topics", "Topics")
+    console.sees("orders")
+    console.script(REFUSED, 403, "PERMISSION_DENIED", "/v1/topics")
+    console.sees("This is not yours to see")
+    assert "orders" not in console.text("main")
+    console.script(HEALED)
+    console.sees("orders")
+
+
 def test_the_overview_says_how_the_cluster_is_when_no_controller_leads(console: Console) -> None:
     console.open("cluster", "Cluster")
     console.script(REFUSED, 503, "LEADER_NOT_AVAILABLE", "/v1/topics")

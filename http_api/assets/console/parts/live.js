@@ -6,6 +6,8 @@ import { get } from "./api.js";
 const EVERY_MS = 2000;
 /** Statuses of an answer that is likely to come later. */
 const OLD = new Set([429, 500, 503, 504]);
+/** Whether a refusal takes back what was shown before: it is gone, or no longer the caller's to see, and will not come by itself. */
+const isLasting = ({ status }) => status >= 400 && status !== 401 && !OLD.has(status);
 /** While the event stream says what changes, there is less to ask for. */
 const STREAMED_MS = 4000;
 
@@ -73,7 +75,7 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
         if (error.status === 401) tell("stranger", error);
         else if (error.status === 0) tell("silent", error);
         else told(once, hasData && OLD.has(error.status) ? error : null);
-        setState((before) => ({ data: error.status === 404 ? null : before.data, error }));
+        setState((before) => ({ data: isLasting(error) ? null : before.data, error }));
       }
       if (everyMs && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && everyMs === EVERY_MS ? STREAMED_MS : everyMs);
     };

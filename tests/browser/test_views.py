@@ -259,3 +259,10 @@ def test_the_page_asks_its_node_alone(console: Console, scene: Scene) -> None:
     console.sees("Records stored")
     asked = console.script("return performance.getEntriesByType('resource').map(each => each.name)")
     assert {url.split("/", 3)[2] for url in asked} == {scene.url.split("/")[2]}
+
+
+def test_on_a_phone_the_view_that_a_link_led_to_is_in_sight_among_the_others(console: Console) -> None:
+    console.size(PHONE)
+    console.open("runbooks", "Runbooks")
+    place = "return document.querySelector('.side-bar [aria-current]').getBoundingClientRect()"
+    console.until(lambda: console.script(place)["right"] <= PHONE[0], "the name of the view")

@@ -177,7 +177,7 @@ function App() {
   useEffect(() => {
     scrollTo(0, 0);
     document.querySelector(".side-bar [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
-  }, [address.parts.join("/")]);
+  }, [address.parts.join("/"), Boolean(caller.data)]);
   if (state.state === "stranger") return html`<${Login} refusal=${state.refusal} />`;
   if (!caller.data) return state.state === "silent" ? html`<main class="login"><p class="banner bad" role="alert">This node does not answer.</p></main>` : html`<main class="starting">Stockade</main>`;
   setCaller(caller.data);

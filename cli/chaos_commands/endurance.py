@@ -15,6 +15,7 @@ import click
 import msgspec
 import uvloop
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ...chaos.endurance.samples import Sample, sample
@@ -26,7 +27,7 @@ from ...chaos.harness.campaign import run as run_campaign
 from ...chaos.harness.judging import Judgement
 from ...chaos.harness.results import HISTORY, Summary
 from ...chaos.history.history import Event, History
-from ...chaos.history.observed import Observed, Strike
+from ...chaos.history.observed import MARGIN_NS, Observed, Strike
 from ...chaos.report.endurance import Endurance, judged, page, verdict
 from ...chaos.system.disks import DiskFailed
 from ...chaos.system.hosts import NetworkFailed
@@ -58,6 +59,14 @@ HOURS_MAX = 24.0 * 31
 _FAILED = (ClusterFailed, DiskFailed, NetworkFailed, ProxyError, NotInTime, StockadeError)
 
 
+class FailedBackup(msgspec.Struct, frozen=True):
+    """A backup that failed, from its beginning to its end (monotonic clock), and what it said last."""
+
+    began_ns: int
+    ended_ns: int
+    why: str
+
+
 class Course(msgspec.Struct):
     """The state of a run so far: samples, strikes, judgement and counters."""
 
@@ -70,8 +79,25 @@ class Course(msgspec.Struct):
     """Folders of the rounds with a violation, or with a failure of the harness."""
     rounds: int = 0
     backups: int = 0
-    failed_backups: int = 0
+    failed_backups: list[FailedBackup] = []
     doing: str = "starting"
+
+    def fault_of_backups(self) -> str:
+        """What is wrong with the backups; "" if one was made, and strikes explain all failures, or if none was due."""
+        failed = [each for each in self.failed_backups if not self._is_struck(each)]
+        if not failed and (self.backups or not self.failed_backups):
+            return ""
+        why = (failed or self.failed_backups)[-1].why
+        if not self.backups:
+            return f"no backup was made, and {len(self.failed_backups)} failed: {why}"
+        return (
+            f"backups failed while no fault struck, {len(failed)} of {self.backups + len(self.failed_backups)}: {why}"
+        )
+
+    def _is_struck(self, failed: FailedBackup) -> bool:
+        return any(
+            each.at_ns <= failed.ended_ns and failed.began_ns <= each.healed_ns + MARGIN_NS for each in self.strikes
+        )
 
 
 @click.command(
@@ -136,8 +162,10 @@ def endurance(
 
 def _told(console: Console, course: Course, results: Path) -> int:
     memory, descriptors = verdict(judged(course.samples))
+    if fault := course.fault_of_backups():
+        course.failures.append(fault)
     for failure in course.failures:
-        console.print(f"[yellow]{failure}[/]", soft_wrap=True)
+        console.print(f"[yellow]{escape(failure)}[/]", soft_wrap=True)
     console.print(
         f"{course.rounds} rounds, {course.judged.operations:,} operations checked, {len(course.strikes)} strikes"
     )
@@ -202,7 +230,7 @@ class Run:
             await asyncio.gather(rounds, *tasks, return_exceptions=True)
             loop.remove_signal_handler(signal.SIGINT)
             await self._arena.close()
-            self._write_page()
+            self._write_page(is_final=True)
         return self._course
 
     @property
@@ -276,29 +304,34 @@ class Run:
 
     async def _back_up(self) -> None:
         words = [sys.executable, "-m", "stockade", "backup", "create", str(self._scratch / "backup")]
-        words += ["--url", ",".join(self._arena.bootstrap)]
+        words += ["--url", ",".join(self._arena.bootstrap), "--keep-last", "10"]  # topics of past rounds go
         while True:
             await asyncio.sleep(BACKUP_S)
+            began_ns = time.monotonic_ns()
             process = await asyncio.create_subprocess_exec(  # a list of words, no shell
-                *words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                *words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             )
             try:
-                code = await asyncio.wait_for(process.wait(), BACKUP_TIMEOUT_S)
+                _, said = await asyncio.wait_for(process.communicate(), BACKUP_TIMEOUT_S)
+                why = (said.decode(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
             except TimeoutError:
-                code = -1
+                why = f"it took longer than {BACKUP_TIMEOUT_S} s"
             finally:
                 with suppress(ProcessLookupError):
                     process.kill()
-            self._course.backups += code == 0
-            self._course.failed_backups += code != 0
+            if process.returncode == 0:
+                self._course.backups += 1
+            else:
+                self._course.failed_backups.append(FailedBackup(began_ns, time.monotonic_ns(), why))
 
     async def _write_pages(self) -> None:
         while True:
             await asyncio.sleep(PAGE_S)
             await asyncio.to_thread(self._write_page)
 
-    def _write_page(self) -> None:
+    def _write_page(self, *, is_final: bool = False) -> None:
         course, steady = self._course, self._steady
+        fault = course.fault_of_backups() if is_final else ""  # before, strikes of the round are not known yet
         minutes = self._passed_s / 60
         facts = [
             ("version", f"{VERSION} ({commit()})"),
@@ -310,7 +343,7 @@ class Run:
                 "steady load",
                 f"{steady.appended:,} records appended, {steady.read:,} read; begun anew {steady.begun} times",
             ),
-            ("backups", f"{course.backups} made; {course.failed_backups} failed (faults strike them, too)"),
+            ("backups", f"{course.backups} made; {len(course.failed_backups)} failed (faults strike them, too)"),
             ("samples", f"{len(course.samples):,}"),
         ]
         told = Endurance(
@@ -321,7 +354,7 @@ class Run:
             facts,
             [f"{each.checker}: {example}" for each in course.judged.verdicts for example in each.examples],
             course.judged.violations,
-            list(course.failures),
+            [*course.failures, fault] if fault else list(course.failures),
         )
         path = self._results / PAGE
         unfinished = path.with_suffix(".tmp")

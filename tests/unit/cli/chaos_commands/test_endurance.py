@@ -14,6 +14,8 @@ from stockade.chaos.harness.campaign import Outcome
 from stockade.chaos.harness.judging import Judgement
 from stockade.chaos.harness.results import Summary
 from stockade.chaos.harness.round import RoundOver
+from stockade.chaos.history.observed import Strike
+from stockade.chaos.history.timeline import NS
 from stockade.cli.chaos_commands import endurance
 
 WRONG = Verdict("lost-write", "Every acknowledged record is there.", 3, ["offset 7 is gone"])
@@ -57,3 +59,25 @@ def test_a_round_with_violations_is_kept_with_what_check_and_report_need_and_los
     told = capsys.readouterr().out
     assert "offset 7 is gone" in told
     assert f"stockade chaos report {results / 'round-7'}" in told
+
+
+@pytest.mark.parametrize(
+    ("made", "failed_at_s", "code", "told"),
+    [
+        (9, [], 0, ""),
+        (9, [70], 0, ""),  # while a fault struck
+        (9, [110], 0, ""),  # soon after it was healed
+        (9, [70, 200], 2, "backups failed while no fault struck, 1 of 11: no room"),
+        (0, [70], 2, "no backup was made, and 1 failed: no room"),
+        (0, [], 0, ""),  # the run was too short for one
+    ],
+)
+def test_a_run_whose_backups_fail_for_no_fault_is_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], made: int, failed_at_s: list[int], code: int, told: str
+) -> None:
+    """Each of them could fail: the page had the number, and the exit code was 0."""
+    strike = Strike(1, "kill-one", "n1", ["n1"], 60 * NS, 100 * NS)
+    failed = [endurance.FailedBackup(at * NS, (at + 1) * NS, "no room") for at in failed_at_s]
+    course = endurance.Course(0, backups=made, failed_backups=failed, strikes=[strike])
+    assert endurance._told(Console(soft_wrap=True), course, tmp_path) == code
+    assert (told or "0 rounds") in capsys.readouterr().out

@@ -18,6 +18,18 @@ Place = tuple[str, int]
 """Topic and partition."""
 _STEP = log(1.1)
 """Latencies are counted in classes that are ten percent wide."""
+HELD_UP = frozenset(
+    (
+        "CLUSTER_UNREACHABLE",
+        "INSUFFICIENT_STORAGE",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_LEADER_OR_FOLLOWER",
+        "REQUEST_TIMED_OUT",
+        "THROTTLING_QUOTA_EXCEEDED",
+    )
+)
+"""Refusals of appends that say nothing of who may write: the partition takes none at the moment."""
 MARGIN_NS = 30 * NS
 """A fault counts as the cause of an outage up to this long after its healing."""
 
@@ -106,6 +118,8 @@ class Observed:
         """Acknowledged appends."""
         self.unacknowledged: dict[Place, Spans] = {}
         """Appends that were refused, or whose outcome is unknown."""
+        self.held_up: dict[Place, Spans] = {}
+        """Those of them with an unknown outcome, or a refusal of HELD_UP."""
         self.grants: dict[Place, list[Grant]] = {}
         self.refusals: list[Refusal] = []
         self._open: dict[int, Event] = {}
@@ -144,15 +158,17 @@ class Observed:
         return self.at_s(self.end_ns)
 
     def outages_s(self, since_ns: int, until_ns: int) -> dict[Place, float]:
-        """For each partition that was written in this time: the longest time in which appends were in flight and none
-        was acknowledged.
+        """For each partition that was written in this time, or could not be: the longest time in which appends were in
+        flight and none was acknowledged.
         """
-        near = {place: spans.near(since_ns, until_ns) for place, spans in self.spans.items()}
-        return {
-            place: longest_gap_ns(spans, since_ns, until_ns) / NS
-            for place, spans in near.items()
-            if any(invoked < until_ns and ended > since_ns for invoked, ended in spans)
-        }
+        found = {}
+        for place in self.spans.keys() | self.held_up.keys():
+            acknowledged, tried = (
+                each[place].near(since_ns, until_ns) if place in each else [] for each in (self.spans, self.held_up)
+            )
+            if any(invoked < until_ns and ended > since_ns for invoked, ended in (*acknowledged, *tried)):
+                found[place] = longest_gap_ns(acknowledged, since_ns, until_ns, tried) / NS
+        return found
 
     def was_asked(self, place: Place, since_ns: int, until_ns: int) -> bool:
         """Whether an append to the partition was in flight in this time, whatever became of it."""
@@ -187,6 +203,8 @@ class Observed:
             self.spans.setdefault(place, Spans()).add(invoked.t_mono_ns, end.t_mono_ns)
         else:
             self.unacknowledged.setdefault(place, Spans()).add(invoked.t_mono_ns, end.t_mono_ns)
+            if end.type == "info" or end.error in HELD_UP:
+                self.held_up.setdefault(place, Spans()).add(invoked.t_mono_ns, end.t_mono_ns)
             second.failed += end.type == "fail"
             second.unknown += end.type == "info"
         if end.error == "PRODUCER_FENCED" and invoked.epoch is not None:

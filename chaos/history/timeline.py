@@ -12,6 +12,8 @@ from .history import Operation
 
 Span = tuple[int, int]
 NS = 1_000_000_000
+RETRY_NS = 2 * NS
+"""Longest pause of a client between an append that was refused and the next one."""
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -49,21 +51,45 @@ def acknowledged_spans(operations: Iterable[Operation]) -> dict[int, list[Span]]
     return spans
 
 
-def longest_gap_ns(spans: Iterable[Span], since_ns: int, until_ns: int) -> int:
+def longest_gap_ns(spans: Iterable[Span], since_ns: int, until_ns: int, tried: Sequence[Span] = ()) -> int:
     """The longest time that overlaps ``since_ns`` to ``until_ns`` in which appends were in flight and none was
     acknowledged. Time without an append in flight does not count, so a pause of the writers is no outage.
+
+    ``tried``: appends that the partition could not take. A client's pause between two of them counts, up to RETRY_NS.
     """
     ordered = sorted(spans, key=lambda span: span[1])
-    longest, open_since = 0, [0] * len(ordered)
+    open_since = [0] * len(ordered)
     earliest = until_ns
     for k in range(len(ordered) - 1, -1, -1):
         earliest = open_since[k] = min(earliest, ordered[k][0])
-    previous = 0
+    longest = previous = 0
     for k, (_, ended) in enumerate(ordered):
-        start = max(previous, open_since[k])
-        if ended > since_ns and start < until_ns:
-            longest = max(longest, ended - start)
+        if ended - previous > longest:  # else it cannot be the longest one
+            own = max(previous, open_since[k]), ended
+            longest = max(longest, _longest_ns([*_within(tried, previous, ended), own], since_ns, until_ns))
         previous = ended
+    return max(longest, _longest_ns(_within(tried, previous, max(previous, until_ns)), since_ns, until_ns))
+
+
+def _within(spans: Sequence[Span], since_ns: int, until_ns: int) -> list[Span]:
+    """The parts of the spans between these times."""
+    return [
+        (max(invoked, since_ns), min(ended, until_ns))
+        for invoked, ended in spans
+        if ended > since_ns and invoked < until_ns
+    ]
+
+
+def _longest_ns(spans: Iterable[Span], since_ns: int, until_ns: int) -> int:
+    """The longest of the spans that overlap ``since_ns`` to ``until_ns``, joined where at most RETRY_NS are between."""
+    longest, joined = 0, None
+    for invoked, ended in sorted(spans):
+        if joined is not None and invoked <= joined[1] + RETRY_NS:
+            joined = joined[0], max(joined[1], ended)
+        else:
+            joined = invoked, ended
+        if joined[1] > since_ns and joined[0] < until_ns:
+            longest = max(longest, joined[1] - joined[0])
     return longest
 
 

@@ -79,6 +79,29 @@ def test_the_time_without_a_write_is_charged_to_the_fault(script: Script) -> Non
 
 
 @pytest.mark.parametrize(
+    ("tries", "back_ms", "worst_s"),
+    [
+        ([(20_010, 24_000, "info"), (24_100, 28_100, "fail")], 28_300, 8.29),  # up to the next acknowledgement
+        ([(20_010, 24_000, "info"), (24_100, 28_100, "fail")], None, 8.09),  # there is none
+        ([(20_010, 24_000, "info")], 35_000, 3.99),  # the writer paused from 24 s on
+        ([(20_010, 24_000, "fenced")], None, 1.305),  # of a client that may not write
+    ],
+)
+def test_appends_that_a_partition_could_not_take_count_in_the_time_without_a_write(
+    script: Script, tries: list[tuple[int, int, str]], back_ms: int | None, worst_s: float
+) -> None:
+    """A client that gives up an append and begins another one: only the last one counted, or none if it failed, too."""
+    script.append(19_990, 20_000, partition=1)
+    for begun_ms, ended_ms, kind in tries:
+        error = {"info": None, "fail": "NOT_ENOUGH_REPLICAS", "fenced": "PRODUCER_FENCED"}[kind]
+        script.append(begun_ms, ended_ms, "info" if kind == "info" else "fail", partition=1, error=error)
+    if back_ms is not None:
+        script.append(back_ms - 10, back_ms, partition=1)
+    [effect] = effects(seen_of(script.events))
+    assert effect.worst_s == pytest.approx(worst_s)
+
+
+@pytest.mark.parametrize(
     ("acknowledged_ms", "refused_ms", "back_s"),
     [(31_000, None, 6.0), (33_000, None, 7.0), (None, 26_000, 7.0), (33_000, 26_000, 7.0)],
 )

@@ -356,12 +356,8 @@ def test_the_page_verifies_a_backup_with_pyarrow_alone(data: Path, other: LocalC
     node, place = other.nodes[0].url, data / "backup"
     filled(node, "paged", 2, 3)
     done(node, "backup", "create", str(place), "--topic", "paged")
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "backup.md").read_text(encoding="utf-8")
-    found = re.search(r"```python\n(# verify_backup\.py\n.*?)```", page, re.DOTALL)
-    assert found is not None
-    assert "stockade" not in found[1]
-    program = data / "verify_backup.py"
-    program.write_text(found[1], encoding="utf-8")
+    program = from_page(data, "verify_backup.py")
+    assert "stockade" not in program.read_text(encoding="utf-8")
 
     def run() -> "subprocess.CompletedProcess[str]":
         return subprocess.run([sys.executable, program, place], capture_output=True, text=True, check=False)
@@ -371,3 +367,40 @@ def test_the_page_verifies_a_backup_with_pyarrow_alone(data: Path, other: LocalC
     path = min(place.rglob("*.arrow"))
     path.write_bytes(path.read_bytes()[:-1])
     assert run().returncode == 1
+
+
+def test_what_the_last_node_still_tells_follows_the_backup_into_a_new_cluster(data: Path, other: LocalCluster) -> None:
+    """By the program of the page, as it stands there. Nothing said what to do when two of three disks are lost."""
+    place, new = str(data / "backup"), other.nodes[0].url
+    with LocalCluster(data / "lost", port_base=0, restart=False) as lost:
+        node = lost.nodes[0].url
+        topic = filled(node, "survives", 2, 4)
+        done(node, "backup", "create", place)
+        for number in range(5):
+            expect(200, topic.append("\n".join(LINES), number % 2))
+        before = {number: rows(topic, number) for number in range(2)}
+        here = {"Stockade-Forwarded-By": "client"}
+        for number in range(2):  # the last node knows that all of it is committed
+            url = f"{topic.records(number)}?offset=latest&local=true"
+            end = before[number].num_rows
+            eventually(lambda url=url, end=end: call("GET", url, headers=here).json["log_end"] == end)  # type: ignore[misc]
+        for each in lost.nodes[1:]:
+            lost.kill(each)
+        done(new, "backup", "restore", place, "--topic", "survives")
+        program = from_page(data, "rescue.py")
+        for more in (900, 600), (0, 0):  # a second run finds nothing more
+            ended = subprocess.run([sys.executable, program, node, new], capture_output=True, text=True, check=False)
+            for number in range(2):
+                assert f"survives/{number}: {more[number]} records more" in ended.stdout, ended
+    for number, table in before.items():
+        assert rows(topic.at(new), number).equals(table)
+
+
+def from_page(data: Path, name: str) -> Path:
+    """A program of the page on backups, as a file."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "backup.md").read_text(encoding="utf-8")
+    found = re.search(rf"```python\n(# {re.escape(name)}\n.*?)```", page, re.DOTALL)
+    assert found is not None
+    program = data / name
+    program.write_text(found[1], encoding="utf-8")
+    return program

@@ -28,8 +28,11 @@ EXPIRED_MAX = 100_000
 RETRY_AFTER_MS = 1000
 AHEAD_MS = 1_000
 """How far ahead of the lease clock the leader writes renewals to the log."""
-STEP_MS = 1_000
+STEP_MS = 1_500
 """Most by which the horizon moves at a look that is held back."""
+STILL_LOOKS = 10
+"""Looks of those held back at which the horizon stays: two seconds, in which nodes connect again, and a client asks
+again that a 503 told to wait a second."""
 HELD_BACK_MAX = 50
 """Most looks in a row, five a second, that are held back."""
 RENEWALS_PER_COMMAND_MAX = 1_000
@@ -272,8 +275,9 @@ class Leases:
     the stamp ``lags``. So a leader that stalls slows the lease clock, and ends no session that it has heard of. For the
     renewals that a lost leader had heard, the first command of the next leader gives every session a full ttl.
 
-    A leader that stood still, and had no successor, has to read the renewals that wait for it before the lease clock is
-    where its own clock is: so the horizon moves by STEP_MS at most, for HELD_BACK_MAX looks.
+    A leader that stood still, and had no successor, has to hear the renewals that are on their way before the lease
+    clock is where its own clock is: so the horizon stays for STILL_LOOKS, then moves by STEP_MS at most, until
+    HELD_BACK_MAX looks are over.
     """
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
@@ -330,7 +334,7 @@ class Leases:
         is_held_back = step_ms < self._closing_ms and self._held_back < HELD_BACK_MAX
         self._held_back = self._held_back + 1 if is_held_back else 0
         if is_held_back:
-            self._closing_ms = step_ms
+            self._closing_ms = step_ms if self._held_back > STILL_LOOKS else self._horizon_ms
         for session, logged_ms in self._due.items():  # not written, or renewed again meanwhile
             heappush(self._logged, (logged_ms, session))
         self._due.clear()

@@ -107,6 +107,24 @@ def test_a_leader_that_stood_still_without_a_successor_reads_the_renewals_that_w
     assert it.machine.lease_clock_ms == it.clock_ms
 
 
+def test_after_a_leader_stood_still_a_renewal_has_time_to_arrive_before_it_ends_a_session() -> None:
+    """The renewal waits at a node that has to connect again, or its client asks again after the second that a 503 told
+    it to wait. A session of 3 s that had been renewed 1.8 s before ended at the second look, 0.2 s after the leader
+    went on.
+    """
+    it = leader()
+    it.open("asks again", 3_000)
+    it.open("is gone", 3_000)
+    it.pass_time(1_800)
+    it.clock_ms += 20_000
+    it.look()
+    it.pass_time(1_600)
+    it.renew("asks again")
+    it.pass_time(1_000)
+    assert it.lives("asks again")
+    assert not it.lives("is gone")
+
+
 def test_a_session_that_is_opened_after_a_long_suspension_ends_soon_after_its_client_is_gone() -> None:
     """The lease clock followed the leader's own at five times its pace, for twelve minutes after an hour."""
     it = leader()

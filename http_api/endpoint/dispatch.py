@@ -41,6 +41,10 @@ ELSEWHERE = "/{elsewhere}"
 """The path template of the fallback route, which requests without a route get."""
 LARGE_BYTES = 64 * 1024
 """Answers with bodies up to this size are left to aiohttp, because their bodies go to the kernel at once."""
+PIECE_BYTES = 32 * 1024
+"""Larger bodies are sent in pieces of this size: what is encrypted and not taken is in memory once for each client, and
+a stranger may ask for the contract, of half a megabyte, on thousands of connections.
+"""
 SLOWEST_BYTES_PER_S = 64 * 1024
 """A client has ``STALL_S + size / SLOWEST_BYTES_PER_S`` seconds to take a large body; then it is cut off."""
 CLIENT_GONE = 499
@@ -119,7 +123,7 @@ async def _handle(call: Call) -> web.StreamResponse:
         media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
-        await _send_large(call, response, len(response.body))
+        await _send_large(call, response, response.body)
     return response
 
 
@@ -167,15 +171,19 @@ def _unreadable(request: web.Request) -> str | None:
     return None if codings.strip().lower() == _CHUNKED else f"Transfer-Encoding: not {_CHUNKED} alone"
 
 
-async def _send_large(call: Call, response: web.Response, size: int) -> None:
+async def _send_large(call: Call, response: web.Response, body: bytes) -> None:
     """Send a large body here, within a time limit, so that the call holds its memory until the client has taken it."""
+    pieces = memoryview(body) if call.request.method != "HEAD" else memoryview(b"")
     call.stream = response
     response.headers.update(media.NO_SNIFFING)
     for name, value in call.leader_headers().items():
         response.headers.setdefault(name, value)
     try:
-        async with asyncio.timeout(STALL_S + size / SLOWEST_BYTES_PER_S):
+        async with asyncio.timeout(STALL_S + len(body) / SLOWEST_BYTES_PER_S):
             await response.prepare(call.request)
+            for start in range(0, len(pieces), PIECE_BYTES):
+                await response.write(pieces[start : start + PIECE_BYTES])
+            response.body = None  # it is sent
             await response.write_eof()
     except TimeoutError as error:
         call.cut_off()

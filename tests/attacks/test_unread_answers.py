@@ -14,6 +14,7 @@ from unit.http_api.test_tls_site import counted
 from stockade.cluster.https import HttpTls
 from stockade.http_api import server as servers
 from stockade.http_api.app import HttpServer
+from stockade.http_api.handlers import system
 from stockade.http_api.handlers.console import build
 from stockade.http_api.request import connections
 from stockade.http_api.request.connections import ConnectionBounds
@@ -21,6 +22,7 @@ from stockade.http_api.request.connections import ConnectionBounds
 RECEIVE_BYTES = 2048
 PIPELINED = 200
 """Files of the console, 10 MB and so beyond what the kernel and the node hold of answers."""
+ANSWER_BYTES = 10 << 20
 ENDED = 'stockade_http_ended_connections_total{reason="%s"} %.1f'
 
 
@@ -107,6 +109,39 @@ def test_a_client_that_reads_nothing_loses_its_connection_to_a_new_one_at_the_bo
             await counted(server, house, ENDED % ("evicted_address", 1))
 
     play(main(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("https", [False, True], ids=["http", "https"])
+def test_of_a_large_answer_that_is_not_read_the_node_holds_a_few_pieces(
+    house: House, https: bool, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measured before: 500 strangers that ask for the contract over TLS and read nothing take 250 MB of a node."""
+    held: list[int] = []
+    paused = asyncio.Event()
+    pause = servers.HttpConnection.pause_writing
+
+    def tell(self: servers.HttpConnection) -> None:
+        pause(self)
+        self._loop.call_soon(look, self)
+
+    def look(connection: servers.HttpConnection) -> None:
+        held.append(connection._unsent())
+        paused.set()
+
+    monkeypatch.setattr(servers.HttpConnection, "pause_writing", tell)
+    monkeypatch.setattr(system, "asset", lambda name: bytes(ANSWER_BYTES))
+
+    async def main() -> None:
+        asked = b"GET /openapi.json HTTP/1.1\r\nHost: n1\r\n\r\n"
+        async with (
+            listening(HttpTls(house.section())) as server,
+            unread(*way(server, house, https=https), asked),
+        ):
+            await paused.wait()
+
+    play(main(), loop)
+    assert held[0] < ANSWER_BYTES // 4
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -76,11 +76,14 @@ class _Bucket:
 
 
 class Spending:
-    """The use that one principal makes of this node: its rates, and the number of its requests in flight.
+    """The use that one principal makes of this node: its rates, and what its requests in flight hold.
     ``is_principals``: it is a principal's, not that of callers without one.
     """
 
-    __slots__ = ("_bytes", "_now_s", "_requests", "held_requests", "is_principals", "name", "quota")
+    __slots__ = (
+        *("_bytes", "_now_s", "_requests", "is_principals", "name", "quota"),
+        *("held_answer_bytes", "held_arriving", "held_body_bytes", "held_requests"),
+    )
 
     def __init__(
         self, name: str, quota: Quota, *, is_principals: bool = True, now_s: Callable[[], float] = time.monotonic
@@ -89,6 +92,9 @@ class Spending:
         self.name: str = name
         self.is_principals: bool = is_principals
         self.held_requests: int = 0
+        self.held_arriving: int = 0
+        self.held_body_bytes: int = 0
+        self.held_answer_bytes: int = 0
         self._now_s = now_s
         self._requests: _Bucket | None = None
         self._bytes: _Bucket | None = None

@@ -186,29 +186,32 @@ class Front:
             self._stopping = asyncio.get_running_loop().create_future()
         return self._stopping
 
-    def admit(self, spending: Spending) -> None:
-        """Count one request in flight for its principal. Raises ThrottlingQuotaExceeded: its rates are used up,
-        or as many requests of its own are in flight as there is room for requests of all others. So one principal never
-        takes more than half of a node, two never more than two thirds (dynamic thresholds of shared buffers, Choudhury
-        and Hahne 1998). Requests of no principal have no share of their own. A refused request is not counted.
+    def admit(self, spending: Spending, body_bytes: int = 0) -> None:
+        """Count one request in flight for its principal, with a body that has come. Raises ThrottlingQuotaExceeded: its
+        rates are used up, or its share of a budget is (check_share). A refused request is not counted.
         """
         spending.admit()
         spending.held_requests += 1
+        spending.held_body_bytes += body_bytes
         try:
-            self.check_share(spending)
+            self.check_share(spending, self.in_flight.requests, spending.held_requests - 1)
+            if body_bytes:
+                self.check_share(spending, self.in_flight.body_bytes, spending.held_body_bytes - body_bytes)
         except ThrottlingQuotaExceeded:
             spending.held_requests -= 1
+            spending.held_body_bytes -= body_bytes
             spending.take_back()
             raise
 
-    def check_share(self, spending: Spending) -> None:
-        """Raises ThrottlingQuotaExceeded if this principal has more requests in flight, without its latest, than the
-        node has room for further ones.
+    def check_share(self, spending: Spending, budget: Budget, others: int) -> None:
+        """Raises ThrottlingQuotaExceeded if the other requests of this principal hold ``others`` of a budget, and it
+        has less room left. So one principal never takes more than half of a node, two never more than two thirds
+        (dynamic thresholds of shared buffers, Choudhury and Hahne 1998), and one request more. Requests of no principal
+        have no share of their own.
         """
-        budget, others = self.in_flight.requests, spending.held_requests - 1
         if spending.is_principals and others > budget.limit - budget.used:
             raise ThrottlingQuotaExceeded(
-                f"{spending.name} has {others} requests in flight, and the node has room for "
+                f"{spending.name} has {others} {budget.what}, and the node has room for "
                 f"{budget.limit - budget.used} more, which are for others",
                 retry_after_ms=budget.retry_after_ms,
             )

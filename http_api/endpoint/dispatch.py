@@ -85,6 +85,8 @@ async def conclude(call: Call, work: Awaitable[web.StreamResponse]) -> web.Strea
         front.in_flight.give_back(call.held_requests, call.held_body_bytes, call.held_answer_bytes)
         if call.held_for is not None:
             call.held_for.held_requests -= call.held_requests
+            call.held_for.held_body_bytes -= call.held_body_bytes
+            call.held_for.held_answer_bytes -= call.held_answer_bytes
     if not response.prepared:
         response.headers.update(media.NO_SNIFFING)
         for name, value in call.leader_headers().items():

@@ -96,7 +96,7 @@ class FastAppends:
         if not caller.principal:
             return None
         try:
-            self.front.admit(caller.spending)
+            self.front.admit(caller.spending, size)
         except StockadeError:
             self.front.in_flight.give_back(requests=1, body_bytes=size)
             raise
@@ -108,6 +108,7 @@ class FastAppends:
         self.front.in_flight.give_back(requests=1, body_bytes=size)
         if spending is not None:
             spending.held_requests -= 1
+            spending.held_body_bytes -= size
 
     def leave(self, size: int, spending: Spending | None) -> None:
         """Give back the room of an append, and its charge, before the general handler takes and charges both again."""

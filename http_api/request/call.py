@@ -335,14 +335,19 @@ class Call:
 
     async def _arrived(self, bytes_max: int) -> bytes:
         """Wait for the whole body. Raises TimeoutError when it comes too slowly."""
-        in_flight = self.front.in_flight
+        in_flight, spending = self.front.in_flight, self.held_for
         in_flight.take(arriving=1)
         try:
+            if spending is not None:
+                spending.held_arriving += 1
+                self.front.check_share(spending, in_flight.arriving, spending.held_arriving - 1)
             async with asyncio.timeout(min(ARRIVAL_START_S, ARRIVAL_S)) as limit:
                 await self._invite()
                 return await unless_ended(self, self._collect(bytes_max, limit))
         finally:
             in_flight.give_back(arriving=1)
+            if spending is not None:
+                spending.held_arriving -= 1
 
     async def _invite(self) -> None:
         """Answer 100 Continue if the client expects it; a client of HTTP/1.0 knows no such answer."""
@@ -371,7 +376,10 @@ class Call:
         if more > 0:
             self.front.in_flight.take(body_bytes=more)
             self.held_body_bytes = size
-            self.spend_bytes(more)
+            if (spending := self.held_for) is not None:
+                spending.held_body_bytes += more
+                spending.spend_bytes(more)
+                self.front.check_share(spending, self.front.in_flight.body_bytes, spending.held_body_bytes - size)
 
     def hold_requests(self, count: int, at_once: int) -> None:
         """Count this request as ``count`` requests, one for each append in it, for the caller's quota. At most
@@ -383,7 +391,7 @@ class Call:
         self.held_requests = held
         if self.held_for is not None:
             self.held_for.held_requests += more
-            self.front.check_share(self.held_for)
+            self.front.check_share(self.held_for, self.front.in_flight.requests, self.held_for.held_requests - 1)
             self.held_for.spend_requests(count - 1)
 
     def hold_answer(self, count: int) -> None:
@@ -391,6 +399,10 @@ class Call:
         more = max(0, count - self.held_answer_bytes)
         self.front.in_flight.take(answer_bytes=more)
         self.held_answer_bytes += more
+        if (spending := self.held_for) is not None:
+            spending.held_answer_bytes += more
+            others = spending.held_answer_bytes - self.held_answer_bytes
+            self.front.check_share(spending, self.front.in_flight.answer_bytes, others)
 
     def spend_bytes(self, count: int) -> None:
         """Charge bytes of the body, or of records that are sent, to the caller's quota."""
@@ -407,8 +419,14 @@ class Call:
         """Let ``append`` go on after the answer; the body counts as held until it ends. Raises
         ThrottlingQuotaExceeded.
         """
-        held = self.held_body_bytes
-        self.front.unacked.start(append, lambda: self.front.in_flight.give_back(body_bytes=held))
+        held, spending = self.held_body_bytes, self.held_for
+
+        def give_back() -> None:
+            self.front.in_flight.give_back(body_bytes=held)
+            if spending is not None:
+                spending.held_body_bytes -= held
+
+        self.front.unacked.start(append, give_back)
         self.held_body_bytes = 0
         self.is_answered = True
 

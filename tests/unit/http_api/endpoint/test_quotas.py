@@ -17,6 +17,7 @@ from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 from ..conversation import JSON, Answer, Conversation, nodes
 from ..fake_partition import FakePartition
 from ..records.test_append import arrow_stream
+from ..request.test_slow_clients import Connection, connect, hang_up, until
 from ..samples import PARTS_FORM, parts_body
 from ..test_server import exchange
 
@@ -62,8 +63,12 @@ async def append(node: Conversation, body: bytes = b"x", token: str = METERED.to
     return await node.call("POST", path, body, bearer(token) | TEXT)
 
 
+def use_of(access: Access) -> Spending:
+    return access.caller(f"Bearer {METERED.token}", None).spending
+
+
 def held(access: Access) -> int:
-    return access.caller(f"Bearer {METERED.token}", None).spending.held_requests
+    return use_of(access).held_requests
 
 
 @pytest.mark.parametrize("path", [RECORDS, KEYED])
@@ -162,6 +167,75 @@ def test_requests_in_flight_leave_room_for_others() -> None:
     run(Quota(), test)
 
 
+async def begin_body(node: Conversation, token: str, arrived: int) -> Connection:
+    """A connection with an append of which so many bytes have come, and the last one has not."""
+    head = f"POST {RECORDS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: text/plain\r\n"
+    return await connect(node, f"{head}Content-Length: {arrived + 1}\r\n\r\n".encode() + bytes(arrived))
+
+
+async def status(connection: Connection) -> bytes:
+    return (await connection[0].readuntil(b"\r\n\r\n"))[:12]
+
+
+def test_bodies_that_do_not_end_leave_room_for_those_of_others() -> None:
+    """Seven bodies of 33 MB without their last byte held all of a node's 256 MiB, for 30 s, and then the next ones."""
+
+    async def test(node: Conversation, access: Access) -> None:
+        budget = node.server.front.in_flight.body_bytes
+        budget.limit = 8_000
+        slow = [await begin_body(node, METERED.token, 3_000)]
+        await until(lambda: budget.used == 3_000)
+        refused = await begin_body(node, METERED.token, 3_000)
+        assert await status(refused) == b"HTTP/1.1 429"
+        whole = await append(node, b"x" * 3_000)
+        assert (whole.status, "3000 bytes of bodies in memory" in whole.json["detail"]) == (429, True)
+        assert (await append(node, b"x" * 4_000, ROOT.token)).status == 200
+        slow[0][1].write(b"x")
+        assert await status(slow[0]) == b"HTTP/1.1 200"
+        assert (await append(node, b"x" * 5_000)).status == 200
+        assert (await append(node, b"x" * 5_000, path=f"{KEYED}?acks=0")).status == 202
+        await until(lambda: budget.used == 0)
+        assert use_of(access).held_body_bytes == 0
+        await hang_up([*slow, refused])
+
+    run(Quota(), test)
+
+
+def test_bodies_on_their_way_leave_room_for_those_of_others() -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        budget = node.server.front.in_flight.arriving
+        budget.limit = 4
+        slow = [await begin_body(node, METERED.token, 10) for _ in range(2)]
+        await until(lambda: budget.used == 2)
+        refused = await begin_body(node, METERED.token, 10)
+        assert await status(refused) == b"HTTP/1.1 429"
+        slow.append(await begin_body(node, ROOT.token, 10))
+        await until(lambda: budget.used == 3)
+        await hang_up([*slow, refused])
+        await until(lambda: budget.used == 0)
+        assert use_of(access).held_arriving == 0
+
+    run(Quota(), test)
+
+
+def test_answers_that_are_not_taken_leave_room_for_those_of_others() -> None:
+    async def test(node: Conversation, access: Access) -> None:
+        assert (await append(node, b"x" * 3_000, ROOT.token)).status == 200
+        budget = node.server.front.in_flight.answer_bytes
+        budget.limit = 12_000
+        node.server.front.in_flight.take(answer_bytes=5_000)
+        use_of(access).held_answer_bytes += 5_000  # of answers that its clients do not read
+        refused = await node.call("GET", RECORDS, None, bearer(METERED.token))
+        assert (refused.status, "5000 bytes of answers in memory" in refused.json["detail"]) == (429, True)
+        assert (await node.call("GET", RECORDS, None, bearer(ROOT.token))).status == 200
+        node.server.front.in_flight.give_back(answer_bytes=5_000)
+        use_of(access).held_answer_bytes -= 5_000
+        assert (await node.call("GET", RECORDS, None, bearer(METERED.token))).status == 200
+        assert (use_of(access).held_answer_bytes, budget.used) == (0, 0)
+
+    run(Quota(), test)
+
+
 def to_partitions(count: int) -> bytes:
     """A body for the topic ``many``, of which each partition gets an append."""
     return parts_body(*(({"topic": "many", "partition": part}, arrow_stream([b"x"])) for part in range(count)))
@@ -202,7 +276,7 @@ def test_an_append_by_key_holds_places_for_the_parts_that_are_under_way_at_a_tim
     async def test(node: Conversation, access: Access) -> None:
         topic = {"name": "many", "partitions": partitions}
         assert (await node.call("POST", "/v1/topics", topic, bearer(ROOT.token))).status == 201
-        spending = access.caller(f"Bearer {METERED.token}", None).spending
+        spending = use_of(access)
         spend = spending.spend_requests
 
         def tell(_: Spending, count: int) -> None:
@@ -228,7 +302,7 @@ def test_a_principal_with_many_appends_a_request_takes_no_more_than_its_share() 
         node.server.front.in_flight.requests.limit = 12
         sent = to_partitions(5)
         assert (await node.call("POST", "/v1/append", sent, bearer(METERED.token) | PARTS_FORM)).status == 200
-        spending = access.caller(f"Bearer {METERED.token}", None).spending
+        spending = use_of(access)
         spending.held_requests += 3  # so many of its requests are on their way
         node.server.front.in_flight.take(requests=3)
         refused = await node.call("POST", "/v1/append", sent, bearer(METERED.token) | PARTS_FORM)
@@ -291,7 +365,7 @@ def test_an_append_for_which_the_others_need_the_room_is_not_counted(is_plain: b
     async def test(node: Conversation, access: Access) -> None:
         in_flight = node.server.front.in_flight
         limit, in_flight.requests.limit = in_flight.requests.limit, 4
-        spending = access.caller(f"Bearer {METERED.token}", None).spending
+        spending = use_of(access)
         spending.held_requests += 3  # so many of its requests are on their way
         in_flight.take(requests=3)
         for _ in range(5):

@@ -35,7 +35,9 @@ class Service(Protocol):
     def ledger(self) -> Ledger: ...
 
     def at_controller(self) -> ControllerApi:
-        """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it."""
+        """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it, and
+        LeaderNotAvailable if it was removed.
+        """
         ...
 
     def cluster(self) -> Cluster:

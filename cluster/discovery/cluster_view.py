@@ -52,6 +52,8 @@ class ClusterView:
         """Base URLs by node id. The dict is changed in place, since groups keep it to look up their leader's URL."""
         self.controllers: list[str] = []
         """The members of the controller group; until a catalog names them, the configured ones, or else all others."""
+        self.is_removed: bool = False
+        """Whether the last catalog lists this node as removed."""
         self._take(_read(self._path))
         # What a node has learned as it joined stands among its members, too (serve.joined), until its next start.
         is_joining = bool(config.join) and not self.index
@@ -64,11 +66,6 @@ class ClusterView:
     def index(self) -> int:
         """Index of the newest catalog on which this node acted; 0: it never met a controller."""
         return self._known.index
-
-    @property
-    def is_removed(self) -> bool:
-        """Whether the last catalog lists this node as removed."""
-        return self._config.node_id in self._known.removed
 
     @property
     def is_controller(self) -> bool:
@@ -119,6 +116,7 @@ class ClusterView:
         entries = self._configured | {entry.node_id: entry for entry in known.nodes}
         others = [node_id for node_id in self._configured if node_id != self._config.node_id]
         self._known, self.controllers = known, known.controllers or self._config.controllers or others
+        self.is_removed = self._config.node_id in known.removed
         self._members = [entries[node_id] for node_id in sorted(entries) if node_id not in known.removed]
         self.urls.clear()
         self.urls.update((entry.node_id, entry.url) for entry in self._members)

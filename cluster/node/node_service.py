@@ -12,6 +12,7 @@ from ...partition.api.cluster import Cluster, FeatureLevels, Node, NodeSetting, 
 from ...partition.api.topics import Topic, TopicPage
 from ...partition.errors import (
     InconsistentTopicId,
+    LeaderNotAvailable,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     StockadeError,
@@ -119,13 +120,21 @@ class NodeService:
         """Registers a function to call with the controller's principals: now, and whenever newer ones are known."""
 
     def at_controller(self) -> ControllerServices:
-        """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it."""
+        """The services of the controller group. Raises NotLeaderOrFollower where this node holds no replica of it, and
+        LeaderNotAvailable if it was removed.
+        """
         if self._member.services is not None:
             return self._member.services
+        self._check_member()
         # Any member of the controller group knows its leader.
         leader = self.controller()
         likely = self._view.urls.get(next(iter(self._view.controllers), None))
         raise NotLeaderOrFollower(leader.url or likely, leader.term or None)
+
+    def _check_member(self) -> None:
+        """Raises LeaderNotAvailable if this node was removed: no other takes its connections, so none can answer."""
+        if self._view.is_removed:
+            raise LeaderNotAvailable("this node was removed from the cluster")
 
     def settings(self) -> list[NodeSetting]:
         """The settings that this node runs with, ascending by name."""
@@ -239,7 +248,7 @@ class NodeService:
 
     async def partition(self, topic: str, partition: int, topic_id: int | None) -> Replica:
         """This node's replica of the partition. Raises NotLeaderOrFollower with the node to ask, if there is none here;
-        UnknownTopicOrPartition, InconsistentTopicId.
+        LeaderNotAvailable, if this node was removed; UnknownTopicOrPartition, InconsistentTopicId.
         """
         replica = self.held(topic, partition)
         if replica is not None and topic_id in (None, replica.topic_id):
@@ -255,7 +264,10 @@ class NodeService:
         raise self._ask_a_replica(placement, partition)
 
     def _ask_a_replica(self, placement: Placement, partition: int) -> NotLeaderOrFollower:
-        """The refusal that sends the caller to a node that holds the partition: that node knows the leader."""
+        """The refusal that sends the caller to a node that holds the partition: that node knows the leader. Raises
+        LeaderNotAvailable if this node was removed.
+        """
+        self._check_member()
         replicas = placement.replicas[partition]
         held = self._replicas.get(group_id(placement.topic_id, partition))
         likely = held.group.leader if held is not None else None

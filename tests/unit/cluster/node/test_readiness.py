@@ -8,6 +8,7 @@ import pytest
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
 from stockade.cluster.node import node_service
 from stockade.cluster.node.node_service import NodeService
+from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 from ..fakes import FakeHost
 from .test_node import run
@@ -109,5 +110,26 @@ def test_the_only_node_that_is_left_serves_while_it_leads_the_controllers(
         service._view.urls["n2"] = "http://n2"
         assert service.controller().node_id == service.node_id
         assert reasons(service) == []
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_node_that_was_removed_refuses_at_once_what_others_would_have_to_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They do not take its connections: each request waited 5 s for a leader, until an operator stopped the node."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        service.held = lambda *_: None
+        monkeypatch.setattr(service._member, "services", None)
+        with pytest.raises(NotLeaderOrFollower):
+            service.at_controller()
+        with pytest.raises(NotLeaderOrFollower):
+            await service.partition("t", 0, None)
+        service._view.is_removed = True
+        with pytest.raises(LeaderNotAvailable, match="was removed from the cluster"):
+            service.at_controller()
+        with pytest.raises(LeaderNotAvailable, match="was removed from the cluster"):
+            await service.partition("t", 0, None)
 
     run(tmp_path, monkeypatch, scenario)

@@ -14,6 +14,7 @@ import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EIO
 from pathlib import Path
 from threading import Lock
 
@@ -72,6 +73,8 @@ class LoopDisk:
         self._undo.register("umount", "--lazy", str(self.mountpoint.absolute()))
         _run("mount", "-o", "loop,errors=remount-ro", str(self._image), str(self.mountpoint))
         self._is_mounted = True
+        if getattr(self._refusal(), "errno", None) == EIO:  # umount took it from this process, and the kernel went on
+            raise DiskFailed(f"{self.mountpoint} is dead: another mount namespace (lsns -t mnt) has it mounted, too")
 
     def cut(self) -> None:
         """Cut the power: no write reaches the disk from now on, and every later write of a process fails. Raises
@@ -116,12 +119,16 @@ class LoopDisk:
     @property
     def is_well(self) -> bool:
         """Whether it accepts writes: it is mounted, and has power and no error."""
+        return self._refusal() is None
+
+    def _refusal(self) -> Exception | None:
+        """Why it does not accept a write; None if it does."""
         try:
             with self._root() as root, open(_PROBE, "wb", opener=_within(root)):
                 os.unlink(_PROBE, dir_fd=root)
-        except (DiskFailed, OSError):
-            return False
-        return True
+        except (DiskFailed, OSError) as error:
+            return error
+        return None
 
     def repair(self) -> None:
         """Restore power and room, and clear the error. No process may have an open file on it. Raises DiskFailed."""

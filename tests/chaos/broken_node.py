@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stockade.cli.chaos_commands import arena
+from stockade.cli.chaos_commands import arena, chaos
 from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.client.transport import http
 from stockade.client.transport.http import Answer, Request, Transport
@@ -196,7 +196,8 @@ def main(change: str, words: Sequence[str]) -> None:
         stop_producers(change.removeprefix(STOPS))
     else:
         DEFECTS[change]()
-    replace(arena, "LocalCluster", partial(LocalCluster, program=program(change)))
+    for starter in (arena, chaos):  # of runs, and of rounds
+        replace(starter, "LocalCluster", partial(LocalCluster, program=program(change)))
     is_file = words[0].endswith(".py")
     sys.argv = [*words] if is_file else ["stockade", *words]
     if is_file:

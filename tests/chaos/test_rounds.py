@@ -6,15 +6,18 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from stockade.chaos.system.disks import LoopDisk, NotMounted, why_not
+from stockade.chaos.system.disks import DiskFailed, LoopDisk, NotMounted, why_not
 from stockade.partition.log.fsutil import write_durably
 from stockade.raft.wal.errors import WalFailed
 from stockade.raft.wal.wal import Wal
+
+from .broken_node import program
+from .mutating import STOCKADE
 
 needs_disks = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -40,6 +43,21 @@ def test_a_power_cut_takes_what_was_not_synced_and_nothing_that_was(disk: LoopDi
     disk.mount()
     assert (folder / "kept").read_bytes() == b"new"
     assert not (folder / "lost").exists() or (folder / "lost").read_bytes() != b"never synced"
+
+
+@needs_disks
+def test_a_disk_that_another_process_keeps_mounted_has_no_power_and_says_why(disk: LoopDisk) -> None:
+    """A process in a mount namespace of its own, such as a sandboxed service that began during the run: the nodes were
+    started on a dead disk, and minutes later an error of one of their files asked for another folder.
+    """
+    words = ["unshare", "--mount", "sh", "-c", "echo up; cat"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"up\n"
+        disk.cut()
+        disk.unmount()
+        with pytest.raises(DiskFailed, match="another mount namespace"):
+            disk.mount()
+        other.communicate()
 
 
 async def durable_at_the_cut(disk: LoopDisk, folder: Path, chance: random.Random) -> int:
@@ -87,10 +105,12 @@ def test_a_record_is_not_durable_when_the_power_is_cut_in_the_middle_of_its_sync
         shutil.rmtree(folder)
 
 
-def rounds(fault: str, count: int, folder: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "stockade", "chaos", "rounds", "--fault", fault, "--rounds", str(count)]
+def rounds(
+    fault: str, count: int, folder: Path, stockade: Sequence[str] = STOCKADE
+) -> "subprocess.CompletedProcess[str]":
+    words = ["chaos", "rounds", "--fault", fault, "--rounds", str(count)]
     return subprocess.run(
-        [*command, "--history", str(folder / "history.jsonl")],
+        [*stockade, *words, "--history", str(folder / "history.jsonl")],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
@@ -105,6 +125,15 @@ def test_no_acknowledged_write_and_no_replica_is_lost_when_all_nodes_lose_power(
     done = rounds("power", 2, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 rounds in" in done.stdout
+
+
+@needs_disks
+@pytest.mark.timeout(300)
+def test_rounds_of_power_cuts_find_nodes_that_do_not_wait_for_their_disks(tmp_path: Path) -> None:
+    """Rounds that no defect makes fail prove nothing."""
+    done = rounds("power", 1, tmp_path, program("fsync"))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "lost-write: partition 0 on n1 lacks steady-0/0 " in done.stdout
 
 
 def test_no_acknowledged_write_is_lost_when_nodes_are_killed_in_rounds(tmp_path: Path) -> None:

@@ -50,6 +50,15 @@ class Quiescence:
         self.is_quiescent = False
         self._quiet_beats = 0
 
+    def wake(self, leading: LeaderState) -> None:
+        """Have a leader whose rest has ended beat, and count its followers as heard when their nodes gave their last
+        sign of life. The beat is due now: if it were as old as the rest, its timer would look like a stall of this
+        node, and the followers' silence would be forgiven for as long.
+        """
+        leading.beat_is_wanted, leading.beat_at = True, self._ports.time()
+        for follower in leading.followers.values():
+            follower.contact = max(follower.contact, self._ports.heard_at(follower.node_id))
+
     def is_due(self, leading: LeaderState, commit_index: int) -> bool:
         """Whether a leader whose heartbeat is due should let the group quiesce instead. Called once a heartbeat."""
         is_heard = leading.majority_contact() >= self._ports.time() - self._timeout_s

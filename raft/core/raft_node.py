@@ -393,6 +393,8 @@ class RaftNode(SyncObj):
         self.membership.peers.pop(node_id, None)
         if self.leading is not None and node_id in self.leading.followers:
             self.leading.disconnected(node_id)
+            if self.quiescence.is_quiescent:  # its connection stood for its answers until now
+                self.leading.followers[node_id].contact = self._ports.time()
         elif self.leader == node_id:
             self.forget_leader()
             self._election.take_turn(spread_s, turn)
@@ -460,9 +462,7 @@ class RaftNode(SyncObj):
             return
         self.quiescence.end()
         if self.leading is not None:
-            self.leading.beat_is_wanted = True
-            for follower in self.leading.followers.values():
-                follower.contact = max(follower.contact, self._ports.heard_at(follower.node_id))
+            self.quiescence.wake(self.leading)
         elif self.leader is not None:
             self._election.heard_leader(self.quiescence.leader_heard_at(self.leader))
 

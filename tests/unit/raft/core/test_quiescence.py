@@ -270,3 +270,39 @@ def test_a_rest_of_an_older_term_is_refused() -> None:
     world.group(third).receive(other, Quiesce(term - 1, 1))
     world.run(0.01)
     assert [getattr(message, "term", None) for message in sent[:1]] == [term]
+
+
+@pytest.mark.parametrize("rested_s", [0.0, 60.0])
+@pytest.mark.parametrize("way", ["crash", "pause", "isolate"])
+def test_a_leader_that_loses_its_majority_leads_no_longer_however_long_its_group_has_rested(
+    way: str, rested_s: float
+) -> None:
+    for seed in range(10):
+        world = at_rest(seed)
+        (leader,) = world.leaders()
+        world.run(rested_s)
+        if way == "isolate":
+            world.isolate([leader])
+        for node in world.nodes:
+            if node != leader and way != "isolate":
+                getattr(world, way)(node)
+        began = world.now
+        world.run_until(lambda: leader not in world.leaders())  # noqa: B023
+        assert world.now - began < LONGEST_S + PULSE_S, seed
+
+
+def test_a_leader_at_rest_outlives_a_short_loss_of_the_connection_to_its_last_follower() -> None:
+    for seed in range(10):
+        world = at_rest(seed)
+        (leader,) = world.leaders()
+        last, dead = (node for node in world.nodes if node != leader)
+        world.crash(dead)
+        world.run(60.0)
+        assert world.group(leader).is_quiescent
+        term = world.group(leader).term
+        world.network.cut(leader, last)
+        world.run(0.05)
+        world.network.mend(*sorted((leader, last)))
+        world.run(3.0)
+        assert world.leaders() == [leader], seed
+        assert world.group(leader).term == term, seed

@@ -35,7 +35,7 @@ from ...partition.errors import (
 )
 from ...partition.version import VERSION
 from .begin import Begun, CannotBackUp, begin, end
-from .files import DamagedFile, PartitionFiles, kept, read_file, whole
+from .files import Attempt, DamagedFile, PartitionFiles, kept, read_file, whole
 from .manifest import DataFile, Manifest, PartitionBackup, PositionBackup, PrincipalBackup, TopicBackup
 from .store import Store
 from .verify import row_at
@@ -122,16 +122,16 @@ async def back_up(
     """
     cluster = await client.connect()
     begun = await asyncio.to_thread(begin, store, cluster.cluster_id, had_backups=had_backups)
-    if begun.previous is not None and begun.previous.principals and not principals:
-        raise CannotBackUp("the last backup here has principals: say --principals, or back up to another place")
+    _check_principals(begun, has_principals=principals)
     chosen = await _chosen(client, list(topics), begun.previous.topics if begun.previous else [])
     cuts = await _each(chosen.topics, lambda topic: _cut(client, topic))
     cut_ms = _now_ms()
     copy = _Copy(client, store, begun, progress)
-    copied = await _in_order(copy.topic(topic, cut) for topic, cut in zip(chosen.topics, cuts, strict=True))
-    backups = [topic for topic in copied if topic is not None]
-    names = {each.topic for each in backups}
-    positions, unseen = await _positions(client, [topic for topic in chosen.topics if topic.name in names], groups)
+    async with copy.attempt:
+        backups = await copy.topics(chosen.topics, cuts)
+        names = {each.topic for each in backups}
+        positions, unseen = await _positions(client, [topic for topic in chosen.topics if topic.name in names], groups)
+        known = await _principals(client) if principals else []
     manifest = Manifest(
         name=begun.name,
         cluster_id=cluster.cluster_id,
@@ -145,11 +145,16 @@ async def back_up(
         left_out=sorted(chosen.names - names - set(chosen.deleted)),
         deleted=chosen.deleted,
         has_digest=True,
-        principals=await _principals(client) if principals else [],
+        principals=known,
         copied_again=sorted(copy.missing),
     )
     await asyncio.to_thread(end, store, begun, manifest)
     return manifest, begun.damaged
+
+
+def _check_principals(begun: Begun, *, has_principals: bool) -> None:
+    if begun.previous is not None and begun.previous.principals and not has_principals:
+        raise CannotBackUp("the last backup here has principals: say --principals, or back up to another place")
 
 
 async def _each(given: Iterable[_In], ask: Callable[[_In], Awaitable[_T]]) -> list[_T]:
@@ -246,10 +251,16 @@ class _Copy:
         self._client, self._store, self._begun, self._progress = client, store, begun, progress
         self._slots = asyncio.Semaphore(COPIED_AT_A_TIME)
         self._before = {topic.topic: topic for topic in (begun.previous.topics if begun.previous else [])}
+        self.attempt = Attempt(store)
         self.missing: list[str] = []
         """Paths of files of earlier backups that are missing or damaged."""
 
-    async def topic(self, topic: Topic, cuts: Sequence[Cut]) -> TopicBackup | None:
+    async def topics(self, topics: Sequence[Topic], cuts: Sequence[Sequence[Cut]]) -> list[TopicBackup]:
+        """Back up the topics that are not deleted meanwhile."""
+        copied = await _in_order(self._topic(topic, cut) for topic, cut in zip(topics, cuts, strict=True))
+        return [topic for topic in copied if topic is not None]
+
+    async def _topic(self, topic: Topic, cuts: Sequence[Cut]) -> TopicBackup | None:
         """Back up one topic; None if it was deleted meanwhile."""
         if not cuts:
             return None
@@ -286,7 +297,8 @@ class _Copy:
         """Back up a partition; ``usable``: its files of earlier backups. Raises DamagedFile for a damaged one."""
         at = usable[-1].end_offset if usable else cut.log_start
         self._progress.found(cut.log_end - at)
-        files = PartitionFiles(self._store, f"{topic.topic_id}-{topic.name}/{number}", self._begun.name, usable, at)
+        place = f"{topic.topic_id}-{topic.name}/{number}"
+        files = PartitionFiles(self.attempt, self._store, place, self._begun.name, usable, at)
         async with self._slots:
             if usable and at < cut.log_end:
                 await self._compare(topic, number, usable[-1])

@@ -8,12 +8,16 @@ doublings. A merge makes the file of a record at least half as large again, so e
 A merged file is read from the place and compared with its digest. Files of earlier backups stay until they are pruned.
 """
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
+from types import TracebackType
 
 import pyarrow as pa
 
+from ...partition.places.place import CannotReach
 from ...partition.records.batch import SCHEMA
 from .manifest import Damaged, DataFile, PartitionBackup
 from .store import DATA, Store
@@ -91,13 +95,49 @@ class FileWriter:
         return self._sink.getvalue()
 
 
+class Attempt:
+    """The files of records that one backup has written. No other backup knows them before it is announced, so if it
+    fails before, in ``async with``, they go: one backup after the other that fails would fill the place.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._paths: list[str] = []
+        self._is_given_up = False
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            await asyncio.to_thread(self.give_up)
+
+    def write(self, path: str, content: pa.Buffer) -> None:
+        """Write a file. Blocks. Raises CannotReach."""
+        self._paths.append(path)
+        self._store.write(path, content)
+        if self._is_given_up:  # while this thread wrote
+            self._store.remove(path)
+
+    def give_up(self) -> None:
+        """Remove all files, as far as the place can be reached; a pruning removes the others. Blocks."""
+        self._is_given_up = True
+        with suppress(CannotReach):
+            for path in self._paths:
+                self._store.remove(path)
+
+
 class PartitionFiles:
     """The files of a partition as the manifest will name them: ``files`` of earlier backups, then new ones. Blocks."""
 
-    def __init__(self, store: Store, place: str, backup: str, files: Sequence[DataFile], start: int) -> None:
+    def __init__(
+        self, attempt: Attempt, store: Store, place: str, backup: str, files: Sequence[DataFile], start: int
+    ) -> None:
         """``place``: TOPIC_ID-TOPIC/PARTITION. ``start``: the offset that follows ``files``."""
         self.files: list[DataFile] = list(files)
-        self._store, self._folder, self._backup = store, f"{DATA}/{place}", backup
+        self._attempt, self._store, self._folder, self._backup = attempt, store, f"{DATA}/{place}", backup
         self._writer = FileWriter(start)
 
     def add(self, batch: pa.RecordBatch, end: int) -> None:
@@ -140,7 +180,7 @@ class PartitionFiles:
         first, times = self._writer.first_offset, self._writer.times
         assert times is not None, "a file has records"
         path = f"{self._folder}/{first:020d}-{end:020d}-{self._backup}.arrow"
-        self._store.write(path, content)
+        self._attempt.write(path, content)
         self.files.append(DataFile(path, first, end, content.size, hashlib.sha256(content).hexdigest(), *times))
 
 

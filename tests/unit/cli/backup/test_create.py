@@ -19,6 +19,7 @@ from stockade.cli.backup.create import (
     back_up,
     next_fetch_bytes,
 )
+from stockade.cli.backup.files import Attempt
 from stockade.cli.backup.manifest import Manifest
 from stockade.cli.backup.prune import Keep, prune
 from stockade.cli.backup.store import DATA, Store
@@ -330,6 +331,39 @@ def test_a_file_that_goes_while_a_backup_reads_it_is_copied_again(store: Store) 
 
     cluster.before_fetch = goes
     assert made(cluster, store).copied_again == [file.path]
+
+
+def test_a_backup_that_fails_leaves_none_of_its_files_and_all_of_earlier_ones(store: Store) -> None:
+    """One unreadable partition made each backup of a service fail, and each left a copy of all the others."""
+    cluster: Any = Cluster({"jobs": numbered(9), "orders": numbered(9)})
+    made(cluster, store)
+    before, contents = store.sizes(DATA), cluster.contents
+    for topic in cluster.values:
+        cluster.values[topic] += numbered(5, "new ")
+
+    async def fails(*_: object) -> Any:
+        assert len(store.sizes(DATA)) == len(before) + 2, "all is copied"
+        raise PermissionDenied("no")
+
+    cluster.contents = fails
+    with pytest.raises(PermissionDenied):
+        made(cluster, store)
+    assert store.sizes(DATA) == before
+    cluster.contents = contents
+    assert len(records(store, made(cluster, store))) == 28
+
+
+def test_a_file_that_is_being_written_when_its_backup_fails_goes_too(store: Store) -> None:
+    attempt = Attempt(store)
+
+    def gives_up(path: str, content: Any) -> None:
+        Store.write(store, path, content)
+        attempt.give_up()
+        Store.write(store, path, content)  # as if this thread had been slower
+
+    store.write = gives_up  # type: ignore[method-assign]
+    attempt.write(f"{DATA}/a", pa.py_buffer(b"x"))
+    assert store.sizes(DATA) == {}
 
 
 def test_fewer_bytes_are_asked_for_where_records_are_well_compressed() -> None:

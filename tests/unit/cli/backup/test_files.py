@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from stockade.cli.backup import files as module
-from stockade.cli.backup.files import FileWriter, PartitionFiles, kept, whole
+from stockade.cli.backup.files import Attempt, FileWriter, PartitionFiles, kept, whole
 from stockade.cli.backup.manifest import Damaged, DataFile, PartitionBackup
 from stockade.cli.backup.store import Store
 from stockade.cli.backup.verify import batches_of, gaps
@@ -56,7 +56,7 @@ def store() -> MemoryStore:
 def test_many_backups_leave_few_files_and_write_each_record_a_few_times(store: MemoryStore) -> None:
     files: list[DataFile] = []
     for number in range(400):
-        made = PartitionFiles(store, "7-t/0", f"b{number}", files, number * 5)
+        made = PartitionFiles(Attempt(store), store, "7-t/0", f"b{number}", files, number * 5)
         made.add(batch(number * 5, 5, 1000), number * 5 + 5)
         files = made.finish(number * 5 + 5)
         assert not list(gaps("t/0", PartitionBackup(0, 0, number * 5 + 5, None, files)))
@@ -66,10 +66,10 @@ def test_many_backups_leave_few_files_and_write_each_record_a_few_times(store: M
 
 
 def test_a_backup_without_news_writes_nothing(store: MemoryStore) -> None:
-    made = PartitionFiles(store, "7-t/0", "b1", [], 0)
+    made = PartitionFiles(Attempt(store), store, "7-t/0", "b1", [], 0)
     made.add(batch(0, 5), 5)
     files = made.finish(5)
-    assert PartitionFiles(store, "7-t/0", "b2", files, 5).finish(5) == files
+    assert PartitionFiles(Attempt(store), store, "7-t/0", "b2", files, 5).finish(5) == files
     assert len(store.contents) == 1
 
 
@@ -81,7 +81,7 @@ def test_files_have_bounds_also_when_small_ones_are_put_together(
     monkeypatch.setattr(module, "BATCH_BYTES", 1000)
     files: list[DataFile] = []
     for number in range(40):
-        made = PartitionFiles(store, "7-t/0", f"b{number}", files, number * 100)
+        made = PartitionFiles(Attempt(store), store, "7-t/0", f"b{number}", files, number * 100)
         made.add(batch(number * 100, 100), number * 100 + 100)
         files = made.finish(number * 100 + 100)
     assert values(store, files) == list(range(4000))
@@ -90,7 +90,7 @@ def test_files_have_bounds_also_when_small_ones_are_put_together(
 
 
 def test_batches_of_one_record_are_written_together(store: MemoryStore) -> None:
-    made = PartitionFiles(store, "7-t/0", "b", [], 0)
+    made = PartitionFiles(Attempt(store), store, "7-t/0", "b", [], 0)
     for number in range(1000):
         made.add(batch(number, 1), number + 1)
     (file,) = made.finish(1000)
@@ -99,13 +99,13 @@ def test_batches_of_one_record_are_written_together(store: MemoryStore) -> None:
 
 
 def test_a_damaged_file_is_never_taken_in(store: MemoryStore) -> None:
-    made = PartitionFiles(store, "7-t/0", "b1", [], 0)
+    made = PartitionFiles(Attempt(store), store, "7-t/0", "b1", [], 0)
     made.add(batch(0, 5), 5)
     (file,) = made.finish(5)
     content = bytearray(store.read(file.path))
     content[len(content) // 2] ^= 1
     store.contents[file.path] = bytes(content)
-    made = PartitionFiles(store, "7-t/0", "b2", [file], 5)
+    made = PartitionFiles(Attempt(store), store, "7-t/0", "b2", [file], 5)
     made.add(batch(5, 5), 10)
     with pytest.raises(Damaged, match="another SHA-256"):
         made.finish(10)

@@ -47,11 +47,12 @@ def test_of_each_hour_the_newest_backup_stays_and_goes_when_it_is_too_old() -> N
     cuts = {f"{number:05}": NOW_MS + number * minute for number in range(3 * 24 * 60)}
     now_ms = max(cuts.values())
     keep = Keep(1, now_ms - hour, now_ms - 48 * hour)
-    kept = [cut for name, cut in sorted(cuts.items()) if name not in chosen(cuts, keep)]
+    gone = set(chosen(cuts, keep))
+    later = {name: cut for name, cut in cuts.items() if name not in gone}
+    kept = sorted(later.values())
     assert [cut for cut in kept if cut >= now_ms - hour] == [now_ms - hour + k * minute for k in range(61)]
     hours = [cut // hour for cut in kept if cut < now_ms - hour]
     assert hours == list(range((now_ms - 48 * hour) // hour, (now_ms - hour) // hour)), "one of each"
-    later = {name: cuts[name] for name in cuts if name not in chosen(cuts, keep)}
     assert chosen(later, keep) == [], "what stays does so at the next pruning, too"
 
 

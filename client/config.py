@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import ssl
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 from urllib.parse import urlsplit
@@ -18,27 +20,51 @@ from ..partition.log.fsutil import Stamp, stamp
 _log = logging.getLogger(__name__)
 
 
+TOKEN_LOOK_S = 1.0
+"""Least time between two looks at a token's file, which may be in a file system that answers slowly."""
+_TOKEN = re.compile(r"[!-~]{1,4096}")
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The token that was read from a file last, and the file as it was then."""
+
+    token: str | None = None
+    stamp: Stamp = ()
+    refused: Stamp | None = None
+    looked_s: float = -inf
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
     """How the client proves its identity, and which authorities it trusts. Everything is optional.
 
     - ``token``: bearer token, sent with every request in the header Authorization.
+    - ``token_file``: file with the token, in place of ``token``. While it cannot be read, or has no token, the last one
+      is used.
     - ``ca``: PEM file of the authorities that sign nodes' certificates (``https``); None: the system's.
     - ``certificate``, ``key``: PEM files of the client's certificate; ``key`` None: it is in the first file.
 
-    New connections use what the files have by then.
+    New connections use what the files have by then, requests the token that its file had TOKEN_LOOK_S ago, or later.
     """
 
     token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
+    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
 
     def faults(self) -> Iterator[str]:
         """A sentence for each error."""
         files = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
         unreadable = [f"{name}: {path} cannot be read" for name, path in files.items() if path and not _readable(path)]
         yield from unreadable
+        if self.token_file:
+            try:
+                _ = _token_in(self.token_file)
+            except (OSError, ValueError) as error:
+                yield f"token_file: {self.token_file} cannot be used: {_why(error)}"
         if self.key and not self.certificate:
             yield "key: is of no use without certificate"
         elif self.has_files and not unreadable:
@@ -54,7 +80,24 @@ class Credentials:
 
     def headers(self) -> dict[str, str]:
         """The headers that every request carries."""
-        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        token = self.token_now()
+        return {"Authorization": f"Bearer {token}"} if token else {}
+
+    def token_now(self) -> str | None:
+        """The token, which its file may have changed. None: there is none."""
+        if not self.token_file:
+            return self.token
+        kept, now_s = self._kept, time.monotonic()
+        if now_s - kept.looked_s >= TOKEN_LOOK_S:
+            kept.looked_s, found = now_s, stamp(self.token_file)
+            if found != kept.stamp:
+                try:
+                    kept.token, kept.stamp, kept.refused = _token_in(self.token_file), found, None
+                except (OSError, ValueError) as error:
+                    if found != kept.refused:
+                        _log.warning("token_file cannot be used, the token before is: %s", _why(error))
+                    kept.refused = found
+        return kept.token
 
     def context(self) -> ssl.SSLContext:
         """The TLS context, which follows changes of the files. Raises OSError for a file that cannot be read or has
@@ -111,6 +154,18 @@ class _RenewedContext(ssl.SSLContext):
         return self._now
 
 
+def _token_in(path: str) -> str:
+    """The token in a file. Raises OSError, ValueError."""
+    token = Path(path).read_text(encoding="utf-8", errors="replace").strip()
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("it is empty, or has characters that no header may have")
+    return token
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
 def _readable(path: str) -> bool:
     return Path(path).is_file() and os.access(path, os.R_OK)
 
@@ -152,7 +207,6 @@ BOUNDS: dict[str, tuple[int, int]] = {
 
 BOOTSTRAP_URLS_MAX = 100
 _URL_TEXT = re.compile(r"[^\s?#]+")
-_TOKEN = re.compile(r"[!-~]{1,4096}")
 
 
 class InvalidConfig(ValueError):
@@ -201,6 +255,8 @@ class ClientConfig:
     - ``token``: bearer token; by default the content of the environment variable STOCKADE_TOKEN. The client sends it to
       every node, unencrypted over http://. With an https:// address in ``bootstrap``, the client asks no node without
       TLS, except the http:// addresses that ``bootstrap`` lists.
+    - ``token_file``: file with the token, in place of ``token``; requests carry what it has by then, so that a token is
+      replaced without a restart of the program.
     - ``ca``, ``certificate``, ``key``: PEM files for ``https``, see `Credentials`. They may be replaced at any time.
     - ``on_error``: what a producer does after a batch of a partition has failed for good. "halt_partition": the batches
       behind it fail as well, and the partition takes no records until ``recover``. "continue": only that batch fails;
@@ -236,6 +292,7 @@ class ClientConfig:
     on_busy: OnBusy = "wait"
     compression: Compression = "none"
     token: str | None = field(default_factory=lambda: os.environ.get("STOCKADE_TOKEN") or None, repr=False)
+    token_file: str | None = None
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
@@ -263,7 +320,8 @@ class ClientConfig:
 
     def credentials(self) -> Credentials:
         """Token and files for TLS."""
-        return Credentials(token=self.token, ca=self.ca, certificate=self.certificate, key=self.key)
+        names = ("token", "token_file", "ca", "certificate", "key")
+        return Credentials(**{name: getattr(self, name) for name in names})
 
     @classmethod
     def of(cls, bootstrap: "Bootstrap | None") -> Self:

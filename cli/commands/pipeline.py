@@ -291,7 +291,7 @@ def _options(config: ClientConfig) -> dict[str, str]:
     """The options with which Spark's source and sink reach the cluster."""
     given = {
         "url": ",".join(config.bootstrap),
-        "authToken": config.token,
+        "authToken": config.credentials().token_now(),
         "tlsCa": config.ca,
         "tlsCertificate": config.certificate,
         "tlsKey": config.key,

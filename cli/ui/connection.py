@@ -51,7 +51,8 @@ OPTIONS: list[Adding] = [
         envvar="STOCKADE_TOKEN_FILE",
         show_envvar=True,
         metavar="FILE",
-        help="File with a bearer token, if the cluster needs one. Or put the token into STOCKADE_TOKEN.",
+        help="File with a bearer token, if the cluster needs one; a command that runs on uses the token that it has by"
+        " then. Or put the token into STOCKADE_TOKEN.",
     ),
     click.option(
         "--ca",
@@ -135,7 +136,7 @@ def configured(url: str, timeout_s: float, token_file: str | None, files: dict[s
         timeout_s = TIMEOUT_S
     given: dict[str, str] = {name: file for name, file in files.items() if file}
     try:
-        given |= {} if token_file is None else {"token": _token(token_file)}
+        given |= {} if token_file is None else _token(token_file)
     except OSError as error:
         faults.append(f"--token-file: {token_file}: {error.strerror}")
     config = None
@@ -164,12 +165,16 @@ def _one_attempt_ms(timeout_ms: int, most: int) -> int:
     return max(min(timeout_ms // ATTEMPTS_MIN, most), BOUNDS["request_timeout_ms"][0])
 
 
-def _token(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8", errors="replace").strip()
+def _token(path: str) -> dict[str, str]:
+    """The setting for a token's file, which is read again when it has changed, or for what comes out of a pipe."""
+    if Path(path).is_file():
+        return {"token_file": path}
+    return {"token": Path(path).read_text(encoding="utf-8", errors="replace").strip()}
 
 
 def _as_option(fault: str) -> str:
-    return f"--url{fault.removeprefix('bootstrap')}" if fault.startswith("bootstrap") else f"--{fault}"
+    name, colon, rest = fault.partition(":")
+    return f"--{'url' if name == 'bootstrap' else name.replace('_', '-')}{colon}{rest}"
 
 
 def _listed(faults: list[str]) -> Iterator[str]:

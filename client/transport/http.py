@@ -117,6 +117,7 @@ class Transport:
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
+        self._credentials = config.credentials()
         self._nodes = dict.fromkeys(config.bootstrap, 0.0)  # base URL -> monotonic time until which it is tried last
         self._unreached = Counter[str]()
         """Failures to connect, by base URL, since the node last took a connection."""
@@ -228,7 +229,7 @@ class Transport:
                     request.method,
                     node + request.path,
                     params=request.params,
-                    headers={**(request.headers or {}), **trace_headers()},
+                    headers={**self._credentials.headers(), **(request.headers or {}), **trace_headers()},
                     data=_Body(request.body, request.on_written) if request.body else None,
                     timeout=timeout,
                     allow_redirects=False,
@@ -260,12 +261,9 @@ class Transport:
         if self._is_closed:
             raise ClientClosed
         if self._session is None:
-            credentials = self._config.credentials()
-            trusted = credentials.context() if credentials.has_files else True
+            trusted = self._credentials.context() if self._credentials.has_files else True
             connector = aiohttp.TCPConnector(limit=self._config.connections_max, ssl=trusted)
-            self._session = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar(), headers=credentials.headers()
-            )
+            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
 
     def _reached(self, node: str) -> None:

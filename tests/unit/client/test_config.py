@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from stockade import BlockingClient, Client, Consumer, Producer
 from stockade.cli.node.authority import Authority
+from stockade.client import config
 from stockade.client.config import BOUNDS, DEFAULT_BOOTSTRAP, ClientConfig, InvalidConfig
 
 
@@ -54,7 +56,7 @@ def test_a_size_to_flush_at_that_no_batch_can_reach_is_refused() -> None:
 
 def test_every_number_has_bounds() -> None:
     assert {field.name for field in dataclasses.fields(ClientConfig)} == {
-        *("bootstrap", "on_error", "on_busy", "compression", "token", "ca", "certificate", "key"),
+        *("bootstrap", "on_error", "on_busy", "compression", "token", "token_file", "ca", "certificate", "key"),
         *BOUNDS,
     }
 
@@ -268,3 +270,72 @@ def _blocking(context: ssl.SSLContext, port: int) -> None:
         context.wrap_socket(plain, server_hostname="127.0.0.1") as wrapped,
     ):
         assert wrapped.recv(1) == b""
+
+
+def test_a_token_is_read_again_when_its_file_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program had to be restarted when its token was replaced."""
+    monkeypatch.setattr(config, "TOKEN_LOOK_S", 0.0)
+    path = tmp_path / "token"
+    path.write_text("one\n")
+    credentials = ClientConfig(token="unused", token_file=str(path)).credentials()
+    assert credentials.headers() == {"Authorization": "Bearer one"}
+    for content in ("", "t w o", None):
+        path.unlink() if content is None else path.write_text(content)
+        for _ in range(2):
+            assert credentials.headers() == {"Authorization": "Bearer one"}
+    assert len(caplog.records) == 3
+    path.write_text("two")
+    assert credentials.headers() == {"Authorization": "Bearer two"}
+    assert "two" not in repr(credentials)
+    assert "two" not in caplog.text
+
+
+def test_a_file_of_a_token_is_looked_at_once_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    credentials = ClientConfig(token_file=str(path)).credentials()
+    assert credentials.token_now() == "one"
+    path.write_text("two")
+    assert credentials.token_now() == "one"
+    credentials._kept.looked_s -= 1.0
+    assert credentials.token_now() == "two"
+
+
+def test_a_file_without_a_token_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_text(" \n")
+    for name, why in (
+        ("none", "No such file or directory"),
+        ("empty", "it is empty, or has characters that no header"),
+    ):
+        with pytest.raises(InvalidConfig, match=f"^token_file: .*{name} cannot be used: {why}"):
+            ClientConfig(token_file=str(tmp_path / name))
+
+
+def test_requests_carry_the_token_that_the_file_has_by_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "TOKEN_LOOK_S", 0.0)
+    path, sent = tmp_path / "token", []
+
+    async def answer(request: web.Request) -> web.Response:
+        sent.append(request.headers.get("Authorization"))
+        return web.json_response({"topics": []})
+
+    async def main() -> None:
+        app = web.Application()
+        app.router.add_get("/v1/topics", answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        path.write_text("one")
+        try:
+            settings = ClientConfig(bootstrap=f"http://127.0.0.1:{runner.addresses[0][1]}", token_file=str(path))
+            async with Client(settings) as client:
+                await client.topics()
+                path.write_text("two")
+                await client.topics()
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(main())
+    assert sent == ["Bearer one", "Bearer two"]

@@ -248,7 +248,8 @@ class ClientConfig:
     - ``retry_backoff_ms``, ``retry_backoff_ms_max``: the first and the longest pause before a repetition. The pause
       doubles from one repetition to the next.
     - ``fetch_bytes_max``: the most bytes of a consumer's fetch. A read of many partitions asks for less: for 64 MiB in
-      all, but at least 64 KiB each. ``fetch_wait_ms``: how long a fetch waits at the log's end.
+      all, but at least 64 KiB each. What compressed batches have beyond 16 times that, unpacked, is left to the next
+      fetch. ``fetch_wait_ms``: how long a fetch waits at the log's end.
     - ``connections_max``: open connections of one client, over all nodes. Requests that ask a node to wait (fetches at
       a log's end, tickets) leave 16 connections free (a quarter, if there are fewer than 64); further such requests
       wait until one ends.

@@ -295,7 +295,7 @@ class Client(Administration):
         )
 
         def read(answer: Answer) -> Fetched:
-            return fetched(answer.source, answer.headers.get, answer.body)
+            return fetched(answer.source, answer.headers.get, answer.body, max_bytes=max_bytes)
 
         return await self._to_leader(request, topic, partition, read)
 

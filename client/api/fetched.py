@@ -40,19 +40,30 @@ class Fetched:
             base += batch.num_rows
 
 
-def fetched(source: Source, header: Callable[[str], str | None], body: bytes, *, meta: bool = False) -> Fetched:
-    """Decode an Arrow answer. ``header`` looks up a header by its name; ``meta``: origins were asked for.
+UNPACKED_TIMES = 16
+"""How many times ``max_bytes`` the batches of an answer may have in memory. Compressed ones may have thousands of times
+as much: those beyond are left to the next fetch.
+"""
+
+
+def fetched(
+    source: Source, header: Callable[[str], str | None], body: bytes, *, max_bytes: int, meta: bool = False
+) -> Fetched:
+    """Decode an Arrow answer. ``header`` looks up a header by its name; ``max_bytes``: the most bytes asked for;
+    ``meta``: origins were asked for.
 
     Raises UnreadableAnswer for any other answer.
     """
     try:
         stream = pa.BufferReader(body)
-        batches = list(pa.ipc.open_stream(stream))
-        origins = pa.ipc.open_stream(stream).read_next_batch() if meta else None
+        batches, is_whole = _unpacked(pa.ipc.open_stream(stream), UNPACKED_TIMES * max_bytes, to_end=meta)
+        origins = pa.ipc.open_stream(stream).read_next_batch().slice(0, len(batches)) if meta else None
         next_offset = _number(header("Stockade-Next-Offset"))
-        rows = sum(batch.num_rows for batch in batches)
+        base_offset = _number(header("Stockade-Base-Offset")) if batches else next_offset
+        if not is_whole:
+            next_offset = base_offset + sum(batch.num_rows for batch in batches)
         return Fetched(
-            base_offset=_number(header("Stockade-Base-Offset")) if rows else next_offset,
+            base_offset=base_offset,
             batches=batches,
             next_offset=next_offset,
             log_start=_number(header("Stockade-Log-Start")),
@@ -63,6 +74,23 @@ def fetched(source: Source, header: Callable[[str], str | None], body: bytes, *,
         )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UnreadableAnswer(source, body, str(error)) from error
+
+
+def _unpacked(stream: pa.RecordBatchReader, bytes_max: int, *, to_end: bool) -> tuple[list[pa.RecordBatch], bool]:
+    """The first batches of a stream, up to ``bytes_max`` in memory, though one at least; and whether these are all.
+    ``to_end``: read the stream to its end, because something follows it.
+    """
+    batches: list[pa.RecordBatch] = []
+    size, is_whole = 0, True
+    for batch in stream:
+        size += batch.nbytes
+        if batches and size > bytes_max:
+            is_whole = False
+            if not to_end:
+                break
+        else:
+            batches.append(batch)
+    return batches, is_whole
 
 
 def _number(header: str | None) -> int:

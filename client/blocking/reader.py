@@ -124,10 +124,11 @@ class BlockingClient:
 
         Also raises InconsistentTopicId when the topic has another id than ``topic_id``.
         """
-        query = {"offset": offset, "max_bytes": max_bytes or self.config.fetch_bytes_max} | _guard(topic_id)
+        bytes_max = max_bytes or self.config.fetch_bytes_max
+        query = {"offset": offset, "max_bytes": bytes_max} | _guard(topic_id)
         query |= {"origins": "true"} if meta else {}
         answer = self._get(f"{partition_path(topic, partition)}/records?{urlencode(query)}", Accept=ARROW_STREAM)
-        return fetched(answer.source, answer.headers.get, answer.body, meta=meta)
+        return fetched(answer.source, answer.headers.get, answer.body, max_bytes=bytes_max, meta=meta)
 
     def close(self) -> None:
         """Close all connections; the next call opens new ones."""

@@ -3,10 +3,13 @@
 import asyncio
 from typing import Any, get_args
 
+import pyarrow as pa
 import pytest
 
+from stockade.client.api.fetched import UNPACKED_TIMES, fetched
 from stockade.client.config import ClientConfig, Compression, InvalidConfig
 from stockade.client.consumer.consumer import Consumer
+from stockade.client.errors import Source
 from stockade.client.producer.producer import Producer
 from stockade.partition.errors import MessageTooLarge
 from stockade.partition.records.batch import SCHEMA, compressed, decode_batch, message_from_columns
@@ -73,3 +76,45 @@ def test_an_unknown_compression_is_refused_with_all_other_faults() -> None:
         "on_busy: 'cry' is none of wait, fail",
         "compression: 'snappy' is none of none, lz4, zstd",
     ]
+
+
+def test_an_answer_that_unpacks_to_much_more_than_was_asked_for_is_taken_in_parts(cluster: FakeCluster) -> None:
+    """A few KiB of compressed records filled the memory of their reader: only their bytes on the way were bounded."""
+    cluster.create("t")
+    batches = 40
+
+    async def run() -> None:
+        async with Producer(config(cluster, compression="zstd")) as producer:
+            for number in range(batches):
+                _ = await (await producer.send_batch("t", 0, [b"%03d" % number + bytes(500_000)]))
+        assert sum(stored_bytes(cluster)) < 64 * 1024
+        async with Consumer(config(cluster, fetch_bytes_max=64 * 1024)) as consumer:
+            one = await consumer.fetch_arrow("t", 0, 0)
+            held = sum(batch.nbytes for batch in one.batches)
+            assert (one.base_offset, one.next_offset, one.log_end) == (0, 2, batches)
+            assert held <= UNPACKED_TIMES * 64 * 1024
+            whole = await consumer.fetch_arrow("t", 0, 0, max_bytes=4 << 20)
+            assert (len(whole.batches), whole.next_offset) == (batches, batches)
+            values = [(record.offset, int(record.value[:3])) async for record in consumer.read("t") if record.value]
+            assert values == [(number, number) for number in range(batches)]
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_is_taken_in_part_has_the_origins_of_that_part() -> None:
+    batches = [pa.record_batch({"value": [bytes(1000)]}) for _ in range(5)]
+    origins = pa.record_batch({"count": [1] * 5, "producer_id": [*range(5)]})
+    body = b""
+    for some in (batches, [origins]):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, some[0].schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as stream:
+            for batch in some:
+                stream.write_batch(batch)
+        body += sink.getvalue().to_pybytes()
+    headers = {"Stockade-Base-Offset": "7", "Stockade-Next-Offset": "12", "Stockade-Log-Start": "0"}
+    headers["Stockade-Log-End"] = "20"
+    for max_bytes, taken in ((1, 1), (140, 2), (10_000, 5)):
+        found = fetched(Source("GET", "n1", 200, None), headers.get, body, max_bytes=max_bytes, meta=True)
+        assert (len(found.batches), found.base_offset, found.next_offset) == (taken, 7, 7 + taken)
+        assert found.origins is not None
+        assert found.origins.column("producer_id").to_pylist() == [*range(taken)]

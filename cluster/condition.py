@@ -4,7 +4,7 @@ until a thread has ended.
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ..raft.threads import to_its_end
 
@@ -18,6 +18,15 @@ class Condition:
         self.count: int = 0
         """The number of notifications so far."""
         self._waiters: set[asyncio.Future[None]] = set()
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, look: Callable[[], None]) -> None:
+        """Call ``look`` at each notification, until ``unwatch``. For one task that waits for many conditions."""
+        self._watchers.append(look)
+
+    def unwatch(self, look: Callable[[], None]) -> None:
+        """Call ``look`` no more."""
+        self._watchers.remove(look)
 
     def notify(self, _: object = None) -> None:
         """Let the waiters look again, since the state may have changed. Also a callback: the argument is ignored."""
@@ -27,6 +36,8 @@ class Condition:
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
+        for look in self._watchers:
+            look()
 
     async def until(self, look: Callable[[], _Value | None], timeout_s: float) -> _Value | None:
         """The answer of ``look`` as soon as it is not None; None if it is None for ``timeout_s`` seconds."""
@@ -46,6 +57,21 @@ class Condition:
             return bool(done)
         finally:
             self._waiters.discard(waiter)
+
+
+class Followed(Protocol):
+    """A log whose end a follower can wait for."""
+
+    @property
+    def changed(self) -> Condition:
+        """Notified when ``has_news`` may have changed."""
+        ...
+
+    def has_news(self, offset: int) -> bool:
+        """Whether a read from ``offset`` might tell more than that there is nothing yet, as this node knows it: a hint,
+        which may be wrong either way.
+        """
+        ...
 
 
 def aligned_s(period_s: float) -> float:

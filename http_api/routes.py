@@ -25,6 +25,7 @@ from .handlers import (
 from .records import handlers
 from .records.append_parts import append_parts
 from .records.keyed_append import AppendByKey
+from .records.news import wait_for_news
 from .request.call import Need, Route
 
 _CONSOLE = ("/console/{build}/{file}", "/console/{build}/{folder}/{file}")
@@ -113,6 +114,7 @@ def _records() -> list[Route]:
             needs=_PRODUCE,
         ),
         Route("POST", "/v1/append", append_parts, "node", answers_json=False, needs=(Need("produce", "topic"),)),
+        Route("POST", _TOPIC + "/news", wait_for_news, "node", needs=_READ),
         Route("GET", _RECORDS, handlers.fetch, "partition", _FETCH, answers_json=False, needs=_READ),
         Route("POST", _TOPIC + "/records", by_key.append_by_key, "partition", ("topic_id", "acks"), needs=_PRODUCE),
         Route("GET", _PARTITION + "/offsets", handlers.get_offset, "partition", ("at", "topic_id"), needs=_READ),

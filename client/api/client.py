@@ -49,6 +49,7 @@ from .administration import LISTED_MAX, SLOW_S, Administration, listed
 from .conditions import UNCONDITIONAL, Conditions
 from .fetched import ARROW_STREAM, Fetched, fetched
 from .grants import GrantRequest, OwnRequest, SessionRequest, partition_numbers
+from .news import News
 from .parts import Part, PartAnswers, SettlePart, parts_body
 from .session_route import SessionRoute, session_header
 from .tail import Tail, tail_of
@@ -76,9 +77,9 @@ class Client(Administration):
         self.calls: Calls = Calls(self.config)
         self.affinity: LoopAffinity = self.calls.affinity
         self.outage: Outage = self.calls.outage
-        patience_ms = self.config.standstill_ms
+        self.news: News = News(self.calls, self.metadata, self.config)
         self._session_route = SessionRoute()
-        self._watchdog = LeaderWatchdog(patience_ms, self._ask_others, self.metadata, self.calls.avoid)
+        self._watchdog = LeaderWatchdog(self.config.standstill_ms, self._ask_others, self.metadata, self.calls.avoid)
 
     async def __aenter__(self) -> Self:
         return self
@@ -91,6 +92,7 @@ class Client(Administration):
         self._watchdog.close()
         self.outage.close()
         await self.calls.close()
+        await self.news.close()
         await self.metadata.close()
 
     async def connect(self, *, patience_ms: int = 0) -> Cluster:
@@ -184,8 +186,7 @@ class Client(Administration):
         InconsistentTopicId.
         """
         path = f"{_partition(topic, partition)}/begin"
-        params = present(topic_id=topic_id)
-        return await self.calls.call(Trimmed, "POST", path, params=params, body={"offset": offset})
+        return await self.calls.call(Trimmed, "POST", path, params=present(topic_id=topic_id), body={"offset": offset})
 
     async def contents(self, topic: str, partition: int, most: int = LISTED_MAX) -> PartitionContents:
         """A partition's offsets and stored bytes, and the positions of the ``most`` groups that are furthest behind."""
@@ -281,13 +282,12 @@ class Client(Administration):
         that answers from its own replica, which may lag behind. ``guard``: a group, and the fence_epoch under which the
         caller owns the partition in this group (else NotOwner). Raises OffsetOutOfRange.
         """
+        group, epoch = guard or (None, None)
         params: dict[str, Any] = {"offset": offset, "max_bytes": max_bytes, "max_wait_ms": max_wait_ms}
-        if guard is not None:
-            params |= {"group": guard[0], "fence_epoch": guard[1]}
         request = Request(
             method="GET",
             path=f"{_partition(topic, partition)}/records",
-            params=params | present(topic_id=topic_id, local="true" if local_node else None),
+            params=params | present(topic_id=topic_id, local=local_node and "true", group=group, fence_epoch=epoch),
             headers={"Accept": ARROW_STREAM},
             node=local_node or self.metadata.leader(topic, partition),
             only_node=local_node is not None,

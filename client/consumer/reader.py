@@ -234,6 +234,9 @@ async def fetch_again(
     ``skip_trimmed``: for an offset below the log's start it fetches from the log's start on, and logs a warning.
     """
     at = offset
+    if max_wait_ms and isinstance(offset, int) and how.get("local_node") is None:
+        has_waited = await client.news.wait(topic, partition, offset, how.get("topic_id"), max_wait_ms)
+        max_wait_ms = 0 if has_waited else max_wait_ms
 
     def attempt() -> Awaitable[Fetched]:
         return client.fetch(topic, partition, at, max_wait_ms=max_wait_ms, **how)

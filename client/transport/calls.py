@@ -28,7 +28,7 @@ T = TypeVar("T")
 CLUSTER = "/v1/cluster"
 NODES_AGAIN_S = 60.0
 """Least time between two questions for the cluster's nodes: nodes of the bootstrap list may go, and others come."""
-_JSON = {"Content-Type": "application/json"}
+JSON = {"Content-Type": "application/json"}
 
 
 class Calls:
@@ -50,6 +50,11 @@ class Calls:
         """Close all connections; the outcome of requests in flight is unknown. Raises as `LoopAffinity.enter`."""
         await self._transport.close()
         await self._nodes.close()
+
+    @property
+    def has_room_to_wait(self) -> bool:
+        """Whether a request that asks a node to wait gets a connection now."""
+        return self._transport.has_room_to_wait
 
     async def once(self, request: Request) -> Answer:
         """The 2xx answer to a single attempt. Raises the refusal; RequestTimedOut when no answer came."""
@@ -123,7 +128,7 @@ class Calls:
         """
         if body is not None:
             rest["body"] = msgspec.json.encode(body)
-            rest["headers"] = {**_JSON, **rest.get("headers", {})}
+            rest["headers"] = {**JSON, **rest.get("headers", {})}
         request = Request(method=method, path=path, **rest)
         is_unknown = False
 

@@ -143,6 +143,11 @@ class Transport:
         now_s = time.monotonic()
         return sorted(self._nodes, key=lambda url: max(self._nodes[url], now_s))
 
+    @property
+    def has_room_to_wait(self) -> bool:
+        """Whether a request that asks a node to wait gets a connection now."""
+        return not self._waits.locked()
+
     def learn(self, urls: Iterable[str]) -> None:
         """Remember the nodes that an answer of the cluster names, beside the bootstrap list. A node that it does not
         name is forgotten only if it could not be connected to either: the node that answered may not know of all.

@@ -10,10 +10,11 @@ from ...partition.commands import Appended, Offset, Token
 from ...partition.log.interface import Slice
 from ...partition.records.batch import Batch
 from ...partition.state.fence import Tenure
+from ..condition import Followed
 from ..model import CommittedPosition, Conditions, Leader, ReadGuard, Settle
 
 
-class Partition(Protocol):
+class Partition(Followed, Protocol):
     """A partition as this node can reach it. ``config`` is the configuration of its topic."""
 
     topic: str

@@ -359,6 +359,10 @@ class Replica(ServedGroup):
 
     # Reads.
 
+    def has_news(self, offset: Offset) -> bool:
+        """Whether this node has records from ``offset`` on, or dropped them, or is not the one to ask (`Followed`)."""
+        return self.is_gone or not self.is_leading or self.machine.log_end > offset
+
     async def read(
         self,
         offset: Offset | None,
@@ -386,9 +390,7 @@ class Replica(ServedGroup):
                 return True
             if min_bytes <= 1:
                 return True if machine.log_end - start >= min_bytes else None
-            if start < machine.log_start:  # trimmed meanwhile
-                return True
-            if not self.whole.is_here(start):
+            if start < machine.log_start or not self.whole.is_here(start):  # trimmed, or moved to the tiered store
                 return True
             found = self.log.read(start, max_bytes)
             return True if found.size >= min_bytes or found.next_offset < machine.log_end else None
@@ -425,8 +427,7 @@ class Replica(ServedGroup):
     async def find_offset(self, timestamp_ms: int | None) -> tuple[Offset, int | None, Offset, Offset]:
         """The first record at or after a time, or with the greatest timestamp (None), as ``api.Partition`` says."""
         await self.barrier()
-        found = await self.whole.find_timestamp(timestamp_ms)
-        return *found, self.machine.log_start, self.machine.log_end
+        return *await self.whole.find_timestamp(timestamp_ms), self.machine.log_start, self.machine.log_end
 
     async def position(self, group: str) -> CommittedPosition:
         """The group's committed position; linearizable."""

@@ -25,6 +25,7 @@ from ...cluster.controller.backups import NAME_CHARACTERS_MAX, PLACE_CHARACTERS_
 from ...cluster.controller.topology.replica_assignment import CONTROLLERS_MAX
 from ...cluster.model import Claim
 from ...partition.api.cluster import BalanceMode, CopyPace, MovesAtOnce, NotedBackup, StableMs, UsedPercent
+from ...partition.api.records import NEWS_PARTITIONS_MAX
 from ...partition.api.topics import BATCH_BYTES_MAX, Mode, TopicConfig
 from ...partition.commands import OFFSET_BEGIN_MAX, PRODUCER_EPOCH_MAX
 from ...partition.errors import InvalidRequest
@@ -118,6 +119,21 @@ class BeginBody(msgspec.Struct, forbid_unknown_fields=True):
     """Body of POST …/begin."""
 
     offset: Annotated[int, Meta(ge=0, le=OFFSET_BEGIN_MAX)]
+
+
+class PositionBody(msgspec.Struct, forbid_unknown_fields=True):
+    """One position of a NewsBody: the next offset to read."""
+
+    partition: Partition
+    offset: _Natural
+
+
+class NewsBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Body of POST /v1/topics/{topic}/news."""
+
+    positions: Annotated[list[PositionBody], Meta(min_length=1, max_length=NEWS_PARTITIONS_MAX)]
+    topic_id: _Natural | UnsetType = UNSET
+    max_wait_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
 
 
 class ClaimBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -42,6 +42,18 @@ class PartAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     problem: dict[str, Any] | None = None
 
 
+NEWS_PARTITIONS_MAX = 1_000
+"""Most partitions of one request for news; their list has at most 64 KiB then, which a node's event loop reads itself.
+"""
+
+
+class News(msgspec.Struct, frozen=True):
+    """The partitions of a topic from which a fetch may have something to tell, ascending."""
+
+    topic: str
+    partitions: list[int]
+
+
 class Offsets(msgspec.Struct, frozen=True):
     """The offset that was asked for, -1 when no record qualifies; ``timestamp_ms`` of the record that was found.
 

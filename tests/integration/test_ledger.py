@@ -132,6 +132,7 @@ ACTS: dict[tuple[str, str], Act | str] = {
     ("POST", "/v1/topics/{topic}/partitions/{partition}/records"): WRITES_RECORDS,
     ("POST", "/v1/topics/{topic}/records"): WRITES_RECORDS,
     ("POST", "/v1/append"): WRITES_RECORDS,
+    ("POST", "/v1/topics/{topic}/news"): "it changes nothing: its body is too long for an address",
     ("PUT", "/v1/topics/{topic}/partitions/{partition}/stages/{stage}"): WRITES_RECORDS,
     ("PATCH", "/v1/topics/{topic}/partitions/{partition}/stages"): WRITES_RECORDS,
     ("POST", "/v1/topics/{topic}/partitions/{partition}/stages/{stage}/append"): WRITES_RECORDS,

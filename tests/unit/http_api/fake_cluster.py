@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stockade.cluster.condition import Condition
 from stockade.cluster.controller.principals import Principals
 from stockade.cluster.model import Leader
 from stockade.partition.api.ownership import Grant, SessionInfo, Ticket
@@ -17,6 +18,14 @@ from stockade.partition.log.segments import SegmentLog
 from stockade.partition.state.machine import PartitionConfig, PartitionMachine
 
 TERM = 6
+
+
+class Changes(Condition):
+    """What wakes those that wait in a FakeCluster."""
+
+    async def wait(self) -> None:
+        seen = self.count
+        await self.until(lambda: True if self.count > seen else None, 3_600)
 
 
 @dataclass
@@ -48,7 +57,7 @@ class FakeCluster:
     owned: dict[tuple[str, str], tuple[str | None, int, int]] = field(default_factory=dict)
     orders: list[tuple[Any, ...]] = field(default_factory=list)
     acts: list[tuple[Any, ...]] = field(default_factory=list)
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: Changes = field(default_factory=Changes)
     may_store: asyncio.Event = field(default_factory=asyncio.Event)
     writer_came: asyncio.Event = field(default_factory=asyncio.Event)
     reader_came: asyncio.Event = field(default_factory=asyncio.Event)
@@ -99,5 +108,4 @@ class FakeCluster:
         self.wake()
 
     def wake(self) -> None:
-        self.changed.set()
-        self.changed = asyncio.Event()
+        self.changed.notify()

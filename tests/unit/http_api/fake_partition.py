@@ -54,10 +54,14 @@ class FakePartition:
         self.partition = partition
         self.config = topic.config
         self._shared = topic
+        self.changed = cluster.changed
 
     @property
     def machine(self) -> PartitionMachine:
         return self._shared.machines[self.partition]
+
+    def has_news(self, offset: int) -> bool:
+        return not self.is_leading or self.machine.log_end > offset
 
     def tenure(self, grant_id: str) -> Tenure | None:
         return self.machine.fence.tenure(grant_id)

@@ -115,6 +115,7 @@ GOOD: dict[str, Request] = {
     "fetch": FETCH,
     "append_by_key": KEYED,
     "append_parts": Request("POST", "/v1/append", parts_body(({"topic": "free"}, arrow_stream([b"a"]))), PARTS_FORM),
+    "wait_for_news": Request("POST", f"{TOPIC}/news", {"positions": [{"partition": 0, "offset": 0}], "topic_id": 1}),
     "get_offset": get(f"{PARTITION}/offsets"),
     "read_tail": get(f"{PARTITION}/tail"),
     "trim": TRIM,

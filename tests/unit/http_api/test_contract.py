@@ -64,14 +64,15 @@ UNREACHED: dict[tuple[str, int | str], str] = {
     ("get_offset", "TIERED_STORE_UNAVAILABLE"): NEEDS_STORE,
     ("read_tail", "TIERED_STORE_UNAVAILABLE"): NEEDS_STORE,
     ("append_parts", 429): "needs a node that has too much in flight: records/test_append_parts.py",
+    ("wait_for_news", 429): "needs a node that has too much in flight: records/test_news.py",
     ("append_parts", 500): "a bug of a part is that part's answer: records/test_append_parts.py",
     **{
         (name, 500): "nothing of it can fail"
-        for name in ("list_refused_writes", "list_nodes", "list_settings", "list_stalls", "get_caller")
+        for name in ("list_refused_writes", "list_nodes", "list_settings", "list_stalls", "get_caller", "wait_for_news")
     },
     **{
         (name, 503): "said before the node has heard of the principals: tests/integration/test_principals.py"
-        for name in ("append_parts", "get_caller", "list_nodes", "list_settings", "list_stalls")
+        for name in ("append_parts", "wait_for_news", "get_caller", "list_nodes", "list_settings", "list_stalls")
     },
     **{
         (name, 503): "said before the node has heard of the principals: tests/integration/test_principals.py"
@@ -345,6 +346,7 @@ BODIES: dict[str, type[msgspec.Struct]] = {
     "ProducerFence": schemas.ProducerFence,
     "BeginRequest": schemas.BeginBody,
     "TrimRequest": schemas.TrimBody,
+    "NewsRequest": schemas.NewsBody,
     "OwnRequest": schemas.OwnBody,
     "PartList": parts.PartList,
     "PartEntry": parts.PartEntry,
@@ -411,6 +413,7 @@ def _lets_in(token: str) -> bool:
 ANSWERS: dict[str, type[msgspec.Struct]] = {
     "AppendAnswer": records.AppendAnswer,
     "OffsetsAnswer": records.Offsets,
+    "NewsAnswer": records.News,
     "TrimAnswer": records.Trimmed,
     "Stage": records.StageInfo,
     "RefusedWrites": records.RefusedWrites,

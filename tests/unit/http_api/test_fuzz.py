@@ -142,6 +142,7 @@ OPERATIONS = st.sampled_from(
         ("POST", "/v1/topics/{}/partitions/{}/records"),
         ("POST", "/v1/topics/{}/records"),
         ("POST", "/v1/append"),
+        ("POST", "/v1/topics/{}/news"),
         ("GET", "/v1/topics/{}/partitions/{}/offsets"),
         ("GET", "/v1/topics/{}/partitions/{}/tail"),
         ("POST", "/v1/sessions"),

@@ -1,7 +1,7 @@
 """Sends parts of files to a client by sendfile: the kernel copies from its page cache to the socket.
 
 No byte of a file is in the memory of the process, however slow the client is; a client that takes nothing for STALL_S
-is cut off. With TLS the bytes must be encrypted, so they pass through the process, PIECE_BYTES at a time.
+is cut off. With TLS the bytes must be encrypted, so they pass through the process, WRITTEN_BYTES at a time.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ from ..request.call import STALL_S, Call
 
 PIECE_BYTES = 1024 * 1024
 """Most bytes that are sent, or read, before the event loop gets its turn."""
+WRITTEN_BYTES = 128 * 1024
+"""Most bytes that are written at a time: until the client takes them they are in memory, once for each client."""
 
 _Part = tuple[int, int, int]  # file descriptor, position, bytes
 
@@ -31,11 +33,11 @@ def opened(runs: Sequence[Run]) -> Iterator[list[_Part]]:
             os.close(file)
 
 
-def pieces(parts: Sequence[_Part]) -> Iterator[bytes]:
-    """The bytes of all parts, in pieces of at most PIECE_BYTES. Raises OSError when a file is too short."""
+def pieces(parts: Sequence[_Part], most: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The bytes of all parts, in pieces of at most ``most``. Raises OSError when a file is too short."""
     for file, position, length in parts:
-        for place in range(position, position + length, PIECE_BYTES):
-            size = min(PIECE_BYTES, position + length - place)
+        for place in range(position, position + length, most):
+            size = min(most, position + length - place)
             piece = os.pread(file, size, place)
             if len(piece) < size:
                 raise OSError("a segment ends inside a batch")
@@ -48,7 +50,7 @@ async def send(call: Call, parts: Sequence[_Part]) -> None:
     if transport is None:
         raise ConnectionResetError("the client is gone")
     if call.is_encrypted or call.peer_node is not None:  # the connection between nodes may be encrypted, too
-        for piece in pieces(parts):
+        for piece in pieces(parts, WRITTEN_BYTES):
             await call.write(piece)
         return
     try:

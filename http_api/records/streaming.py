@@ -129,7 +129,7 @@ class _Arrow:
 
     async def send(self, found: Slice, start: Offset) -> None:
         with sendfile.opened(found.runs) as parts:
-            for piece in sendfile.pieces(parts):
+            for piece in sendfile.pieces(parts, sendfile.WRITTEN_BYTES):
                 await self._call.write(piece)
                 await asyncio.sleep(0)
 

@@ -8,12 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from unit.http_api.test_https import LOOPS, House, listening, play
+from unit.http_api.conversation import RECORDS, TEXT
+from unit.http_api.test_https import LOOPS, House, client_of, listening, play
 from unit.http_api.test_tls_site import counted
 
 from stockade.cluster.https import HttpTls
 from stockade.http_api import server as servers
 from stockade.http_api.app import HttpServer
+from stockade.http_api.codec import media
 from stockade.http_api.handlers import system
 from stockade.http_api.handlers.console import build
 from stockade.http_api.request import connections
@@ -142,6 +144,40 @@ def test_of_a_large_answer_that_is_not_read_the_node_holds_a_few_pieces(
 
     play(main(), loop)
     assert held[0] < ANSWER_BYTES // 4
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("follow", ["", "&follow=true"])
+def test_of_encrypted_records_that_are_not_read_the_node_holds_a_few_pieces(
+    house: House, follow: str, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may read one topic could ask for its records on 5,000 connections, and each held up to 2 MiB."""
+    held: list[int] = []
+    paused = asyncio.Event()
+    pause = servers.HttpConnection.pause_writing
+
+    def tell(self: servers.HttpConnection) -> None:
+        pause(self)
+        self._loop.call_soon(look, self)
+
+    def look(connection: servers.HttpConnection) -> None:
+        held.append(connection._unsent())
+        paused.set()
+
+    async def main() -> None:
+        async with listening(HttpTls(house.section())) as server, client_of(server, house.trusting()) as client:
+            async with client.post("/v1/topics", json={"name": "orders"}) as made:
+                assert made.status == 201
+            for _ in range(6):
+                async with client.post(RECORDS, data=bytes(1_000_000), headers=TEXT) as stored:
+                    assert stored.status == 200
+            monkeypatch.setattr(servers.HttpConnection, "pause_writing", tell)
+            head = f"GET {RECORDS}?max_bytes=10000000{follow} HTTP/1.1\r\nHost: n1\r\nAccept: {media.ARROW}\r\n\r\n"
+            async with unread(*way(server, house, https=True), head.encode()):
+                await paused.wait()
+
+    play(main(), loop)
+    assert held[0] < 512 * 1024
 
 
 @pytest.mark.parametrize("loop", LOOPS)

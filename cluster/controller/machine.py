@@ -65,7 +65,6 @@ from .commands import (
     ProducerState,
     RaiseFeatureLevel,
     ReaderFenceInstalled,
-    ReaderRef,
     Reassign,
     RegisterNode,
     Release,
@@ -87,9 +86,10 @@ from .commands import (
 )
 from .ledger import Ledger
 from .ownership.acquire import AcquireRules, check_set, check_shape, resolve
-from .ownership.fence_installs import ReaderFence, ReaderFenceInstalls, Work
+from .ownership.fence_installs import Work
 from .ownership.pending_installs import PendingInstalls
-from .ownership.resources import Key, Owning, Resources, partition_named
+from .ownership.reader_fences import PartitionOwners, ReaderFenceInstalls
+from .ownership.resources import Owning, Resources, partition_named
 from .ownership.slots import Slots
 from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, PrincipalPut, Principals, PutPrincipal
 from .producers import ProducerRegistry
@@ -175,6 +175,9 @@ class ControllerMachine(Machine):
         self.acquire_rules: AcquireRules = AcquireRules(self.catalog, self.slots)
         self.resources: Resources = Resources(self._is_partition)
         self.reader_fences: ReaderFenceInstalls = ReaderFenceInstalls()
+        self.owners: PartitionOwners = PartitionOwners(
+            self.catalog, self.resources, self.reader_fences, self.sessions.principal
+        )
         self.severing: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
         self.leaving: PendingInstalls = PendingInstalls(self.is_over, self.reader_fences.is_installed)
         self.registry: ProducerRegistry = ProducerRegistry()
@@ -338,7 +341,7 @@ class ControllerMachine(Machine):
         if created.created:
             topic = self.catalog.find(command.name, None)
             self._free_writers(topic, None, command.by)
-            self._introduce(topic, list(range(topic.partitions)))
+            self.owners.introduce(topic, list(range(topic.partitions)))
         return created
 
     def _change_topic(self, index: int, command: ChangeTopic) -> TopicChanged:
@@ -348,7 +351,7 @@ class ControllerMachine(Machine):
         more = self.catalog.change(index, command, self.assignment.nodes, self.assignment.feature_level)
         self._free_writers(topic, writers, command.by)
         self.slots.grow(topic, more)
-        self._introduce(topic, more)
+        self.owners.introduce(topic, more)
         return TopicChanged(topic.topic_id, topic.config_order)
 
     def _free_writers(self, topic: Topic, before: str | None, by: By) -> None:
@@ -361,17 +364,12 @@ class ControllerMachine(Machine):
         freed = self.resources.free_partitions(topic.name, group, by.principal, self.sessions.principal)
         for session, key in freed:
             self._recorder.freed("disown", session, [key], "writer_group")
-        self._owe_readers(key for _, key in freed)
+        self.owners.owe(key for _, key in freed)
 
     def _check_is_open(self, topic: str) -> None:
         """Raises PermissionDenied for the topic of a ledger that records: only the controller changes it."""
         if topic == LEDGER_TOPIC and self.ledger.is_recording:
             raise PermissionDenied(f"{LEDGER_TOPIC} keeps the ledger: no request changes it")
-
-    def _introduce(self, topic: Topic, partitions: list[int]) -> None:
-        """Owe new partitions the fences of resources with their names, which may have owners from before the topic."""
-        named = ((key, partition_named(key[1])) for key in self.resources.of_topic(topic.name))
-        self._owe_readers(key for key, found in named if found is not None and found[1] in partitions)
 
     def _delete_topic(self, index: int, command: DeleteTopic) -> TopicDeleted:
         self._check_is_open(command.name)
@@ -440,8 +438,8 @@ class ControllerMachine(Machine):
         unremembered = self.slots.end_session(session, ends, self.assignment.feature_level)
         freed = self.resources.end_session(session)
         self._recorder.freed("session.end", session, freed, ends)
-        self._owe_readers(freed)
-        self.leaving.add(session, unremembered, self._pending(freed))
+        self.owners.owe(freed)
+        self.leaving.add(session, unremembered, self.owners.pending(freed))
         self.severing.forget(session)
 
     def freed(self, session: str) -> Freed:
@@ -477,16 +475,16 @@ class ControllerMachine(Machine):
         for victim in done.severed:
             self.slots.empty(victim, "evicted", "severed")
         self._recorder.owned(command, done, before)
-        self._owe_readers(done.changed)
+        self.owners.owe(done.changed)
         self._await_evicted(command.session, done)
         fences, readers = self.severing.outstanding(command.session)
-        claimed = self._pending((command.group, claim.resource) for claim in command.claims)
+        claimed = self.owners.pending((command.group, claim.resource) for claim in command.claims)
         return Owned(done.verdicts, list(dict.fromkeys([*claimed, *readers])), fences)
 
     def _await_evicted(self, session: str, done: Owning) -> None:
         """Note the installs that ``session`` has to wait for because it severed others, and those sessions on close."""
         if done.severed:
-            readers, level = self._pending(done.changed), self.assignment.feature_level
+            readers, level = self.owners.pending(done.changed), self.assignment.feature_level
             more = [fence for victim in done.severed for fence in self.slots.unremembered(victim, level)]
             self.severing.add(session, [*self.slots.fences.uncleared(sessions=set(done.severed)), *more], readers)
             for victim in done.severed:
@@ -496,8 +494,8 @@ class ControllerMachine(Machine):
         self._check_member(command)
         done = self.resources.disown(command)
         self._recorder.freed("disown", command.session, done.changed, "disowned")
-        self._owe_readers(done.changed)
-        return Owned(done.verdicts, self._pending((command.group, resource) for resource in command.resources))
+        self.owners.owe(done.changed)
+        return Owned(done.verdicts, self.owners.pending((command.group, resource) for resource in command.resources))
 
     def _forget_resources(self, index: int, command: ForgetResources) -> Done:
         self.resources.forget(command.keys)
@@ -515,37 +513,10 @@ class ControllerMachine(Machine):
             if topic is not None and topic.config.writer_group == command.group:
                 raise lacks(command.by, f"acquire topic:{name}", f"{command.group} is its writer_group")
 
-    def _owe_readers(self, keys: Iterable[Key]) -> None:
-        """Owe the fence of its present owner to each partition that one of these resources names."""
-        for group, resource in keys:
-            partition = self._partition(resource)
-            if partition is not None:
-                row = self.resources.find(group, resource)
-                owner = "" if row.owner is None else self.sessions.principal(row.owner)
-                self.reader_fences.owe(partition, group, ReaderFence(row.fence_epoch, row.owner is not None, owner))
-
-    def _pending(self, keys: Iterable[Key]) -> list[ReaderRef]:
-        """The reader fences of these resources that their partitions have not committed."""
-        refs = []
-        for group, resource in dict.fromkeys(keys):
-            partition = self._partition(resource)
-            if partition is not None:
-                ref = ReaderRef(partition, group, self.resources.find(group, resource).fence_epoch)
-                if not self.reader_fences.is_installed(ref):
-                    refs.append(ref)
-        return refs
-
     def _is_partition(self, resource: str) -> bool:
         """Whether a partition may know the owner of this resource. At feature level 1: whether it is named like one."""
         forgets = self.assignment.feature_level >= FORGOTTEN_PARTITIONS
-        return (self._partition(resource) if forgets else partition_named(resource)) is not None
-
-    def _partition(self, resource: str) -> GroupId | None:
-        named = partition_named(resource)
-        topic = self.catalog.topic(named[0]) if named is not None else None
-        if named is None or topic is None or named[1] >= topic.partitions:
-            return None
-        return group_id(topic.topic_id, named[1])
+        return (self.owners.partition(resource) if forgets else partition_named(resource)) is not None
 
     def _init_producer(self, index: int, command: InitProducer) -> ProducerState:
         return self.registry.init(index, self.lease_clock_ms, command, self.assignment.feature_level)

@@ -13,8 +13,8 @@ import msgspec
 from ...partition.api.cluster import NotedBackup
 from ...partition.state.snapshot import Sealed
 from .ledger import SavedLedger
-from .ownership.fence_installs import SavedReaderFences
 from .ownership.pending_installs import SavedPendingInstalls
+from .ownership.reader_fences import SavedReaderFences
 from .ownership.resources import Resource
 from .ownership.slots import SavedSlots
 from .principals import SavedPrincipals

@@ -1,16 +1,9 @@
-"""The installs that the controller's leader has to carry out on partitions, as values, and the reader fences that are
-owed to partitions. slots.py has the installs of slots.
+"""The installs that the controller's leader has to carry out on partitions, as values. slots.py has those of slots.
 
 Each kind of work has the command to propose to the partition's group, and makes the command that reports it to the
-controller's group. Both may be lost, repeated, late, or sent by the leader of an earlier term; slots.py argues why that
-is safe.
-
-For each partition and group there is at most one reader fence to install: the last (fence_epoch, owned). A partition
-takes no older fence than the one it has; of one fence_epoch, ``owned=False`` is later than ``owned=True``. So lost,
-repeated and late installs do no harm. Pure state of the controller's machine.
+controller's group. Both may be lost, repeated, late, or sent by the leader of an earlier term; slots.py and
+reader_fences.py argue why that is safe.
 """
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -23,13 +16,7 @@ from ....partition.commands import (
     ProducersForgotten,
     ReaderInstalled,
 )
-from ..commands import (
-    GroupId,
-    ProducerFenceInstalled,
-    ReaderFenceInstalled,
-    ReaderRef,
-    WithdrawProducers,
-)
+from ..commands import GroupId, ProducerFenceInstalled, ReaderFenceInstalled, WithdrawProducers
 from .slots import SlotInstall
 
 
@@ -101,58 +88,3 @@ class ProducerWithdrawal(msgspec.Struct, frozen=True):
 
 
 Work = SlotInstall | ProducerInstall | ReaderInstall | ProducerWithdrawal
-
-
-class ReaderFence(msgspec.Struct, frozen=True, array_like=True):
-    """The fence of a resource: its fence_epoch, whether a session owns it, and that session's principal."""
-
-    fence_epoch: int
-    owned: bool
-    principal: str = ""
-
-
-SavedReaderFences = list[tuple[GroupId, list[tuple[str, ReaderFence]]]]
-
-
-class ReaderFenceInstalls:
-    """The reader fences that partitions have yet to commit. ``owed`` has them by partition, then by group."""
-
-    def __init__(self) -> None:
-        self.owed: dict[GroupId, dict[str, ReaderFence]] = {}
-
-    def owe(self, group_id: GroupId, group: str, fence: ReaderFence) -> None:
-        """Note that the partition has to commit this fence, in place of an earlier one for the same group."""
-        self.owed.setdefault(group_id, {})[group] = fence
-
-    def installed(self, group_id: GroupId, group: str, fence_epoch: int, *, owned: bool) -> None:
-        """Note that the partition has committed this fence. A later one remains owed."""
-        owed = self.owed.get(group_id, {})
-        fence = owed.get(group)
-        if fence is not None and (fence.fence_epoch, fence.owned) == (fence_epoch, owned):
-            del owed[group]
-            if not owed:
-                del self.owed[group_id]
-
-    def forget(self, groups: Iterable[GroupId]) -> None:
-        """Drop what is owed to partitions that were deleted."""
-        for group_id in groups:
-            self.owed.pop(group_id, None)
-
-    def is_installed(self, ref: ReaderRef) -> bool:
-        """Whether the partition is known to refuse every fence_epoch older than this one, or was deleted."""
-        return ref.group not in self.owed.get(ref.group_id, ())
-
-    def work_on(self, group_id: GroupId) -> list[ReaderInstall]:
-        """The installs that a partition is owed."""
-        return [
-            ReaderInstall(group_id, group, fence.fence_epoch, fence.owned, fence.principal)
-            for group, fence in self.owed.get(group_id, {}).items()
-        ]
-
-    def save(self) -> SavedReaderFences:
-        """The state on which future answers depend."""
-        return [(group_id, list(owed.items())) for group_id, owed in self.owed.items()]
-
-    def load(self, saved: SavedReaderFences) -> None:
-        """Inverse of ``save``, on an empty instance."""
-        self.owed = {group_id: dict(owed) for group_id, owed in saved}

@@ -20,7 +20,7 @@ from stockade.cluster.controller.commands import (
     encode_command,
 )
 from stockade.cluster.controller.machine import ControllerMachine
-from stockade.cluster.controller.ownership.fence_installs import ReaderFence
+from stockade.cluster.controller.ownership.reader_fences import ReaderFence
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
 from stockade.cluster.features import Features
 from stockade.cluster.groups import Router

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from stockade.cluster.controller.commands import FenceRef
 from stockade.cluster.controller.ownership import acquire, resources
 from stockade.cluster.controller.ownership.acquire import AcquireRules
-from stockade.cluster.controller.ownership.fence_installs import ReaderFence, ReaderFenceInstalls
 from stockade.cluster.controller.ownership.grants import EndedGrants, Grant, Grants, Ticket, WaitQueue
+from stockade.cluster.controller.ownership.reader_fences import ReaderFence, ReaderFenceInstalls
 from stockade.cluster.controller.ownership.resources import Resource, Resources
 from stockade.cluster.controller.ownership.slots import FenceInstalls, Slots
 from stockade.cluster.controller.topology.catalog import topic_partition

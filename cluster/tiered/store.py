@@ -102,7 +102,7 @@ class TieredStore:
         except TimeoutError as error:
             raise self._unavailable(f"it did not answer within {self.timeout_s:g} s") from error
         except (NotThere, ObjectDamaged) as error:
-            raise self._unavailable(f"{home}/{name_of(item)} is not as it was stored", error) from error
+            raise self._unavailable(f"{folder}/{name_of(item)} is not as it was stored", error) from error
         except (CannotReach, OSError) as error:
             raise self._unavailable("it, or this node's cache of it, cannot be used", error) from error
 

@@ -169,7 +169,7 @@ def test_other_bytes_than_were_stored_are_never_served(tmp_path: Path, damage: s
                 path.write_bytes(path_of(tmp_path / "forged" / "store", forged.tier.objects[1]).read_bytes())
             case _:
                 path.write_bytes(path_of(tmp_path / "store", other).read_bytes())
-        with pytest.raises(TieredStoreUnavailable, match=f" {HOME}/{path.name} is not as it was stored") as refused:
+        with pytest.raises(TieredStoreUnavailable, match=f" {FOLDER}/{path.name} is not as it was stored") as refused:
             await tiered.whole.read(item.first, 1 << 20)
         assert refused.value.fields["store"] == str(tmp_path / "store")
         with pytest.raises(TieredStoreUnavailable):

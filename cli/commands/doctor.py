@@ -43,8 +43,14 @@ CUT_OFF = (
     "An election takes a moment: look again. If it lasts, such a node is cut off from the others: look at the network"
     " between them, at firewalls and at certificates."
 )
+RENEW = (
+    "Put the files of a new one in their place: the node reads them by itself. No new connection takes an expired one."
+)
 PASSING = frozenset({ELECTING, CUT_OFF})
 """Advice for states that pass by themselves while a majority of the nodes is up and connected."""
+DAY_MS = 86_400_000
+CERTIFICATE_DAYS_MIN = 14
+"""A certificate with fewer days left is a warning, as in ops/alerts.yml."""
 LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
 
 
@@ -132,11 +138,19 @@ async def _look_at_settings(client: Client) -> list[Finding]:
 
 
 def judge_certificates(found: NodeStates) -> Iterator[Finding]:
-    """Check that every node has taken its certificate files as they are now."""
+    """Check that every node has taken its certificate files as they are now, and that none expires soon, by the clock
+    of its node.
+    """
     advice = "Its log says what is wrong with them. The node goes on with those before, until they expire."
     for node in found.nodes:
         for use in node.refused_certificates:
             yield Finding(f"certificate of {node.node_id}", "wrong", f"{use}: the node refuses its files", advice)
+        for use, expires_at_ms in sorted(node.certificates.items()):
+            days = (expires_at_ms - node.at_ms) / DAY_MS
+            if days < CERTIFICATE_DAYS_MIN:
+                verdict: Verdict = "wrong" if days < 0 else "warning"
+                said = f"{use}: expired" if days < 0 else f"{use}: expires in {count(int(days), 'day')}"
+                yield Finding(f"certificate of {node.node_id}", verdict, said, RENEW)
 
 
 def judge_replicas(found: NodeStates) -> Iterator[Finding]:

@@ -101,6 +101,19 @@ def test_a_certificate_whose_files_a_node_refuses_is_wrong() -> None:
     )
 
 
+def test_a_certificate_that_expires_within_two_weeks_is_a_warning_and_an_expired_one_is_wrong() -> None:
+    def verdict(days: float) -> list[tuple[str, str]]:
+        counts, none = PartitionCounts(*[0] * 7), Latencies([], [])
+        of_node = NodeState("n1", "1", 1_000, counts, DiskSpace(1, 1, 0), 0, 0, 0, none, none, 0)
+        node = structs.replace(of_node, certificates={"raft": 1_000 + round(days * 86_400_000)})
+        return [(each.verdict, each.found) for each in judge_certificates(NodeStates([node]))]
+
+    assert verdict(14.1) == []
+    assert verdict(13.9) == [("warning", "raft: expires in 13 days")]
+    assert verdict(0.5) == [("warning", "raft: expires in 0 days")]
+    assert verdict(-0.1) == [("wrong", "raft: expired")]
+
+
 def test_a_replica_that_its_leader_misses_is_a_warning_though_its_node_answers() -> None:
     def state(node_id: str, under_replicated: int) -> NodeState:
         counts, none = PartitionCounts(9, 9, 0, under_replicated, 0, 0, 0), Latencies([], [])

@@ -22,7 +22,7 @@ TWINS: list[tuple[type, type]] = [
 ]
 OF_THE_LIBRARY = {
     *("affinity", "calls", "outage", "metadata", "begin", "end", "stop", "compare", "lose", "put_back"),
-    *("put_back_owned", "expect_successor", "succeeded", "append_parts"),
+    *("put_back_owned", "expect_successor", "succeeded", "append_parts", "news"),
 }
 """Public only for other modules of the library."""
 OF_TASKS = {"guard", "lost"}

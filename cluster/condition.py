@@ -18,15 +18,15 @@ class Condition:
         self.count: int = 0
         """The number of notifications so far."""
         self._waiters: set[asyncio.Future[None]] = set()
-        self._watchers: list[Callable[[], None]] = []
+        self._watchers: dict[Callable[[], None], None] = {}
 
     def watch(self, look: Callable[[], None]) -> None:
         """Call ``look`` at each notification, until ``unwatch``. For one task that waits for many conditions."""
-        self._watchers.append(look)
+        self._watchers[look] = None
 
     def unwatch(self, look: Callable[[], None]) -> None:
         """Call ``look`` no more."""
-        self._watchers.remove(look)
+        del self._watchers[look]
 
     def notify(self, _: object = None) -> None:
         """Let the waiters look again, since the state may have changed. Also a callback: the argument is ignored."""

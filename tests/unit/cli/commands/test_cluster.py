@@ -8,22 +8,15 @@ import pytest
 from click.testing import CliRunner
 from sources import ROOT
 
-from stockade.cli.commands.cluster import (
-    AWAY_LOOKS,
-    UNSEEN_MAX,
-    Absent,
-    Leaving,
-    _Move,
-    _wait_until_whole,
-    machine_rows,
-)
+from stockade.cli.commands.cluster import _wait_until_whole, machine_rows
 from stockade.cli.main import main
+from stockade.cli.orders.progress import AWAY_LOOKS, UNSEEN_MAX, Absent, Leaving, Moving
 from stockade.client.api.client import Client
 from stockade.partition.api.cluster import Cluster, LeaderInfo, Node, PartitionCounts, Reassignment
 from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 
 
-class Moving(Client):
+class OnItsWay(Client):
     """A cluster in which ``t/0`` is on ``n1``, on its way to ``heading``."""
 
     def __init__(self, heading: list[str]) -> None:
@@ -41,8 +34,8 @@ class Moving(Client):
 
 def test_who_waits_for_a_move_is_told_when_another_order_takes_its_place() -> None:
     async def run() -> None:
-        client = Moving(["n2"])
-        move = _Move(client, "t", 0, ["n2"], lambda _: None)
+        client = OnItsWay(["n2"])
+        move = Moving(client, "t", 0, ["n2"], lambda _: None)
         assert not await move.is_done()
         client.heading = ["n3"]
         for _ in range(UNSEEN_MAX - 1):
@@ -55,8 +48,8 @@ def test_who_waits_for_a_move_is_told_when_another_order_takes_its_place() -> No
 
 def test_a_node_that_is_late_to_know_of_a_move_ends_no_wait() -> None:
     async def run() -> None:
-        client = Moving(["n1"])
-        move = _Move(client, "t", 0, ["n2"], lambda _: None)
+        client = OnItsWay(["n1"])
+        move = Moving(client, "t", 0, ["n2"], lambda _: None)
         for _ in range(UNSEEN_MAX - 1):
             assert not await move.is_done()
         client.heading = ["n2"]
@@ -185,7 +178,7 @@ def test_a_machine_that_cannot_be_one_is_not_added() -> None:
 def test_who_waits_for_the_upgrade_of_the_next_node_is_told_for_what(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("stockade.cli.commands.cluster.LOOK_S", 0)
+    monkeypatch.setattr("stockade.cli.orders.progress.LOOK_S", 0)
 
     def state(leaderless: int, behind: int) -> Any:
         return SimpleNamespace(node_id="n1", partitions=PartitionCounts(9, 5, 0, behind, leaderless, 0, 0))

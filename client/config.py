@@ -251,8 +251,8 @@ class ClientConfig:
       all, but at least 64 KiB each. What compressed batches have beyond 16 times that, unpacked, is left to the next
       fetch. ``fetch_wait_ms``: how long a fetch waits at the log's end.
     - ``connections_max``: open connections of one client, over all nodes. Requests that ask a node to wait (fetches at
-      a log's end, tickets) leave 16 connections free (a quarter, if there are fewer than 64). Fetches beyond that wait
-      in common, with one request for each topic and leader; further tickets wait until one ends.
+      a log's end, tickets) leave 16 connections free (a quarter, if there are fewer than 64). Fetches beyond three
+      quarters of the rest wait in common, with one request for each topic and leader.
     - ``token``: bearer token; by default the content of the environment variable STOCKADE_TOKEN. The client sends it to
       every node, unencrypted over http://. With an https:// address in ``bootstrap``, the client asks no node without
       TLS, except the http:// addresses that ``bootstrap`` lists.

@@ -236,7 +236,8 @@ async def fetch_again(
     at = offset
     if max_wait_ms and isinstance(offset, int) and how.get("local_node") is None:
         has_waited = await client.news.wait(topic, partition, offset, how.get("topic_id"), max_wait_ms)
-        max_wait_ms = 0 if has_waited else max_wait_ms
+        # Not 0: with hundreds of partitions, the connections that other requests need must be left free now, too.
+        max_wait_ms = 1 if has_waited else max_wait_ms
 
     def attempt() -> Awaitable[Fetched]:
         return client.fetch(topic, partition, at, max_wait_ms=max_wait_ms, **how)

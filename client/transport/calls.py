@@ -53,7 +53,7 @@ class Calls:
 
     @property
     def has_room_to_wait(self) -> bool:
-        """Whether a request that asks a node to wait gets a connection now."""
+        """As `Transport.has_room_to_wait`."""
         return self._transport.has_room_to_wait
 
     async def once(self, request: Request) -> Answer:

@@ -112,6 +112,14 @@ class Request:
     on_piece: Callable[[bytes], None] | None = None
 
 
+class _Places(asyncio.Semaphore):
+    """A semaphore that tells how many may still enter."""
+
+    @property
+    def free(self) -> int:
+        return self._value
+
+
 class Transport:
     """Connections to the nodes of one cluster, for one event loop. Use it in ``async with``, or ``close`` it."""
 
@@ -126,7 +134,9 @@ class Transport:
         """Base URLs of the application that the cluster has not named and that have given no HTTP answer so far."""
         self._session: aiohttp.ClientSession | None = None
         kept_free = max(1, min(KEPT_FREE_MAX, config.connections_max // 4))
-        self._waits = asyncio.Semaphore(config.connections_max - kept_free)
+        waits_max = config.connections_max - kept_free
+        self._waits = _Places(waits_max)
+        self._places_left = min(waits_max - 1, max(1, waits_max // 4))
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -145,8 +155,10 @@ class Transport:
 
     @property
     def has_room_to_wait(self) -> bool:
-        """Whether a request that asks a node to wait gets a connection now."""
-        return not self._waits.locked()
+        """Whether a request that asks a node to wait gets a connection now, and leaves a quarter of those that may wait
+        to the requests that come back from a wait elsewhere.
+        """
+        return self._waits.free > self._places_left
 
     def learn(self, urls: Iterable[str]) -> None:
         """Remember the nodes that an answer of the cluster names, beside the bootstrap list. A node that it does not

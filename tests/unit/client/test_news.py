@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from stockade.client.api import news
+from stockade.client.api.client import Client
 from stockade.client.api.news import News
 from stockade.client.config import ClientConfig
+from stockade.client.consumer.reader import fetch_again
 from stockade.client.errors import ClusterUnreachable, Source, UnreadableAnswer
 from stockade.client.transport.http import Answer, Request
 from stockade.client.transport.metadata import Metadata
@@ -177,3 +180,48 @@ def test_a_reader_that_stops_leaves_nothing_behind() -> None:
         assert (waits._waiting, waits._tasks) == ({}, set())
 
     run(never, test)
+
+
+def test_fetches_after_a_wait_in_common_leave_connections_for_a_renewal() -> None:
+    """They took all connections where a node answered no fetch, and the client's sessions ended."""
+    arrived = list[str]()
+    over = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        arrived.append(request.path.rpartition("/")[2])
+        if arrived[-1] == "news":
+            named = [each["partition"] for each in json.loads(await request.read())["positions"]]
+            return web.json_response({"topic": "t", "partitions": named})
+        if arrived[-1] == "records":
+            await over.wait()
+        return web.Response()
+
+    async def renew(client: Client, node: str) -> None:
+        for partition in range(100):
+            client.metadata.heard("t", partition, node)
+        how: dict[str, Any] = {"max_wait_ms": 60_000, "max_bytes": 65_536}
+        fetches = [asyncio.create_task(fetch_again(client, "t", partition, 5, **how)) for partition in range(100)]
+        try:
+            async with asyncio.timeout(10):
+                while "news" not in arrived or client.news._waiting:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+                assert (await client.calls.once(Request(method="PUT", path="/now"))).status == 200
+                assert arrived.count("records") == 48
+        finally:
+            over.set()
+            for fetch in fetches:
+                fetch.cancel()
+            await asyncio.gather(*fetches, return_exceptions=True)
+
+    async def main() -> None:
+        runner = web.ServerRunner(web.Server(answer))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        node = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        try:
+            async with Client(ClientConfig(bootstrap=node, connections_max=64)) as client:
+                await renew(client, node)
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(main())

@@ -31,6 +31,9 @@ def test_what_is_refused_now_stays_as_it_was_and_the_page_says_so(console: Conso
     assert console.findings() == []
     console.script(REFUSED, 429, "THROTTLING_QUOTA_EXCEEDED", "/v1/topics")
     console.sees("THROTTLING_QUOTA_EXCEEDED", "body")
+    console.script(REFUSED, 502, "NO_ANSWER", "/v1/topics")  # of a proxy, while its node starts
+    console.sees("NO_ANSWER", "body")
+    console.sees("orders")
     console.script(HEALED)
     console.sees("live", ".top-bar")
     console.until(lambda: "THROTTLING" not in console.text("body"), "the banner is gone")

@@ -4,10 +4,10 @@ import { useEffect, useReducer, useRef, useState } from "../vendor/preact.js";
 import { get } from "./api.js";
 
 const EVERY_MS = 2000;
-/** Statuses of an answer that is likely to come later. */
-const OLD = new Set([429, 500, 503, 504]);
+/** Whether an answer is likely to come later: of the node, or of a proxy before it. */
+const isMomentary = ({ status }) => status === 429 || status >= 500;
 /** Whether a refusal takes back what was shown before: it is gone, or no longer the caller's to see, and will not come by itself. */
-const isLasting = ({ status }) => status >= 400 && status !== 401 && !OLD.has(status);
+const isLasting = (error) => error.status >= 400 && error.status !== 401 && !isMomentary(error);
 /** While the event stream says what changes, there is less to ask for. */
 const STREAMED_MS = 4000;
 
@@ -21,7 +21,7 @@ export function tell(state, refusal = null) {
   watchers.forEach((watch) => watch());
 }
 
-/** Readers whose last answer is old because they are refused now, each with its refusal: 429, 503, 504. */
+/** Readers whose last answer is old because they are refused now, each with its refusal. */
 const refused = new Map();
 
 /** What a reader was told last: null, its answer. While one is refused, the page says that it is partly old. */
@@ -74,7 +74,7 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
         if (!error.problem) console.error(error);
         if (error.status === 401) tell("stranger", error);
         else if (error.status === 0) tell("silent", error);
-        else told(once, hasData && OLD.has(error.status) ? error : null);
+        else told(once, hasData && isMomentary(error) ? error : null);
         setState((before) => ({ data: isLasting(error) ? null : before.data, error }));
       }
       if (everyMs && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && everyMs === EVERY_MS ? STREAMED_MS : everyMs);

@@ -123,6 +123,38 @@ def test_a_level_counts_only_when_it_is_on_disk(tmp_path: Path, monkeypatch: pyt
     assert identity.level == 2
 
 
+def test_who_gives_up_raising_the_level_waits_until_the_identity_is_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread wrote on after the log was closed: the identity of the node's next process, which had begun further
+    files, could have been replaced by this one, without these files.
+    """
+    is_writing, may_write = threading.Event(), threading.Event()
+
+    def write(path: Path, content: bytes) -> None:
+        is_writing.set()
+        assert may_write.wait(10)
+        write_durably(path, content)
+
+    async def scenario() -> None:
+        wal = Wal.open(tmp_path, asyncio.get_running_loop(), fail, file_bytes=4096)
+        monkeypatch.setattr(file_set, "write_durably", write)
+        raising = asyncio.create_task(wal.raise_level(2))
+        assert await asyncio.to_thread(is_writing.wait, 10)
+        raising.cancel()
+        await asyncio.wait([raising], timeout=0.05)
+        assert not raising.done()
+        may_write.set()
+        with pytest.raises(asyncio.CancelledError):
+            await raising
+        await wal.close()
+        identity = WalIdentity.read(tmp_path)
+        assert identity is not None
+        assert identity.level == 2
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("change", ["shrink", "grow", "raise_level"])
 def test_changes_of_two_threads_are_both_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     """The flush thread begins a file while another thread removes older ones. Written at the same time, through one

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import shutil
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -127,7 +127,9 @@ class ReplicaManager:
         changed = [
             a for key, a in wanted.items() if key in self._held and self._held[key].config_order < a.config_order
         ]
-        await in_thread(self._remember, [*new, *changed])
+        notes = iter((*new, *changed))
+        while await in_thread(self._remember, notes):  # a node that stops waits for one note, not for hundreds
+            pass
         for assignment in changed:
             self._configure(self._held[assignment.key], assignment)
         for assignment in new:
@@ -188,9 +190,12 @@ class ReplicaManager:
     def _path(self, group: int) -> Path:
         return self._directory / f"{group:016x}"
 
-    def _remember(self, assignments: Iterable[Assignment]) -> None:
+    def _remember(self, assignments: Iterator[Assignment]) -> bool:
+        """Note the next replica on disk; returns whether there was one."""
         for assignment in assignments:
             write_durably(self._path(assignment.group_id) / "replica.json", msgspec.json.encode(assignment))
+            return True
+        return False
 
     def _open(self, assignment: Assignment) -> None:
         _log.info("opening %s/%d of topic %d", assignment.topic, assignment.partition, assignment.topic_id)

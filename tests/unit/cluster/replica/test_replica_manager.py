@@ -1,6 +1,7 @@
 """What a node holds follows the newest catalog that it knows, also over restarts and deaths in between."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 from disk_calls import recorded
 
 from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.replica import replica_manager
 from stockade.cluster.replica.replica import Replica
 from stockade.cluster.replica.replica_manager import Assignment, ReplicaManager
 from stockade.cluster.rpc import Catalog, Placement
 from stockade.partition.api.topics import TopicConfig
+from stockade.partition.log.fsutil import write_durably
 from stockade.raft.wal.errors import DiskRefused
 
 from .test_replica import replica, scenario
@@ -74,6 +77,30 @@ async def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:
     assert life.closed == []
     await life.manager.follow(catalog(YOUNGER, YOUNGER, OLDER))
     assert life.held == [OLDER, YOUNGER], "it is as new as the last one"
+
+
+@scenario
+async def test_a_node_that_stops_waits_for_the_note_of_one_replica_and_not_of_hundreds(tmp_path: Path) -> None:
+    """Its HTTP listener was closed, and its groups went on, until it had noted all replicas of a large new topic."""
+    is_writing, may_write = threading.Event(), threading.Event()
+
+    def write(path: Path, content: bytes) -> None:
+        is_writing.set()
+        assert may_write.wait(10)
+        write_durably(path, content)
+
+    life = Life(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replica_manager, "write_durably", write)
+        following = asyncio.create_task(life.manager.follow(catalog(YOUNGER, OLDER, YOUNGER)))
+        assert await asyncio.to_thread(is_writing.wait, 10)
+        following.cancel()
+        await asyncio.wait([following], timeout=0.05)
+        assert not following.done()
+        may_write.set()
+        with pytest.raises(asyncio.CancelledError):
+            await following
+    assert (remembered(tmp_path), life.held) == ([group_id(OLDER, 0)], [])
 
 
 @scenario

@@ -23,8 +23,8 @@ from .undo import UndoShell, is_root
 _EXT4_IOC_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
 COMMIT_S = 300
-"""Seconds after which the journal is committed unasked; ext4's default is 5. A cut that came just after such a commit lost
-nothing, and so did not find nodes that had not waited for it.
+"""Seconds after which the journal is committed unasked; ext4's default is 5. A cut that came just after such a commit
+lost nothing, and so did not find nodes that had not waited for it.
 """
 _TOOLS = ("mkfs.ext4", "e2fsck", "mount", "umount")
 _BALLAST, _PROBE = "ballast", "probe"

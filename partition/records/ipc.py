@@ -33,6 +33,8 @@ _UINT32 = struct.Struct("<I")
 _INT64 = struct.Struct("<q")
 _PAIR = struct.Struct("<qq")
 
+FEW_BYTES = 2048
+"""Metadata of a message that need no look, as ours: n bytes name n / 4 pairs at most; n * n / 4 <= PAIRS_BYTES_MAX."""
 _CONTINUATION = -1  # at the start of a message, before the length of its metadata; absent before Arrow 0.15
 _MESSAGE_VERSION, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _MESSAGE_PAIRS = 0, 2, 3, 4
 _SCHEMA_ENDIANNESS, _SCHEMA_FIELDS, _SCHEMA_PAIRS = 0, 1, 2
@@ -56,8 +58,8 @@ def check_unread(data: memoryview, start: int) -> None:
     size, begin = _read(_INT32, data, start), start + _INT32.size
     if size == _CONTINUATION:
         size, begin = _read(_INT32, data, begin), begin + _INT32.size
-    if not 0 < size <= len(data) - begin:
-        return  # the end of the stream, or a message that is cut: Arrow reads nothing of it
+    if size <= FEW_BYTES or size > len(data) - begin:
+        return  # few, the end of the stream, or a message that is cut: Arrow reads nothing of it
     if size > METADATA_BYTES_MAX:
         raise ValueError(f"the metadata of a message have more than {METADATA_BYTES_MAX} bytes")
     metadata = data[begin : begin + size]

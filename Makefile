@@ -57,12 +57,12 @@ spark-kill: $(TOX)
 	@$(TOX) run -qq -e spark-kill
 
 # Stockade beside the peers that this machine has or can install, in ROUNDS turns; writes docs/benchmarks.md. An hour; a short run:
-# make bench ROUNDS=1 SECONDS=2. PEERS=etcd,kafka (or none), ONLY=producer,requests and PARTITIONS=1,16 measure less; BASE=<revision>
-# measures an older Stockade beside this one; AGAIN=bench/results/<run>.json only writes the page of that run again.
+# make bench ROUNDS=1 SECONDS=2. PEERS=etcd,kafka (or none), ONLY=producer,requests and PARTITIONS=1,16 measure less;
+# AGAIN=bench/results/<run>.json only writes the page of that run again.
 bench: $(TOX)
 	@$(TOX) run -q -e bench -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	    $(if $(PEERS),--peers $(PEERS)) $(if $(ONLY),--only $(ONLY)) $(if $(PARTITIONS),--partitions $(PARTITIONS)) \
-	    $(if $(BASE),--base $(BASE)) $(if $(AGAIN),--again $(AGAIN))
+	    $(if $(AGAIN),--again $(AGAIN))
 
 # requirements/*.txt: what a container and CI install, with hashes. UPGRADE=1 takes the newest versions that are allowed.
 lock: $(TOX)

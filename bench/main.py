@@ -60,7 +60,7 @@ def main() -> None:
 
 def chosen(options: Options) -> dict[str, System]:
     """The systems of a run by name, Stockade's first."""
-    return {name: PEERS.get(name) or stockade(name.partition("@")[2]) for name in options.systems}
+    return {name: PEERS.get(name) or stockade() for name in options.systems}
 
 
 def write(machine: Machine, options: Options, results: Results) -> None:

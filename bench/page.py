@@ -169,7 +169,7 @@ class Report:
         found = []
         for workload in WORKLOADS:
             for ours in self._cells(workload.name):
-                peers = [cell for cell in self._cells(workload.name) if is_peer(cell.system)]
+                peers = [cell for cell in self._cells(workload.name) if cell.system != OURS]
                 for cell in peers if ours.system == OURS else ():
                     alone = len({each.partitions for each in peers if each.system == cell.system}) == 1
                     ratio = paired_ratio(self._values(ours), self._values(cell))
@@ -184,11 +184,6 @@ class Report:
 def is_busy(machine: Machine) -> bool:
     """Whether other programs took more than half of its cores just before the run."""
     return machine.loads[0] > machine.cores / 2
-
-
-def is_peer(system: str) -> bool:
-    """Whether a system is none of Stockade's versions."""
-    return system.partition("@")[0] != OURS
 
 
 def figure_of(sample: Sample | None, figure: str) -> float | None:
@@ -252,9 +247,8 @@ Stockade beside its peers, three nodes each, on one machine. The command that wr
 ```
 
 It finds or installs the peers below `.tools/peers`, runs everything, and writes this page; `make bench ROUNDS=1
-SECONDS=2` is a short run, `PEERS=etcd,kafka` and `ONLY=producer` measure less, `BASE=<revision>` puts an older
-Stockade beside this one. The run leaves its samples in `bench/results`, and `AGAIN=<one of these files>` only writes
-its page again.
+SECONDS=2` is a short run, `PEERS=etcd,kafka` and `ONLY=producer` measure less. The run leaves its samples in
+`bench/results`, and `AGAIN=<one of these files>` only writes its page again.
 
 **A measurement** is one load for some seconds, after one that warms up. The clock runs from when all connections are
 there, each with its first request answered where a request has one record, until the last record is acknowledged; *µs

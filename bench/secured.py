@@ -9,10 +9,9 @@ the rate, and what a client with a core of its own would see lies between the tw
 the clock starts.
 """
 
-# ruff: noqa: T201  # it prints a table
+# it prints a table
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Iterator
@@ -22,10 +21,10 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from figures import Load, Sample, paired_ratio, quartiles, sample_of
+from figures import Sample
 from loads.over_http import TOKEN, call
-from processor import PIDS
-from systems.common import finished, python_load
+from pairs import measured, report
+from systems.common import python_load
 from systems.stockade import Nodes, cluster
 from workloads import turns
 
@@ -47,14 +46,6 @@ def secured(folder: Path) -> Iterator[tuple[Nodes, dict[str, str]]]:
         yield nodes, {TOKEN: made.token, "SSL_CERT_FILE": str(authority)}
 
 
-def measured(nodes: Nodes, environment: dict[str, str], partitions: int, in_flight: int, seconds: float) -> Sample:
-    """The sample of one load."""
-    where = {"urls": nodes.urls, "topic": nodes.topic, "partitions": partitions}
-    command = python_load("appends", **where, in_flight=in_flight, seconds=seconds)
-    said = finished(command, environment | {PIDS: ",".join(map(str, nodes.pids))})
-    return sample_of(Load(**json.loads(said)))
-
-
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -63,7 +54,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--in-flight", type=int, default=256)
     chosen = parser.parse_args()
-    samples: dict[str, list[Sample]] = {PLAIN: [], SECURED: []}
+    samples: dict[str, list[Sample]] = {SECURED: [], PLAIN: []}
     with ExitStack() as stack:
         one, other = (Path(stack.enter_context(TemporaryDirectory())) for _ in range(2))
         plain = stack.enter_context(cluster(one))
@@ -72,28 +63,13 @@ def main() -> None:
         for each in (plain, nodes):
             each.create(chosen.partitions)
         for number, name in turns(chosen.rounds + 1, tuple(both)):
-            found = measured(*both[name], chosen.partitions, chosen.in_flight, chosen.seconds)
+            at, its_environment = both[name]
+            where = {"urls": at.urls, "topic": at.topic, "partitions": chosen.partitions}
+            command = python_load("appends", **where, in_flight=chosen.in_flight, seconds=chosen.seconds)
+            found = measured(at, command, its_environment)
             if number:  # the first round warms up
                 samples[name].append(found)
     report(samples)
-
-
-def report(samples: dict[str, list[Sample]]) -> None:
-    """Print the table, and the ratios over pairs of one round."""
-    print(f"{'':>8} {'appends/s':>10} {'p50 ms':>8} {'servers us':>11} {'client us':>10}")
-    for name, found in samples.items():
-        columns = [[each.per_s for each in found], [each.p50_ms or 0 for each in found]]
-        columns += [[each.server_us or 0 for each in found], [each.client_us or 0 for each in found]]
-        rate, p50, server, client = (quartiles(column).median for column in columns)
-        print(f"{name:>8} {rate:10.0f} {p50:8.2f} {server:11.1f} {client:10.1f}")
-    for what, one, other in (
-        ("rate, secured / plain", SECURED, PLAIN),
-        ("processor time of nodes, plain / secured", PLAIN, SECURED),
-    ):
-        pick = (lambda each: each.per_s) if "rate" in what else (lambda each: each.server_us)
-        ratio = paired_ratio([*map(pick, samples[one])], [*map(pick, samples[other])])
-        assert ratio is not None
-        print(f"{what}: {ratio.median:.2f} (quartiles {ratio.low:.2f} to {ratio.high:.2f})")
 
 
 if __name__ == "__main__":

@@ -149,23 +149,19 @@ def parsed(arguments: Sequence[str] | None, peers: Sequence[str]) -> Options:
     parser.add_argument("--peers", default=",".join(peers), help=f"some of {','.join(peers)}, or none; all by default")
     parser.add_argument("--only", default=",".join(BY_NAME), help=f"some of {','.join(BY_NAME)}; all by default")
     parser.add_argument("--partitions", default=",".join(map(str, COUNTS)), help="numbers of partitions (1,16,64,256)")
-    parser.add_argument("--base", default="", help="a revision of Stockade to compare with, too")
     parser.add_argument("--again", default="", help="a file of bench/results: only write its page again")
     chosen = parser.parse_args(arguments)
     names = _listed(parser, "--peers", chosen.peers, peers)
     counts = _listed(parser, "--partitions", chosen.partitions, list(map(str, COUNTS)))
     if chosen.rounds < 1 or chosen.seconds <= 0:
         parser.error("--rounds: at least 1; --seconds: more than 0")
-    base = (f"stockade@{chosen.base}",) if chosen.base else ()
     only = _listed(parser, "--only", chosen.only, list(BY_NAME))
-    systems = ("stockade", *base, *names)
-    return Options(chosen.rounds, chosen.seconds, systems, only, tuple(map(int, counts)), chosen.again)
+    return Options(chosen.rounds, chosen.seconds, ("stockade", *names), only, tuple(map(int, counts)), chosen.again)
 
 
 def command_line(options: Options, peers: Sequence[str]) -> str:
     """The command that repeats a run: ``make bench`` with the options that are not the defaults."""
     default = Options()
-    base = [name.partition("@")[2] for name in options.systems if "@" in name]
     chosen = [name for name in options.systems if name in peers]
     given = {
         "ROUNDS": str(options.rounds) if options.rounds != default.rounds else "",
@@ -173,7 +169,6 @@ def command_line(options: Options, peers: Sequence[str]) -> str:
         "PEERS": (",".join(chosen) or "none") if chosen != list(peers) else "",
         "ONLY": ",".join(options.only) if options.only != default.only else "",
         "PARTITIONS": ",".join(map(str, options.counts)) if options.counts != default.counts else "",
-        "BASE": "".join(base),
     }
     return " ".join(["make bench", *(f"{name}={value}" for name, value in given.items() if value)])
 

@@ -1,4 +1,4 @@
-"""Stockade: the working tree, or a revision of it to compare with (``stockade@REVISION``)."""
+"""Stockade: the working tree, as `make bench` measures it, or a revision of it, for programs that compare two."""
 
 # ruff: noqa: S603, S607  # it asks git for older sources
 
@@ -61,7 +61,9 @@ class Nodes:
 
 @contextmanager
 def cluster(folder: Path, revision: str = "", options: Sequence[str] = ()) -> Iterator[Nodes]:
-    """Three nodes of a revision, which end with the block. ``options``: further ones of `stockade cluster`."""
+    """Three nodes of a revision, "" for the working tree, which end with the block. ``options``: further ones of
+    `stockade cluster`.
+    """
     sources = _sources(revision, folder / "sources")
     data = folder / "data"
     ports = ("--port-base", str(_port_base()))
@@ -80,15 +82,11 @@ def clusters(revisions: Sequence[str]) -> Iterator[dict[str, Nodes]]:
         }
 
 
-def stockade(revision: str = "") -> System:
-    """Stockade, as the runner takes it. ``revision`` "" is the working tree."""
-
-    def had() -> str:
-        return _described(revision or "HEAD") + ("" if revision else _changes())
-
+def stockade() -> System:
+    """The working tree, as the runner takes it."""
     return System(
-        name=f"stockade@{revision}" if revision else "stockade",
-        title=f"Stockade {revision}".strip(),
+        name="stockade",
+        title="Stockade",
         sync="synced by a majority before the answer",
         client="stockade.Producer, .Consumer (Python, uvloop)",
         workloads={
@@ -101,17 +99,14 @@ def stockade(revision: str = "") -> System:
             "consumer": [1],
             "idle": [IDLE_PARTITIONS],
         },
-        had=had,
-        start=lambda folder: cluster(folder, revision),
+        had=_described,
+        start=cluster,
     )
 
 
-def _described(revision: str) -> str:
-    return _git("log", "-1", "--format=%h of %cs", revision)
-
-
-def _changes() -> str:
-    return ", with changes" if _git("status", "--porcelain", "--untracked-files=no") else ""
+def _described() -> str:
+    changes = ", with changes" if _git("status", "--porcelain", "--untracked-files=no") else ""
+    return _git("log", "-1", "--format=%h of %cs") + changes
 
 
 def _git(*arguments: str) -> str:

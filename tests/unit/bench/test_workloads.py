@@ -19,10 +19,9 @@ def test_without_options_everything_is_measured() -> None:
     [
         (["--peers", "none"], ("stockade",)),
         (["--peers", "nats,etcd"], ("stockade", "etcd", "nats")),
-        (["--peers", "none", "--base", "v1"], ("stockade", "stockade@v1")),
     ],
 )
-def test_peers_and_a_base_are_chosen_by_name(arguments: list[str], systems: tuple[str, ...]) -> None:
+def test_peers_are_chosen_by_name(arguments: list[str], systems: tuple[str, ...]) -> None:
     assert parsed(arguments, PEERS).systems == systems
 
 
@@ -33,10 +32,9 @@ def test_the_command_line_says_how_to_repeat_a_run() -> None:
         "--peers=none",
         "--only=producer,idle",
         "--partitions=16,1",
-        "--base=v1",
     ]
     options = parsed(arguments, PEERS)
-    again = "make bench ROUNDS=1 SECONDS=0.5 PEERS=none ONLY=idle,producer PARTITIONS=1,16 BASE=v1"
+    again = "make bench ROUNDS=1 SECONDS=0.5 PEERS=none ONLY=idle,producer PARTITIONS=1,16"
     assert command_line(options, PEERS) == again
     made = [f"--{part.replace('=', ' ', 1)}".lower().split() for part in again.split()[2:]]
     assert parsed([word for pair in made for word in pair], PEERS) == options

@@ -9,8 +9,6 @@ the rate, and what a client with a core of its own would see lies between the tw
 the clock starts.
 """
 
-# it prints a table
-
 import argparse
 import os
 import sys

@@ -50,7 +50,7 @@ class Source(NamedTuple):
     status: int
     content_type: str | None
 
-    def seen(self, body: bytes) -> str:
+    def seen(self, body: bytes | bytearray) -> str:
         """A sentence about an answer that is not one of a node: address, status, content type, and its beginning."""
         text = " ".join(body[: 4 * BEGINNING_CHARACTERS_MAX].decode("utf-8", "replace").split())
         begins = f"begins with {text[:BEGINNING_CHARACTERS_MAX]!r}" if text else "is empty"
@@ -64,7 +64,7 @@ class UnreadableAnswer(RequestTimedOut, code="UNREADABLE_ANSWER", title="The ans
     status, the content type and the first characters. Fields: node, answer_status, content_type.
     """
 
-    def __init__(self, source: Source, body: bytes, why: str) -> None:
+    def __init__(self, source: Source, body: bytes | bytearray, why: str) -> None:
         """``why``: the reason for which the answer cannot be read."""
         is_read = source.method == "GET"
         detail = f"{source.seen(body)} ({why})" + ("" if is_read else OF_A_WRITE)
@@ -143,7 +143,7 @@ def unanswered(method: str, what: str) -> RequestTimedOut:
     return error
 
 
-def refusal_of(source: Source, body: bytes) -> StockadeError:
+def refusal_of(source: Source, body: bytes | bytearray) -> StockadeError:
     """The refusal that an answer with a status >= 300 stands for.
 
     An answer without a problem document comes from a proxy between client and node, or from another service: with a 5xx
@@ -185,7 +185,7 @@ def with_fields(error: StockadeError, detail: str | None = None, **fields: Any) 
     return copy
 
 
-def _problem_in(body: bytes) -> dict[str, Any] | None:
+def _problem_in(body: bytes | bytearray) -> dict[str, Any] | None:
     try:
         problem = json.loads(body)
     except (ValueError, RecursionError):

@@ -127,4 +127,4 @@ class RawNode:
             only_node=True,
             timeout_ms=self._timeout_ms,
         )
-        return (await self._transport.request(request)).body
+        return bytes((await self._transport.request(request)).body)

@@ -47,7 +47,7 @@ as much: those beyond are left to the next fetch.
 
 
 def fetched(
-    source: Source, header: Callable[[str], str | None], body: bytes, *, max_bytes: int, meta: bool = False
+    source: Source, header: Callable[[str], str | None], body: bytes | bytearray, *, max_bytes: int, meta: bool = False
 ) -> Fetched:
     """Decode an Arrow answer. ``header`` looks up a header by its name; ``max_bytes``: the most bytes asked for;
     ``meta``: origins were asked for.

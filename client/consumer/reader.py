@@ -122,7 +122,7 @@ class Reading:
 
     async def records(self) -> AsyncIterator[ConsumedRecord]:
         """The records, one by one; another iteration goes on at the position, the offset after the present record."""
-        turn_ends_s = 0.0
+        positions, clock_s, turn_ends_s = self.positions, time.monotonic, 0.0  # looked up once, and not for each record
         while True:
             try:
                 async with self._taking:
@@ -136,11 +136,11 @@ class Reading:
             for record in at[1]:
                 if self._at is not at:
                     break  # the application has called `seek`, or another iteration has the rest
-                self.positions[partition] = record.offset + 1
+                positions[partition] = record.offset + 1
                 yield record
-                if time.monotonic() >= turn_ends_s:  # between two records: another iteration could overtake one in hand
+                if clock_s() >= turn_ends_s:  # between two records: another iteration could overtake one in hand
                     await asyncio.sleep(0)
-                    turn_ends_s = time.monotonic() + TURN_S
+                    turn_ends_s = clock_s() + TURN_S
             if self._at is at:
                 self._at = None
 

@@ -72,7 +72,7 @@ class Answer:
 
     status: int
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes | bytearray
     method: str
     node: str
 
@@ -395,13 +395,19 @@ def _knows_no_leader(refusal: StockadeError) -> bool:
     return isinstance(refusal, NotLeaderOrFollower | LeaderNotAvailable) and not refusal.fields.get("leader")
 
 
-async def _read(response: aiohttp.ClientResponse, on_piece: Callable[[bytes], None] | None) -> bytes:
-    if (response.content_length or 0) > ANSWER_BYTES_MAX:
-        response.close()
-        node = response.url.origin()
-        raise unanswered(response.method, f"{node}: the answer is longer than {ANSWER_BYTES_MAX} bytes")
-    if on_piece is None:
-        return await response.read()
-    async for piece in response.content.iter_any():
-        on_piece(piece)
-    return b""
+async def _read(response: aiohttp.ClientResponse, on_piece: Callable[[bytes], None] | None) -> bytearray:
+    """The body, unless its pieces go to ``on_piece`` as they come. It is in memory once, whatever its length: the
+    library's own ``read`` keeps all pieces, and then joins them.
+    """
+    body, size = bytearray(), 0
+    take = on_piece or body.extend
+    if (response.content_length or 0) <= ANSWER_BYTES_MAX:
+        async for piece in response.content.iter_any():
+            size += len(piece)
+            if size > ANSWER_BYTES_MAX:
+                break
+            take(piece)
+        else:
+            return body
+    response.close()
+    raise unanswered(response.method, f"{response.url.origin()}: the answer is longer than {ANSWER_BYTES_MAX} bytes")

@@ -11,6 +11,9 @@ from stockade.client.blocking.reader import BlockingClient
 from stockade.client.blocking.writer import BlockingWriter
 from stockade.client.config import ClientConfig
 from stockade.client.errors import UnreadableAnswer
+from stockade.client.transport import http
+from stockade.client.transport.http import Request, Transport
+from stockade.partition.errors import RequestTimedOut
 
 from ..fake_cluster import FakeCluster, Fault
 from .test_http import other_port
@@ -83,3 +86,27 @@ def test_after_a_portal_answered_for_the_leader_the_other_nodes_are_asked(cluste
             assert client.metadata.leader("t", 0) is None
 
     asyncio.run(run())
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n[1,\r\n3\r\n 2]\r\n0\r\n\r\n"
+LENGTHY = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n[1, 2]"
+
+
+@pytest.mark.parametrize("answer", [CHUNKED, LENGTHY])
+@pytest.mark.parametrize(("bytes_max", "is_read"), [(6, True), (5, False)])
+def test_an_answer_that_is_longer_than_the_bound_is_not_read_also_if_it_does_not_tell_its_length(
+    answer: bytes, bytes_max: int, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound held only where the answer had a Content-Length."""
+    monkeypatch.setattr(http, "ANSWER_BYTES_MAX", bytes_max)
+
+    async def run(url: str) -> bytes:
+        async with Transport(ClientConfig(bootstrap=url)) as transport:
+            return bytes((await transport.request(Request(method="GET", path="/", node=url, only_node=True))).body)
+
+    with other_port(answer) as (url, _):
+        if is_read:
+            assert asyncio.run(run(url)) == b"[1, 2]"
+        else:
+            with pytest.raises(RequestTimedOut, match=f"the answer is longer than {bytes_max} bytes"):
+                asyncio.run(run(url))

@@ -118,7 +118,7 @@ class Peers:
                     headers={**message.headers, FORWARDED_BY: self._service.node_id},
                     data=io.BytesIO(message.body) if message.body else None,
                     allow_redirects=False,
-                    middlewares=None if message.method == "GET" else (sent_once(),),
+                    middlewares=(sent_once(),),
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise LeaderNotAvailable(f"{leader} cannot be reached") from error

@@ -551,6 +551,8 @@ class Transport:
             self.liveness.down(peer)
             self._forget_disk(peer)
             _log.info("no longer connected to %s", connection.other_end)
+            for stream in [each for each in self._open if each.wanted is not None and each.dialled == peer]:
+                stream.abort()  # a node that hangs, or is cut off, answers nothing on it, and does not close it
             self.on_down(peer)
 
     # Events of liveness

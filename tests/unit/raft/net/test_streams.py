@@ -8,6 +8,7 @@ import pytest
 from stockade.raft.messages import OpenStream, Ping, Refusal
 from stockade.raft.net import transport
 from stockade.raft.net.codec import encode
+from stockade.raft.net.liveness import LivenessTimeouts
 
 from ..transports import UNSET, Node, Peer, Run, hello
 from .certificates import Issuer, trusting_context
@@ -212,6 +213,37 @@ def test_a_node_that_is_removed_loses_its_streams(run: Run, issuer: Issuer) -> N
             n2.transport.remove_peer("n1")
             await made[0].lost.wait()
             await caller.lost.wait()
+
+    run(scenario)
+
+
+def test_streams_to_a_node_that_hangs_end_when_it_counts_as_lost(
+    run: Run, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked on them waited until its own time was over: ten seconds, where the node was lost after three."""
+
+    async def scenario() -> None:
+        make, addresses = node_of(issuer, False), {"n1": UNSET, "n2": UNSET, "n3": UNSET}
+        async with (
+            Node("n1", addresses, LivenessTimeouts(heartbeat_s=0.02, dead_s=0.5)) as n1,
+            make("n2", addresses) as n2,
+            make("n3", addresses) as n3,
+            asyncio.timeout(30),
+        ):
+            await n1.until(lambda: sorted(n1.events) == ["up n2", "up n3"])
+            echoing(n2), echoing(n3)
+            lost, other = Caller(), Caller()
+            await n1.transport.open_stream("n2", lost)
+            await n1.transport.open_stream("n3", other)
+            monkeypatch.setattr(n2.transport, "received", lambda *_: None)
+            opening = asyncio.ensure_future(n1.transport.open_stream("n2", Caller()))
+            n2.transport.liveness.stop()
+            await lost.lost.wait()
+            with pytest.raises(ConnectionError, match="was lost before the stream was open"):
+                await opening
+            assert n1.events[2:] == ["down n2"]
+            other.transport.write(b"still here")
+            await other.until(len(b"still here"))
 
     run(scenario)
 

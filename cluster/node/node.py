@@ -213,7 +213,6 @@ class Node:
         config = assignment.config
         log = SegmentLog(self._config.limits.segment_bytes_max)
         log.on_torn = self._host.fail
-        log.on_damaged = lambda error: self._host.fail(DiskRefused(Path(self._config.data_dir), str(error)))
         stored = StoredMachine(PartitionMachine(PartitionConfig(assignment.topic_id), log), log)
 
         async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
@@ -235,6 +234,12 @@ class Node:
             without_room=self._disk.without_room,
         )
         replica.whole.store = self._tiered
+
+        def damaged(error: OSError) -> None:
+            if self._replicas.get(assignment.group_id) is replica:  # the files of one that is erased go meanwhile
+                self._host.fail(DiskRefused(Path(self._config.data_dir), str(error)))
+
+        log.on_damaged = damaged
         return replica
 
     def _open_group(self, group: int, founders: rpc.Founders, machine: Any) -> Group:

@@ -14,7 +14,7 @@ import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from errno import EIO
+from errno import EIO, ENOENT
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -313,7 +313,7 @@ class SegmentLog:
         try:
             return search(*arguments)
         except OSError as error:
-            if error.errno == EIO:
+            if error.errno in (EIO, ENOENT):
                 self.on_damaged(error)
             raise
 

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .api import Topic, call, eventually, expect
@@ -122,7 +124,10 @@ def test_a_bit_that_flips_in_what_is_not_read_stops_the_node_which_is_rebuilt(da
         assert topic.at(node.url).values(0, query)[:501] == [*LINES, "0"]
 
 
-def test_a_read_that_meets_a_damaged_index_stops_the_leader_and_another_one_answers(data: Path) -> None:
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+def test_a_read_that_meets_a_damaged_index_stops_the_leader_and_another_one_answers(
+    data: Path, damage: Callable[[Path], None]
+) -> None:
     """It was answered 500, again and again, while two other nodes had the records and could have led."""
     settings = f"{SMALL}inspection_bytes_per_s = 0\n"
     with LocalCluster(data, port_base=0, restart=False, settings=settings) as cluster:
@@ -133,7 +138,7 @@ def test_a_read_that_meets_a_damaged_index_stops_the_leader_and_another_one_answ
         leader = next(node for node in cluster.nodes if node.name == topic.leader(0))
         eventually(lambda: len(list(leader.data.glob("groups/*/files-*/*.index"))) > 1)
         oldest = min(leader.data.glob("groups/*/files-*/*.index"))
-        flip(oldest)
+        damage(oldest)
         survivor = topic.at(next(node for node in cluster.nodes if node is not leader).url)
         query = "offset=0&max_bytes=1048576"
         eventually(lambda: call("GET", f"{survivor.records()}?{query}").status == 200)

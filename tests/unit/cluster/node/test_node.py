@@ -1,6 +1,7 @@
 """The shell around the machines, over a Raft host in memory: what is proposed, awaited, forwarded and retried."""
 
 import asyncio
+import errno
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -293,6 +294,27 @@ def test_a_write_to_a_segment_that_fails_in_a_read_stops_the_node(
             with pytest.raises(OSError, match="Bad file descriptor"):
                 await replica.read(0, max_bytes=1, min_bytes=1, max_wait_ms=0, local=False)
         assert [type(error) for error in host.failures] == [OSError]
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_missing_index_stops_the_node_unless_the_replica_is_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_nothing(*_: object) -> int:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "0.index")
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        monkeypatch.setattr(segments, "greatest", find_nothing)
+        replica = await service.partition("t", 0, None)
+        await service.at_controller().topics.delete_topic("t", None)
+        with pytest.raises(FileNotFoundError):
+            replica.log.greatest_timestamp()
+        assert not host.failures
+        await service.at_controller().topics.create_topic("t", 1, None, TopicConfig())
+        with pytest.raises(FileNotFoundError):
+            (await service.partition("t", 0, None)).log.greatest_timestamp()
+        assert "0.index" in str(host.failures)
 
     run(tmp_path, monkeypatch, scenario)
 

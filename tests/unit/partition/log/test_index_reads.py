@@ -40,8 +40,11 @@ def test_a_damaged_index_of_a_full_segment_answers_no_read(
     log.close()
 
 
+@pytest.mark.parametrize("damage", [lambda index: index.write_bytes(bytes(index.stat().st_size)), Path.unlink])
 @pytest.mark.parametrize("ask", ["read", "tail", "find_timestamp", "greatest_timestamp"])
-def test_a_damaged_index_is_told_whatever_read_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str) -> None:
+def test_a_damaged_index_is_told_whatever_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str, damage: Callable[[Path], None]
+) -> None:
     """Each read of those records was answered 500, and the leader led on until the scrubber came by, perhaps days."""
     log, _ = thirty(tmp_path, monkeypatch)
     log.trim(13)
@@ -54,7 +57,7 @@ def test_a_damaged_index_is_told_whatever_read_it(tmp_path: Path, monkeypatch: p
     told: list[OSError] = []
     log.on_damaged = told.append
     index = segment_files.files_of(log.full_segments[0])[1]
-    index.write_bytes(bytes(len(index.read_bytes())))
+    damage(index)
     with pytest.raises(OSError, match=index.name) as raised:
         asks[ask]()
     assert told == [raised.value]

@@ -180,7 +180,10 @@ class Node:
             self._failure.report(error)
 
     async def transfer_leadership(self) -> None:
-        """Transfer the leaderships of this node, which is about to stop, to voters that can take over soon."""
+        """Transfer the leaderships of this node, which is about to stop, to voters that can take over soon. None is sent
+        to it from now on.
+        """
+        self._reporter.is_leaving = True
         led = [group for group in self._host.groups.values() if group.is_leader and len(group.voters) > 1]
         gone = await transfer_leaderships([(group, None) for group in led])
         _log.info("handed %d groups over, %d were not taken", len(gone), len(led) - len(gone))

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from ...raft.core.group import Group
 from ...raft.host import RaftHost
+from ...raft.net.rpc import CallRefused
 from .. import rpc
 from ..discovery.cluster_view import ClusterView
 from ..features import SOFTWARE
@@ -39,15 +40,17 @@ class Reporter:
         self._view = view
         self._replicas = replicas
         self._disk = disk
+        self.is_leaving: bool = False
+        """Whether this node is about to stop. It reports nothing then: it counts as away, and no leader is sent to it."""
         self._started_s = time.monotonic()
 
     async def ask(self, node_id: str) -> rpc.NodeReport | None:
         """The report of a node; None: the node is away."""
-        if node_id == self._node_id:
-            return await self.report()
         try:
+            if node_id == self._node_id:
+                return await self.report()
             answer = await self._router.ask(node_id, rpc.AskNode(), ASK_TIMEOUT_S)
-        except (ConnectionError, TimeoutError):
+        except (ConnectionError, TimeoutError, CallRefused):
             return None
         assert isinstance(answer, rpc.NodeReport), answer
         return answer
@@ -64,7 +67,9 @@ class Reporter:
         return answer.group_ids
 
     async def report(self) -> rpc.NodeReport:
-        """The report of this node, as of now."""
+        """The report of this node, as of now. Raises CallRefused if the node is about to stop."""
+        if self.is_leaving:
+            raise CallRefused("this node is about to stop")
         led, moving = [], {move.group_id for move in self._view.moves}
         for number, replica in enumerate(list(self._replicas.all()), start=1):
             group = replica.group

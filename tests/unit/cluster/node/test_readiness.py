@@ -1,14 +1,22 @@
 """For what a node is not ready, and why: partitions need no controller."""
 
+import asyncio
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stockade.cluster import rpc
+from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
+from stockade.cluster.machines import Member
 from stockade.cluster.node import node_service
+from stockade.cluster.node.node import Node
 from stockade.cluster.node.node_service import NodeService
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
+from stockade.raft.histogram import Histogram
+from stockade.raft.net.rpc import CallRefused
 
 from ..fakes import FakeHost
 from .test_node import run
@@ -133,3 +141,26 @@ def test_a_node_that_was_removed_refuses_at_once_what_others_would_have_to_answe
             await service.partition("t", 0, None)
 
     run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_node_that_is_about_to_stop_reports_nothing_so_that_no_leader_is_sent_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Balance sent leaders home to a node that had just handed them over, while it waited for its last requests."""
+
+    async def scene() -> None:
+        host = FakeHost(tmp_path)
+        monkeypatch.setattr("stockade.cluster.node.node.RaftHost", lambda *_, **__: host)
+        monkeypatch.setattr(host, "log", SimpleNamespace(syncs=Histogram()), raising=False)
+        members = [Member("n1", "http://127.0.0.1:1", "127.0.0.1:2")]
+        config = NodeConfig("n1", "c", str(tmp_path), "127.0.0.1:1", "127.0.0.1:2", members)
+        node = await Node.start(config, pytest.fail)
+        assert isinstance(rpc.decode(await node._answer("n2", rpc.encode(rpc.AskNode()))), rpc.NodeReport)
+        assert await node._reporter.ask("n1") is not None
+        await node.transfer_leadership()
+        with pytest.raises(CallRefused):
+            await node._answer("n2", rpc.encode(rpc.AskNode()))
+        assert await node._reporter.ask("n1") is None
+        await node.stop()
+
+    asyncio.run(scene())

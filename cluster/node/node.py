@@ -180,8 +180,8 @@ class Node:
             self._failure.report(error)
 
     async def transfer_leadership(self) -> None:
-        """Transfer the leaderships of this node, which is about to stop, to voters that can take over soon. None is sent
-        to it from now on.
+        """Transfer the leaderships of this node, which is about to stop, to voters that can take over soon. From now on
+        none is sent to it.
         """
         self._reporter.is_leaving = True
         led = [group for group in self._host.groups.values() if group.is_leader and len(group.voters) > 1]

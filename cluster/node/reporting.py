@@ -41,7 +41,7 @@ class Reporter:
         self._replicas = replicas
         self._disk = disk
         self.is_leaving: bool = False
-        """Whether this node is about to stop. It reports nothing then: it counts as away, and no leader is sent to it."""
+        """Whether this node is about to stop: then it reports nothing, counts as away, and no leader is sent to it."""
         self._started_s = time.monotonic()
 
     async def ask(self, node_id: str) -> rpc.NodeReport | None:

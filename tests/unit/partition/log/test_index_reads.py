@@ -1,12 +1,14 @@
 """Indexes of full segments are on disk: the loop reads only those that an answer depends on, and verifies them."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from stockade.partition.log import segment_files
-from stockade.partition.log.index import ENTRY
+from stockade.partition.log.index import ENTRY, SegmentIndex
 
 from .test_descriptors import no_descriptor_left
 from .test_segments import SIZE, thirty
@@ -72,4 +74,27 @@ def test_a_read_without_a_free_descriptor_tells_of_no_damage(tmp_path: Path, mon
         log.read(0, 1)
     assert not told
     assert log.read(0, 1).next_offset == 1
+    log.close()
+
+
+def test_threads_that_read_indexes_at_a_time_agree_on_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them met KeyError when another had just dropped what it found, and the kept bytes were miscounted."""
+    log, _ = thirty(tmp_path, monkeypatch)
+    loaded = segment_files.LoadedIndexes(7 * ENTRY.size)
+    rounds = [log.full_segments[number % 9 :] for number in range(4)]
+
+    def load_all(segments: Sequence[SegmentIndex]) -> None:
+        for segment in segments * 300:
+            assert len(loaded.load(segment)) == segment.index_size
+
+    usual_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(load_all, rounds))
+    finally:
+        sys.setswitchinterval(usual_s)
+    assert loaded.size == sum(map(len, loaded._loaded.values())) <= 7 * ENTRY.size
     log.close()

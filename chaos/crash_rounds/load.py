@@ -39,8 +39,8 @@ def _line(partition: int, number: int, length: int) -> bytes:
 
 
 class SteadyLoad:
-    """The writers at work. An async context manager: leaving it stops them and waits for the batches in flight, or
-    cancels them after an exception.
+    """The writers at work. An async context manager: leaving it stops them and waits for the batches in flight; after
+    an exception it gives these up, since the nodes may never answer.
 
     ``failures`` are the refusals that ended a writer early.
     """
@@ -65,6 +65,7 @@ class SteadyLoad:
         self._pace_s = pace_s
         self._count = count
         self._stopping = asyncio.Event()
+        self._producers: list[Producer] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "SteadyLoad":
@@ -83,7 +84,8 @@ class SteadyLoad:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._stopping.set()
-        if kind is not None:  # batches in flight may never be answered
+        if kind is not None:
+            await asyncio.gather(*(producer.abort() for producer in self._producers))
             for task in self._tasks:
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=kind is not None)
@@ -97,7 +99,9 @@ class SteadyLoad:
             growth.cancel()
 
     async def _write(self, stream: Stream) -> None:
-        producer = await Producer(self._config, name=stream.name).start()
+        producer = Producer(self._config, name=stream.name)
+        self._producers.append(producer)
+        await producer.start()
         try:
             acknowledged = partial(self.progress.add, stream.partition)
             writer = StreamWriter(producer, self._history, self._topic, stream.name, stream)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ...client.api.client import Client
+from ...client.errors import ClientClosed
 from ...client.session.session import Fence, Session
 from ...client.transport.http import Transport
 from ...partition.api.topics import Mode, TopicConfig
@@ -60,8 +61,9 @@ async def _live(context: ActorContext, client: Client, recorder: AttemptRecorder
     async with Session(client, process, ttl_ms=context.chance.randint(*SESSION_TTL_MS)) as session:
         fence = await _acquire(context, session, process)
         await _use(context, recorder, process, fence)
-        if context.chance.random() < 0.3:
-            await _release(context, session, process, fence)
+        end = context.chance.random()
+        if end < 0.6:
+            await _leave(context, session, process, fence, closes=end < 0.3)
             partition = context.chance.choice(fence.grant.partitions)  # what it writes now must be refused
             late = Batch(f"{process}+late@{partition}", 0, 1)
             await recorder.append(process, partition, late, guard=Guard(fence.token(partition)))
@@ -83,8 +85,10 @@ async def _acquire(context: ActorContext, session: Session, process: str) -> Fen
     return fence
 
 
-async def _release(context: ActorContext, session: Session, process: str, fence: Fence) -> None:
-    """Give the slots back. Raises the refusal."""
+async def _leave(context: ActorContext, session: Session, process: str, fence: Fence, *, closes: bool) -> None:
+    """Give the slots back, alone or with the session. Raises the refusal, and why a session to close was lost before:
+    of such a one the cluster is told nothing, and its grant may be good until the session's end there.
+    """
     invoked = [
         context.history.invoke(
             process, "release", topic=context.topic, partition=partition, epoch=fence.token(partition).epoch
@@ -92,7 +96,9 @@ async def _release(context: ActorContext, session: Session, process: str, fence:
         for partition in fence.grant.partitions
     ]
     try:
-        await session.release(fence)
+        await (session.close() if closes else session.release(fence))
+        if closes and session.error is not None and not isinstance(session.error, ClientClosed):
+            raise session.error
     except StockadeError as error:
         for each in invoked:
             context.history.settle_error(each, error)

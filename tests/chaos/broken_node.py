@@ -22,7 +22,7 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.client.transport import http
 from stockade.client.transport.http import Answer, Request, Transport
 from stockade.cluster.replica.replica import Replica
-from stockade.partition.commands import Append, Appended, Result, Stamp
+from stockade.partition.commands import Append, Appended, ClearFence, Result, SlotState, Stamp
 from stockade.partition.errors import StockadeError
 from stockade.partition.state import producers
 from stockade.partition.state.fence import Fence
@@ -62,6 +62,16 @@ def accept_any_epoch() -> None:
 def keep_released() -> None:
     """A token stays good when its grant is released: the slot is said to be cleared, and is not."""
     replace(Fence, "clear", lambda fence, _command, _log_end=None: fence._state(done=True))
+
+
+def keep_closed() -> None:
+    """A token stays good when its session is closed: only the end of a grant by itself clears the slot."""
+    clear = Fence.clear
+
+    def released(fence: Fence, command: ClearFence, log_end: int | None = None) -> SlotState:
+        return fence._state(done=True) if command.ends == "closed" else clear(fence, command, log_end)
+
+    replace(Fence, "clear", released)
 
 
 def certify_the_opposite() -> None:
@@ -109,6 +119,7 @@ DEFECTS: dict[str, Callable[[], None]] = {
     "dedupe": store_repetitions,
     "epoch-check": accept_any_epoch,
     "release": keep_released,
+    "close": keep_closed,
     "certificates": certify_the_opposite,
     "commit": commit_alone,
     "stale-reads": read_alone,

@@ -42,6 +42,7 @@ MUTANTS = {
         Mutant("dedupe", "storm", "none", ("duplicate",), seconds=5.0),
         Mutant("epoch-check", "slots", "stall-producer", ("zombie",)),
         Mutant("release", "slots", "none", ("zombie",)),
+        Mutant("close", "slots", "none", ("zombie",)),
         Mutant("certificates", "takeover", "stall-producer", ("outcome-certificate",)),
         Mutant("commit", "catch-up", "divergent-tail", ("lost-write",), seconds=12.0),
         Mutant("stale-reads", "append,slots,storm,group", "partition", ("stale-read",), "namespaces", 2, 12.0, 2),

@@ -1,15 +1,18 @@
-"""A life ends with an unknown outcome: what it wrote last may be stored behind what it would write next."""
+"""The lives of clients that contend for slots: how each ends, and what is recorded of its end."""
 
 import asyncio
+import io
 import random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from stockade.chaos.history.history import Event, History
 from stockade.chaos.workloads import slots
 from stockade.chaos.workloads.attempts import is_unknown
-from stockade.partition.errors import LeaderNotAvailable, NotOwner, RequestTimedOut, StockadeError
+from stockade.client.errors import ClientClosed
+from stockade.partition.errors import LeaderNotAvailable, NotOwner, RequestTimedOut, SessionExpired, StockadeError
 
 
 class Recorder:
@@ -47,3 +50,52 @@ def test_a_holder_writes_nothing_behind_a_batch_of_unknown_outcome() -> None:
 def test_what_was_refused_for_certain_is_no_end(answer: StockadeError) -> None:
     assert not is_unknown(answer)
     assert is_unknown(RequestTimedOut())
+
+
+class Closable:
+    """A session that was lost before, or is not; that the cluster answers, or does not."""
+
+    def __init__(self, lost: StockadeError | None, refusal: StockadeError | None) -> None:
+        self.error = lost
+        self._refusal = refusal
+
+    async def close(self) -> None:
+        was_lost, self.error = self.error is not None, self.error or ClientClosed("the session was closed")
+        if self._refusal is not None and not was_lost:
+            raise self._refusal
+
+
+def left(session: Any) -> tuple[str | None, list[Event]]:
+    """The code of the refusal, and what is recorded, when a holder of two slots closes its session."""
+    history = History(io.BytesIO())
+    context: Any = SimpleNamespace(topic="t", history=history)
+    fence: Any = SimpleNamespace(
+        grant=SimpleNamespace(partitions=[0, 2]), token=lambda number: SimpleNamespace(epoch=number + 5)
+    )
+    try:
+        asyncio.run(slots._leave(context, session, "slots-1.1", fence, closes=True))
+    except StockadeError as refusal:
+        return refusal.code, history.events
+    return None, history.events
+
+
+def test_a_session_that_is_closed_gives_back_each_of_its_slots() -> None:
+    refused, events = left(Closable(None, None))
+    assert refused is None
+    assert [(e.type, e.f, e.partition, e.epoch) for e in events[2:]] == [
+        ("ok", "release", 0, 5),
+        ("ok", "release", 2, 7),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lost", "refusal", "code"),
+    [(SessionExpired(), None, "SESSION_EXPIRED"), (None, RequestTimedOut(), "REQUEST_TIMED_OUT")],
+)
+def test_a_close_that_the_cluster_did_not_answer_gives_back_nothing(
+    lost: StockadeError | None, refusal: StockadeError | None, code: str
+) -> None:
+    """Of a lost session the cluster is asked nothing: a checker would take its last appends for a zombie's."""
+    refused, events = left(Closable(lost, refusal))
+    assert refused == code
+    assert len(events) == 4 and "ok" not in {each.type for each in events}

@@ -17,7 +17,7 @@ from simulation.shrink import shrunk  # noqa: E402
 from simulation.trace import Trace  # noqa: E402
 
 SHRUNK_MAX = 3
-"""So many failures of a campaign are shrunk at its end."""
+"""So many failures of a campaign are shrunk at its end, unless Ctrl-C ended it."""
 
 
 def options() -> argparse.ArgumentParser:
@@ -66,9 +66,10 @@ def run_many(arguments: argparse.Namespace) -> int:
     with showing(len(seeds)) as show:
         tally = campaign(plan_of(arguments, 0), seeds, arguments.jobs, file, show)
     say(tally.line())
-    for failure in tally.failures[:SHRUNK_MAX]:
+    is_whole = tally.done == len(seeds)
+    for failure in tally.failures[:SHRUNK_MAX] if is_whole else ():
         say(f"shrunk: {shrunk(failure.plan).line()}")
-    return 1 if tally.failures else 0 if tally.done == len(seeds) else 130
+    return 1 if tally.failures else 0 if is_whole else 130
 
 
 def say(line: str) -> None:

@@ -2,16 +2,18 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from ctypes import c_bool
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from child import ended
+from child import ended, hearing_ctrl_c
 from simulation.campaign import Tally, campaign, run_task
 from simulation.checker import Checker, Stream, Violation
 from simulation.mutants import votes_twice
@@ -76,6 +78,44 @@ def test_workers_end_with_a_parent_that_is_killed() -> None:
     _soon(lambda: all(map(_has_ended, children)))
 
 
+def test_ctrl_c_ends_a_campaign_soon_and_without_a_word_from_its_workers() -> None:
+    """They ran what waited for them, up to a hundred schedules; those that had just started told of a
+    KeyboardInterrupt.
+    """
+    command = [sys.executable, str(Path(__file__).with_name("run.py")), "--seeds", "1000000", "--jobs", "2"]
+    pipe = subprocess.PIPE
+    with hearing_ctrl_c():
+        begun = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    with ended(begun) as parent:
+        _soon(lambda: len(workers := _workers(parent.pid)) == 2 and all(map(_imports, workers)))
+        os.killpg(parent.pid, signal.SIGINT)
+        told, errors = parent.communicate(timeout=60)
+    assert parent.returncode == 130
+    assert " of 1,000,000 schedules, " in told
+    assert errors == ""
+
+
+def test_ctrl_c_interrupts_nothing_that_a_campaign_does_and_what_has_run_counts() -> None:
+    told: list[tuple[int, int]] = []
+
+    def tell(tally: Tally) -> None:
+        signal.raise_signal(signal.SIGINT)
+        told.append((tally.done, len(tally.failures)))
+
+    with hearing_ctrl_c():
+        tally = campaign(Plan(0, accident="no such accident"), range(10_000), 1, None, tell)
+    assert told[0] == (20, 20)
+    assert told[-1] == (tally.done, len(tally.failures)) and tally.done == len(tally.failures) < 100
+
+
+def test_a_worker_begins_no_schedule_once_its_campaign_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    ending = c_bool(False)
+    monkeypatch.setattr("simulation.campaign._worker", SimpleNamespace(ending=ending))
+    assert run_task(Plan(0, accident="no such accident"), range(20))[0] == 20
+    ending.value = True
+    assert run_task(Plan(0), range(20)) == (0, [])
+
+
 def _soon(look: Callable[[], Any]) -> Any:
     """What ``look`` finds within a minute."""
     deadline = time.monotonic() + 60
@@ -88,6 +128,10 @@ def _soon(look: Callable[[], Any]) -> Any:
 def _workers(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def _imports(worker: int) -> bool:
+    return b"pyarrow" in Path(f"/proc/{worker}/maps").read_bytes()
 
 
 def _has_ended(pid: int) -> bool:

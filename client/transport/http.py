@@ -9,8 +9,8 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from http import HTTPStatus
 from math import inf
@@ -112,14 +112,6 @@ class Request:
     on_piece: Callable[[bytes], None] | None = None
 
 
-class _Places(asyncio.Semaphore):
-    """A semaphore that tells how many may still enter."""
-
-    @property
-    def free(self) -> int:
-        return self._value
-
-
 class Transport:
     """Connections to the nodes of one cluster, for one event loop. Use it in ``async with``, or ``close`` it."""
 
@@ -135,8 +127,9 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
         kept_free = max(1, min(KEPT_FREE_MAX, config.connections_max // 4))
         waits_max = config.connections_max - kept_free
-        self._waits = _Places(waits_max)
-        self._places_left = min(waits_max - 1, max(1, waits_max // 4))
+        self._places_to_wait = asyncio.Semaphore(waits_max)
+        self._waiting = 0  # requests that have such a place, or stand in the queue for one
+        self._waiting_with_room_max = max(1, waits_max - max(1, waits_max // 4))
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -158,7 +151,7 @@ class Transport:
         """Whether a request that asks a node to wait gets a connection now, and leaves a quarter of those that may wait
         to the requests that come back from a wait elsewhere.
         """
-        return self._waits.free > self._places_left
+        return self._waiting < self._waiting_with_room_max
 
     def learn(self, urls: Iterable[str]) -> None:
         """Remember the nodes that an answer of the cluster names, beside the bootstrap list. A node that it does not
@@ -241,7 +234,7 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000, sock_connect=self._config.connect_timeout_ms / 1000)
         try:
             async with (
-                self._waits if request.wait_ms else nullcontext(),
+                self._place_to_wait() if request.wait_ms else nullcontext(),
                 self._open_session().request(
                     request.method,
                     node + request.path,
@@ -282,6 +275,15 @@ class Transport:
             connector = aiohttp.TCPConnector(limit=self._config.connections_max, ssl=trusted)
             self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self._session
+
+    @asynccontextmanager
+    async def _place_to_wait(self) -> AsyncIterator[None]:
+        self._waiting += 1
+        try:
+            async with self._places_to_wait:
+                yield
+        finally:
+            self._waiting -= 1
 
     def _reached(self, node: str) -> None:
         self._unproven.discard(node)

@@ -465,12 +465,15 @@ def test_requests_that_wait_leave_connections_for_those_that_do_not(connections:
         config = ClientConfig(bootstrap=node, connections_max=connections)
         async with Transport(config) as transport, asyncio.timeout(30):
             wait = Request(method="GET", path="/wait", wait_ms=60_000)
+            assert transport.has_room_to_wait
             waiting = [asyncio.ensure_future(transport.request(wait)) for _ in range(connections + 2)]
             await all_wait.wait()
+            assert not transport.has_room_to_wait
             assert (await transport.request(Request(method="PUT", path="/now"))).status == 200
             assert arrived.count("/wait") == at_once
             over.set()
             assert {each.status for each in await asyncio.gather(*waiting)} == {200}
+            assert transport.has_room_to_wait
         await runner.cleanup()
 
     asyncio.run(run())

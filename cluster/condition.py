@@ -1,12 +1,8 @@
-"""Waits that do not wake in vain: until replicated state has changed, until a common time of all periodic looks, or
-until a thread has ended.
-"""
+"""Waits that do not wake in vain: until replicated state has changed, or until a common time of all periodic looks."""
 
 import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeVar
-
-from ..raft.threads import to_its_end
 
 _Value = TypeVar("_Value")
 
@@ -85,10 +81,3 @@ def aligned_s(period_s: float) -> float:
         return period_s
     now = asyncio.get_running_loop().time() * 1000
     return (((now + period / 2) // period + 1) * period - now) / 1000
-
-
-async def in_thread(work: Callable[..., _Value], *arguments: object) -> _Value:
-    """The result of ``work``, which runs in a thread. A cancelled caller waits for its end: when a node has stopped,
-    nothing of it may write to its folder any more, since its next process may run.
-    """
-    return await to_its_end(asyncio.ensure_future(asyncio.to_thread(work, *arguments)))

@@ -31,7 +31,7 @@ from .net.tls import Tls, TlsFault, TlsFiles
 from .net.transport import NO_ROOM, Address, Transport
 from .ports import Timer
 from .settings import RaftSettings
-from .threads import to_its_end
+from .threads import in_thread
 from .wal.errors import DiskRefused, NewerDisk
 from .wal.file_set import WalIdentity, level_of
 from .wal.wal import Wal
@@ -487,7 +487,7 @@ class RaftHost:
             try:
                 while True:
                     await asyncio.sleep(REMEMBER_S)
-                    await to_its_end(asyncio.ensure_future(asyncio.to_thread(promises.save)))
+                    await in_thread(promises.save)
             finally:
                 promises.save()
         except OSError as error:

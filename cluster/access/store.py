@@ -9,8 +9,8 @@ import msgspec
 
 from ...partition.log.fsutil import write_durably
 from ...partition.log.modes import SECRET_MODE
+from ...raft.threads import in_thread
 from ...raft.wal.errors import DiskRefused
-from ..condition import in_thread
 from .principals import UNHEARD, Principal
 
 FILE = "principals.json"

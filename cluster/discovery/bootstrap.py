@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from ...partition.log.fsutil import write_durably
+from ...raft.threads import in_thread
 from ...raft.wal.errors import DiskRefused
-from ..condition import in_thread
 from ..rpc import Founders, Standing
 
 ASK_AGAIN_S = 0.05

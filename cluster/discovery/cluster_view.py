@@ -13,8 +13,9 @@ import msgspec
 
 from ...partition.api.cluster import BalanceSettings
 from ...partition.log.fsutil import write_durably
+from ...raft.threads import in_thread
 from ...raft.wal.errors import DiskRefused
-from ..condition import Condition, in_thread
+from ..condition import Condition
 from ..config import Address, NodeConfig, parse_address
 from ..controller.topology.moves import Move
 from ..controller.topology.nodes import NodeEntry

@@ -16,8 +16,9 @@ import msgspec
 from ...partition.api.cluster import Reassignment
 from ...partition.api.topics import TopicConfig
 from ...partition.log.fsutil import erase_durably, make_directory, write_durably
+from ...raft.threads import in_thread
 from ...raft.wal.errors import DiskRefused
-from ..condition import Condition, in_thread
+from ..condition import Condition
 from ..controller.topology.catalog import CONTROLLER_GROUP, group_id, topic_partition
 from ..controller.topology.moves import Move
 from ..rpc import Catalog, Placement

@@ -21,7 +21,7 @@ import msgspec
 
 from ...partition.log.fsutil import make_directory, sync_directory
 from ..histogram import Histogram
-from ..threads import to_its_end
+from ..threads import in_thread
 from .errors import WalFailed, WalStalled
 from .file_set import SpareFiles
 from .files import WalReader, lock_directory
@@ -260,7 +260,7 @@ class Wal:
         """Record durably that data written from now on may need software of this feature level. A cancelled caller
         waits until that is done: once the log is closed, its identity belongs to the node's next process.
         """
-        await to_its_end(asyncio.ensure_future(asyncio.to_thread(self._identity.raise_level, level)))
+        await in_thread(self._identity.raise_level, level)
 
     @property
     def is_new(self) -> bool:

@@ -192,6 +192,36 @@ def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scen
     assert len(console.text("pre")) <= 200_000
 
 
+def test_json_is_indented_and_stays_as_it_was_written(console: Console, scene: Scene) -> None:
+    """Numbers of 64 bits were shown with other last digits, names that are numbers in another order, and twins once."""
+    scene.topic("exact", require_fence=False)
+    written = r'{"id":12345678901234567890, "2":[1.0, { }],"1":"a\" {,}","1":[]}'
+    scene.call("POST", "/v1/topics/exact/partitions/0/records", {"records": [{"value": written}]})
+    console.open("topics/exact/0?tab=log", "exact/0")
+    console.until(lambda: console.find(".record"), "the record")
+    console.find(".record")[0].click()
+    console.sees("id", "pre")
+    lines = ['"id": 12345678901234567890,', '"2": [', "  1.0,", "  {}", "],", r'"1": "a\" {,}",', '"1": []']
+    assert console.text("pre").splitlines() == ["{", *(f"  {line}" for line in lines), "}"]
+
+
+def test_an_open_record_shows_the_whole_of_its_key_and_of_its_headers(console: Console, scene: Scene) -> None:
+    """A key of more than 20 characters was cut off, a long header, too, and one of bytes was taken for a text."""
+    scene.topic("keyed", require_fence=False)
+    key = "5f1d7a1e-0c55-4b0c-9d0a-2f6a5f7b1c3d"
+    headers = [{"key": "trace", "value": "t" * 400}, {"key": "digest", "value_base64": "/9j/4AA="}]
+    scene.call("POST", "/v1/topics/keyed/partitions/0/records", {"records": [{"key": key, "headers": headers}]})
+    for size in (WIDE, PHONE):
+        console.size(size)
+        console.open("topics/keyed/0?tab=log", "keyed/0")
+        console.until(lambda: console.find(".record"), "the record")
+        console.find(".record")[0].click()
+        console.sees(f"Key\n{key}", ".record-body")
+        console.sees("digest: base64:/9j/4AA=", ".record-body")
+        right = "return Math.max(...[...document.querySelectorAll('.record-body .chip')].map(c => c.getBoundingClientRect().right))"
+        assert console.script(right) <= size[0]
+
+
 def test_long_names_are_cut_in_tables_and_no_page_scrolls_sideways(console: Console, scene: Scene) -> None:
     name = "long-" * 49 + "name"
     scene.topic(name)

@@ -60,13 +60,39 @@ export function ago(unixMs) {
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
-/** JSON of any depth, indented; any other text as it is. */
-export function pretty(text) {
+/**
+ * JSON, indented, to a little more than `most` characters; any other text as it is. Only the space between changes: as
+ * values of JavaScript, long numbers would lose digits, and names change places.
+ */
+export function pretty(text, most) {
   try {
-    return JSON.stringify(JSON.parse(text), null, 2);
+    JSON.parse(text);
   } catch {
     return text;
   }
+  const empty = /\s*[}\]]/y;
+  const pieces = [];
+  const line = (depth) => `\n${"  ".repeat(depth)}`;
+  for (let at = 0, depth = 0, length = 0, isQuoted = false; at < text.length && length <= most; at++) {
+    let piece = text[at];
+    if (isQuoted) {
+      isQuoted = piece !== '"';
+      if (piece === "\\") piece += text[++at];
+    } else if (piece === '"') isQuoted = true;
+    else if (piece === ",") piece += line(depth);
+    else if (piece === ":") piece += " ";
+    else if (piece === "}" || piece === "]") piece = line(--depth) + piece;
+    else if (piece === "{" || piece === "[") {
+      empty.lastIndex = at + 1;
+      if (empty.test(text)) {
+        at = empty.lastIndex - 1;
+        piece += text[at];
+      } else piece += line(++depth);
+    } else piece = piece.trim();
+    pieces.push(piece);
+    length += piece.length;
+  }
+  return pieces.join("");
 }
 
 /** How a tenure came, and how it ended, in words. */

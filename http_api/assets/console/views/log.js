@@ -20,7 +20,9 @@ const CHARACTERS_MAX = 200_000;
 /** Bytes of a binary value that are shown. */
 const HEX_MAX = 4096;
 
-const keyOf = (record) => record.key ?? (record.key_base64 ? `base64:${record.key_base64}` : null);
+/** A text, or bytes that are none; null: neither. */
+const textOf = (text, base64) => text ?? (base64 ? `base64:${base64}` : null);
+const keyOf = (record) => textOf(record.key, record.key_base64);
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
 /** In a row: text as it is, bytes in hexadecimal digits. */
 const lineOf = (record) => record.value ?? (record.value_base64 ? hexOf(bytesOf(record.value_base64.slice(0, 128))) : null);
@@ -139,12 +141,13 @@ function Row({ record, isOpen, isRaw, isNew, onToggle }) {
     ${isOpen &&
     html`<div class="record-body">
       <dl class="facts">
+        <div class="whole"><dt>Key</dt><dd class="mono">${keyOf(record)?.slice(0, CHARACTERS_MAX) ?? "none"}</dd></div>
         <div><dt>Offset</dt><dd>${count(record.offset)}</dd></div>
         <div><dt>Received</dt><dd>${exact(record.timestamp_ms)}</dd></div>
         <div><dt>Writer's epoch</dt><dd>${record.writer_epoch}</dd></div>
         <div><dt>Producer, epoch, sequence</dt><dd>${record.producer_id ?? "–"}, ${record.producer_epoch ?? "–"}, ${record.sequence ?? "–"}</dd></div>
       </dl>
-      ${record.headers?.length > 0 && html`<p class="chips">${record.headers.map((header) => html`<${Chip}>${header.key}: ${header.value ?? header.value_base64 ?? "null"}<//>`)}</p>`}
+      ${record.headers?.length > 0 && html`<p class="chips">${record.headers.map((header) => html`<${Chip}>${header.key}: ${textOf(header.value, header.value_base64) ?? "null"}<//>`)}</p>`}
       <${Value} record=${record} isRaw=${isRaw} />
     </div>`}
   </li>`;
@@ -154,7 +157,7 @@ function Value({ record, isRaw }) {
   const isBinary = record.value === null || record.value === undefined ? Boolean(record.value_base64) : false;
   if (record.value === null && !isBinary) return html`<pre tabindex="0" aria-label="Value">null</pre>`;
   const data = isBinary ? bytesOf(record.value_base64) : new TextEncoder().encode(record.value);
-  const whole = isBinary ? (isRaw ? record.value_base64 : dump(data)) : isRaw ? record.value : pretty(record.value);
+  const whole = isBinary ? (isRaw ? record.value_base64 : dump(data)) : isRaw ? record.value : pretty(record.value, CHARACTERS_MAX);
   const isCut = whole.length > CHARACTERS_MAX || (isBinary && !isRaw && data.length > HEX_MAX);
   return html`<pre tabindex="0" aria-label="Value" class=${isBinary && !isRaw ? "hex" : ""}>${whole.slice(0, CHARACTERS_MAX)}</pre>
     <p class="soft value-foot">${isBinary ? "Binary" : "Text"}, ${bytes(data.length)}${isCut ? "; the beginning is shown" : ""}

@@ -64,6 +64,15 @@ def test_without_a_token_there_is_a_form_and_a_wrong_one_is_refused(guarded: Con
     assert guarded.findings() == []
 
 
+def test_a_token_that_cannot_be_one_is_refused_and_leaves_the_form_there(guarded: Console) -> None:
+    """No request could carry it: the page said that the node did not answer, and after a reload again."""
+    log_in(guarded, "stk.abc\u2026xyz")
+    guarded.sees("no token", ".login [role=alert]")
+    assert guarded.findings() == []
+    log_in(guarded, READER.token)
+    guarded.sees("orders")
+
+
 def test_who_may_read_a_topic_is_offered_no_act_and_no_other_topic(guarded: Console) -> None:
     log_in(guarded, READER.token)
     guarded.sees("orders")

@@ -90,21 +90,30 @@ function useTheme() {
   return [theme, setTheme];
 }
 
+/** What a header of a request can carry. */
+const TOKEN = /^[\x20-\x7e\x80-\xff]+$/;
+
 function Login({ refusal }) {
   const [typed, setTyped] = useState("");
+  const [isNone, setNone] = useState(false);
   const ends = tokenEnds();
   const ended = ends && ends < Date.now() ? ends : null;
   const submit = (event) => {
     event.preventDefault();
+    const isToken = TOKEN.test(typed.trim());
+    setNone(!isToken);
+    if (!isToken) return;
     setToken(typed.trim());
     readAgain();
   };
+  const told = isNone ? "This is no token: it has a character that none has, such as “…”. Copy it again from where it was made."
+    : getToken() && refusal && (ended ? `Your token ended at ${moment(ended)}. Paste a new one; the page goes on where it was.` : refusal.message);
   return html`<main class="login">
     <form class="card" onSubmit=${submit}>
       <${Mark} />
       <h1>Log in to this cluster</h1>
       <p class="soft">It knows its callers by token: one of this cluster, or a JSON Web Token of your identity provider. It stays in this tab and is forgotten with it.</p>
-      ${getToken() && refusal && html`<div class="banner bad" role="alert">${ended ? `Your token ended at ${moment(ended)}. Paste a new one; the page goes on where it was.` : refusal.message}</div>`}
+      ${told && html`<div class="banner bad" role="alert">${told}</div>`}
       <${Field} label="Token">
         <input type="password" autocomplete="off" autofocus value=${typed} onInput=${(event) => setTyped(event.target.value)} />
       <//>

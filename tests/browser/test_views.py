@@ -264,6 +264,32 @@ def test_anything_is_found_by_keys_alone(console: Console) -> None:
     console.until(lambda: not console.find("dialog[open]"), "the list of keys is gone")
 
 
+FOCUSED = "return document.activeElement.textContent"
+
+
+def test_the_focus_is_where_it_was_when_a_dialog_is_left_and_in_the_view_that_a_link_led_to(console: Console) -> None:
+    """It was at the top of the page each time: who has no mouse went through all views again."""
+    console.open("topics/orders/0", "orders/0")
+    for key in ("\ue00c", "\ue007"):  # escape; enter on Cancel
+        console.script("arguments[0].focus()", console.button("Evict the writer"))
+        console.keys("\ue007")
+        cancel = console.button("Cancel", "dialog[open]")
+        if key == "\ue007":
+            console.script("arguments[0].focus()", cancel)
+        console.keys(key)
+        console.until(lambda: not console.find("dialog[open]"), "the dialog is gone")
+        assert console.script(FOCUSED) == "Evict the writer"
+    console.open("topics", "Topics")
+    console.script("arguments[0].focus()", console.button("orders", "main"))
+    console.keys("\ue007")
+    console.until(lambda: console.text("h1") == "orders", "the topic's view")
+    console.until(lambda: console.script("return document.activeElement.id") == "main", "the focus in the view")
+    console.sees("orders/0")
+    console.keys("\ue004")  # tab
+    assert console.script(FOCUSED) == "Topics"
+    assert console.script("return Boolean(document.activeElement.closest('.crumbs'))")
+
+
 def test_every_control_is_reached_by_tab_and_shows_where_it_is(console: Console) -> None:
     console.open("topics/orders", "orders")
     reached = set()

@@ -1,6 +1,6 @@
 // The console: its frame, and which view an address leads to.
 
-import { Component, html, render, useEffect, useState } from "./vendor/preact.js";
+import { Component, html, render, useEffect, useRef, useState } from "./vendor/preact.js";
 import { getToken, setToken, tokenEnds } from "./parts/api.js";
 import { moment, zone } from "./parts/format.js";
 import { readAgain, useConnection, useGet } from "./parts/live.js";
@@ -183,10 +183,15 @@ function App() {
   const cluster = useGet("/v1/cluster");
   useKeys(open);
   useClusterState();
+  const place = address.parts.join("/");
+  const shown = useRef(place);
   useEffect(() => {
     scrollTo(0, 0);
     document.querySelector(".side-bar [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
-  }, [address.parts.join("/"), Boolean(caller.data)]);
+    // What had the focus has gone with its view, or is far from this one.
+    if (shown.current !== place) document.getElementById("main")?.focus({ preventScroll: true });
+    shown.current = place;
+  }, [place, Boolean(caller.data)]);
   if (state.state === "stranger") return html`<${Login} refusal=${state.refusal} />`;
   if (!caller.data) return state.state === "silent" ? html`<main class="login"><p class="banner bad" role="alert">This node does not answer.</p></main>` : html`<main class="starting">Stockade</main>`;
   setCaller(caller.data);
@@ -217,7 +222,7 @@ function App() {
       html`<div class="banner bad wide" role="alert">This node does not answer. What you see is from before; the page goes on trying.</div>`}
       ${state.state === "partly" &&
       html`<div class="banner warn wide" role="status"><b>${state.refusal.code}</b> ${state.refusal.message}. What you see of it is from before; the page goes on trying.</div>`}
-      <main id="main" tabindex="-1"><${Guard} key=${address.parts.join("/")}>${viewAt(address)}<//></main>
+      <main id="main" tabindex="-1"><${Guard} key=${place}>${viewAt(address)}<//></main>
     </div>
     ${opened === "finder" && html`<${Finder} onClose=${() => open("")} />`}
     ${opened === "keys" && html`<${Keys} onClose=${() => open("")} />`}

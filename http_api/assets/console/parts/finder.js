@@ -1,8 +1,9 @@
 // Find anything by how its name begins: the nodes look, ten of each kind at most.
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
+import { html, useEffect, useState } from "../vendor/preact.js";
 import { get } from "./api.js";
 import { go } from "./router.js";
+import { useModal } from "./ui.js";
 
 const MOST = 10;
 const WAIT_MS = 150;
@@ -24,13 +25,10 @@ async function found(text, signal) {
 }
 
 export function Finder({ onClose }) {
-  const box = useRef(null);
+  const box = useModal();
   const [text, setText] = useState("");
   const [hits, setHits] = useState([]);
   const [at, setAt] = useState(0);
-  useLayoutEffect(() => {
-    box.current.showModal();
-  }, []);
   useEffect(() => {
     const stop = new AbortController();
     const timer = setTimeout(

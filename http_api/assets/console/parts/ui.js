@@ -164,18 +164,26 @@ export function Field({ label, hint, children }) {
   return html`<label class="field"><span>${label}</span>${children}${hint && html`<small>${hint}</small>`}</label>`;
 }
 
+/** A dialog in front of the page. Closed before it goes, it gives the focus back to what had it. */
+export function useModal() {
+  const box = useRef(null);
+  useLayoutEffect(() => {
+    const dialog = box.current;
+    dialog.showModal();
+    return () => dialog.close();
+  }, []);
+  return box;
+}
+
 /**
  * A question in front of the page. `onDo` does what it is about; its refusal stays in the dialog, which closes when it
  * is done, unless it answers false. `confirm`: what a person has to type first.
  */
 export function Dialog({ title, children, act, kind = "", confirm, isReady = true, onDo, onClose, wide = false }) {
-  const box = useRef(null);
+  const box = useModal();
   const [typed, setTyped] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState(null);
-  useLayoutEffect(() => {
-    box.current.showModal();
-  }, []);
   const run = async (event) => {
     event.preventDefault();
     setBusy(true);

@@ -279,6 +279,19 @@ def test_a_change_is_of_all_partitions_whichever_of_them_the_page_shows(console:
     assert len(scene.get("/v1/topics/broad")["partitions"]) == 4
 
 
+def test_a_name_cannot_turn_around_the_words_beside_it(console: Console, scene: Scene, topic: str) -> None:
+    """U+202E in the name of a writer drew what the console said of it from right to left."""
+    Writer(scene.url, "pod-\u202ex").acquire(topic, "mia\u202e")
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.sees("mia\\u202e\npod-\\u202ex; acquired a free slot", ".pen")
+    console.press("Evict the writer")
+    console.sees("mia\\u202e of pod-\\u202ex loses its grant of epoch 1", DIALOG)
+    for path in (f"topics/{topic}", "sessions?find=pod-", "producers?find=mia", ""):
+        console.open(path)
+        console.sees("\\u202e")
+        assert "\u202e" not in console.text("main")
+
+
 def test_a_dialog_is_left_by_escape_and_nothing_is_done(console: Console, scene: Scene, topic: str) -> None:
     Writer(scene.url, "pod-h").acquire(topic, "henri")
     console.open(f"topics/{topic}/0", f"{topic}/0")

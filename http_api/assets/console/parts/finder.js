@@ -2,6 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor/preact.js";
 import { get } from "./api.js";
+import { visible } from "./format.js";
 import { go } from "./router.js";
 import { useModal } from "./ui.js";
 
@@ -61,7 +62,7 @@ export function Finder({ onClose }) {
     <ul id="hits" role="listbox" aria-label="Found">
       ${hits.map(
         (hit, place) => html`<li id=${`hit-${place}`} role="option" aria-selected=${place === at} onMouseEnter=${() => setAt(place)} onClick=${() => open(hit)}>
-          <span class="soft">${hit[0]}</span><b>${hit[1]}</b>
+          <span class="soft">${hit[0]}</span><b>${visible(hit[1])}</b>
         </li>`,
       )}
     </ul>

@@ -58,6 +58,10 @@ export function ago(unixMs) {
   return unixMs ? `${span(Math.max(1, Date.now() - unixMs))} ago` : DASH;
 }
 
+/** A name as text that turns no words beside it around: the characters that do are shown as \u202e. */
+export const visible = (text) =>
+  text?.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 /**

@@ -1,7 +1,7 @@
 // The question before a dangerous act: its plan with a digest. What a person has seen is done, or nothing.
 
 import { html, useEffect, useRef, useState } from "../vendor/preact.js";
-import { plural } from "./format.js";
+import { plural, visible } from "./format.js";
 import { Blast, Dialog, Refused } from "./ui.js";
 
 const CHANGED = "PLAN_CHANGED";
@@ -51,7 +51,7 @@ export function Order({ title, act, confirm, look, keys = [], reason = "", onDo,
     <${Blast}>
       ${error && html`<${Refused} error=${error} />`}
       ${!plan && !error && html`<p class="soft">${done && done[1] > 1 ? `Looking at ${plural(done[1], "partition")}: ${done[0]}…` : "Looking…"}</p>`}
-      ${plan && html`<ul>${plan.lines.map((line) => html`<li>${line}</li>`)}</ul>`}
+      ${plan && html`<ul>${plan.lines.map((line) => html`<li>${visible(line)}</li>`)}</ul>`}
     <//>
     ${children}
     ${plan && html`<p class="digest"><span>Plan <code>${plan.digest}</code>: exactly this is done, or nothing.${plan.command ? " The same in a shell:" : ""}</span>${plan.command && html`<code>${plan.command}${reason.trim() && ` --reason ${quoted(reason.trim())}`}</code>`}</p>`}

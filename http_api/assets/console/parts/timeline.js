@@ -1,7 +1,7 @@
 // Who held a slot, and when: a lane for each writer, a bar for each tenure, a cross for each write of a zombie.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact.js";
-import { began, ended, exact, moment, plural, span } from "./format.js";
+import { began, ended, exact, moment, plural, span, visible } from "./format.js";
 
 const LANE = 40;
 const AXIS = 26;
@@ -23,7 +23,7 @@ export function onWallClock(fences, now) {
     });
 }
 
-export const writerOf = (tenure) => tenure.producer_name;
+export const writerOf = (tenure) => visible(tenure.producer_name);
 
 /** The writers that get a lane: those of the latest tenures; the rest share one, with writes under the grants of none. */
 function lanesOf(tenures, refused) {
@@ -50,7 +50,7 @@ function wordsOf(chosen) {
     return `Write refused at ${moment(chosen.at_ms)}: ${chosen.code} ${bits.filter(Boolean).join(", ")}`;
   }
   const until = chosen.isNow ? "now" : moment(chosen.until);
-  return `${chosen.producer_name}, epoch ${chosen.epoch}, ${moment(chosen.from)} to ${until}: ${began(chosen.operation)}; ${ended(chosen.end)}`;
+  return `${visible(chosen.producer_name)}, epoch ${chosen.epoch}, ${moment(chosen.from)} to ${until}: ${began(chosen.operation)}; ${ended(chosen.end)}`;
 }
 
 function Certificate({ chosen }) {
@@ -70,11 +70,11 @@ function Certificate({ chosen }) {
   }
   return html`<dl class="certificate">
     <div><dt>Epoch</dt><dd><b>${chosen.epoch}</b></dd></div>
-    <div><dt>Writer</dt><dd><b>${chosen.producer_name}</b>${chosen.client_id ? ` of ${chosen.client_id}` : ""}</dd></div>
+    <div><dt>Writer</dt><dd><b>${visible(chosen.producer_name)}</b>${chosen.client_id ? ` of ${visible(chosen.client_id)}` : ""}</dd></div>
     <div><dt>Mode</dt><dd>${chosen.mode}</dd></div>
     <div><dt>Grant</dt><dd class="mono">${chosen.grant}</dd></div>
     <div><dt>Began</dt><dd title=${exact(chosen.from)}>${moment(chosen.from)}, ${began(chosen.operation)}</dd></div>
-    <div><dt>Ended</dt><dd>${chosen.isNow ? "holds it now" : `${moment(chosen.until)}, ${ended(chosen.end)}`}</dd></div>
+    <div><dt>Ended</dt><dd>${chosen.isNow ? "holds it now" : `${moment(chosen.until)}, ${visible(ended(chosen.end))}`}</dd></div>
     <div><dt>Held</dt><dd>${span(chosen.until - chosen.from)}</dd></div>
     <div><dt>Refused after its end</dt><dd>${chosen.refused ? html`<b class="bad-text">${plural(chosen.refused, "write")}</b>` : "none"}</dd></div>
   </dl>`;

@@ -1,7 +1,7 @@
 // The pieces that every view is made of.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact.js";
-import { BEGAN, moment, exact, span } from "./format.js";
+import { BEGAN, moment, exact, span, visible } from "./format.js";
 import { link } from "./router.js";
 
 /** A page: its title, what leads to it, and what can be done on it. */
@@ -16,7 +16,7 @@ export function Page({ title, crumbs = [], note, acts, children }) {
         html`<nav class="crumbs" aria-label="Breadcrumb">
           ${crumbs.map(([text, parts], place) => html`${place > 0 && html`<span aria-hidden="true">/</span>`}<a href=${link(parts)}>${text}</a>`)}
         </nav>`}
-        <h1>${title}</h1>
+        <h1>${visible(title)}</h1>
         ${note && html`<p class="note">${note}</p>`}
       </div>
       ${acts && html`<div class="acts">${acts}</div>`}
@@ -111,7 +111,7 @@ export function Holder({ partition }) {
   if (holder) {
     const title = `${holder.mode}, ${BEGAN[holder.operation] || holder.operation}`;
     return html`<span class="holder" title=${title}>
-      <b>${holder.producer_name}</b>${holder.client_id && html`<span class="soft"> of ${holder.client_id}</span>`}
+      <b>${visible(holder.producer_name)}</b>${holder.client_id && html`<span class="soft"> of ${visible(holder.client_id)}</span>`}
     </span>`;
   }
   if (mode === "Shared") return html`<${Chip}>shared<//>`;
@@ -202,7 +202,7 @@ export function Dialog({ title, children, act, kind = "", confirm, isReady = tru
   };
   return html`<dialog ref=${box} class=${wide ? "wide" : ""} aria-label=${title} onClose=${onClose} onCancel=${onClose}>
     <form onSubmit=${run}>
-      <h2>${title}</h2>
+      <h2>${visible(title)}</h2>
       ${children}
       ${confirm &&
       html`<${Field} label=${html`Type <b>${confirm}</b> to go on`}>

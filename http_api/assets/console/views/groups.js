@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { ask, path } from "../parts/api.js";
-import { count, plural } from "../parts/format.js";
+import { count, plural, visible } from "../parts/format.js";
 import { readAgain, useGet } from "../parts/live.js";
 import { may } from "../parts/rights.js";
 import { change, link } from "../parts/router.js";
@@ -54,8 +54,8 @@ function Group({ name, query }) {
               rows=${found.slice(first, first + SIZE).map((each) => ({
                 key: each.resource,
                 cells: [
-                  html`<b>${each.resource}</b>`,
-                  each.owned ? each.client_id : html`<${Chip}>no owner<//>`,
+                  html`<b>${visible(each.resource)}</b>`,
+                  each.owned ? visible(each.client_id) : html`<${Chip}>no owner<//>`,
                   count(each.generation),
                   count(each.fence_epoch),
                   each.owned && may("own", "group", name) && html`<button class="small danger" onClick=${() => free(each)}>Free</button>`,
@@ -85,7 +85,7 @@ function Free({ group, row, onClose }) {
   };
   return html`<${Dialog} title=${`Free ${row.resource}`} act="Free it" kind="danger" onDo=${free} onClose=${onClose}>
     <${Blast}><ul>
-      <li>${row.client_id} owns it no more. What it does under fencing epoch ${count(row.fence_epoch)} is refused from then on; its session, grants and other resources stay.</li>
+      <li>${visible(row.client_id)} owns it no more. What it does under fencing epoch ${count(row.fence_epoch)} is refused from then on; its session, grants and other resources stay.</li>
       <li>The resource has no owner until a member claims it, under generation ${count(row.generation + 1)} and a higher fencing epoch.</li>
       <li>If a member claims it first, nothing is done.</li>
     </ul><//>

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { get } from "../parts/api.js";
-import { count, exact, moment } from "../parts/format.js";
+import { count, exact, moment, visible } from "../parts/format.js";
 import { useLive } from "../parts/live.js";
 import { change, link } from "../parts/router.js";
 import { Answer, Card, Chip, Empty, Facts, Page, Pager, Search } from "../parts/ui.js";
@@ -29,8 +29,8 @@ async function read(end, signal) {
   return { ...bounds, from, stop, entries: entries.filter((entry) => entry.number < stop).reverse() };
 }
 
-const whoOf = (entry) => (entry.principal === null ? "the cluster" : entry.principal || entry.client || "anonymous");
-const aboutOf = (entry) => (entry.topic ? (entry.partitions ? `${entry.topic}/${entry.partitions}` : entry.topic) : entry.name || "");
+const whoOf = (entry) => (entry.principal === null ? "the cluster" : visible(entry.principal || entry.client) || "anonymous");
+const aboutOf = (entry) => (entry.topic ? (entry.partitions ? `${entry.topic}/${entry.partitions}` : entry.topic) : visible(entry.name) || "");
 
 export function Ledger({ query }) {
   const end = Number(query.end || 0);

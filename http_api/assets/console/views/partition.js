@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { ask, path, withQuery } from "../parts/api.js";
-import { began, count, ended, plural, span } from "../parts/format.js";
+import { began, count, ended, plural, span, visible } from "../parts/format.js";
 import { readAgain, useGet } from "../parts/live.js";
 import { Order } from "../parts/order.js";
 import { trimPlan } from "../parts/plans.js";
@@ -71,8 +71,8 @@ function Holds({ partition }) {
   const since = holder?.since_unix_ms;
   return html`<section class=${`pen ${holder ? "held" : ""}`} aria-label="May write">
     <h2>May write</h2>
-    <p class="pen-name">${holder ? holder.producer_name : name}</p>
-    <p class="soft">${holder ? html`${holder.client_id && `${holder.client_id}; `}${began(holder.operation)}` : words}</p>
+    <p class="pen-name">${holder ? visible(holder.producer_name) : name}</p>
+    <p class="soft">${holder ? html`${holder.client_id && `${visible(holder.client_id)}; `}${began(holder.operation)}` : words}</p>
     ${holder && html`<p class="pen-fact">epoch <b>${count(epoch)}</b>${since ? html`, for <b>${span(Math.max(0, now - since))}</b>` : ""}, <span class="soft">${holder.mode}</span></p>`}
   </section>`;
 }
@@ -81,8 +81,8 @@ function Wants({ line, place }) {
   const { total = 0, tickets = [] } = line || {};
   return html`<section class="pen" aria-label="Wants to write">
     <h2>Wants to write</h2>
-    <p class="pen-name">${total ? tickets[0].producer_name : "No writer waits"}</p>
-    <p class="soft">${total ? `${tickets[0].client_id}; first of ${count(total)} in line` : "A writer that acquires with WaitForExclusive stands in line here."}</p>
+    <p class="pen-name">${total ? visible(tickets[0].producer_name) : "No writer waits"}</p>
+    <p class="soft">${total ? `${visible(tickets[0].client_id)}; first of ${count(total)} in line` : "A writer that acquires with WaitForExclusive stands in line here."}</p>
     ${total > 0 && html`<p class="pen-fact"><a href=${link(place, { tab: "line" })}>The line</a></p>`}
   </section>`;
 }
@@ -94,7 +94,7 @@ function WasRefused({ refused, topic, partition }) {
   }
   return html`<section class=${`pen ${latest ? "refused-box" : ""}`} aria-label="Was refused">
     <h2>Was refused</h2>
-    <p class="pen-name">${latest ? latest.producer_name || (latest.grant ? latest.grant : "A writer without a token") : "No write"}</p>
+    <p class="pen-name">${latest ? visible(latest.producer_name) || (latest.grant ? latest.grant : "A writer without a token") : "No write"}</p>
     <p class="soft">${latest ? html`${latest.reason ? latest.reason.replaceAll("_", " ") : latest.code}${latest.fence_epoch === null ? "" : `, with epoch ${latest.fence_epoch}`}, <${When} at=${latest.at_ms} />` : "A writer that was replaced and writes on is listed here."}</p>
     ${latest && html`<p class="pen-fact"><a href=${link(["refused"], { topic, partition })}>${refused.length >= REFUSED_MAX ? "At least " : ""}${plural(refused.length, "write")} refused</a></p>`}
   </section>`;
@@ -136,11 +136,11 @@ function History({ tenures, now }) {
         mark: each.isNow ? "current" : "",
         cells: [
           each.epoch,
-          html`<b>${each.producer_name}</b>${each.client_id && html`<span class="soft"> of ${each.client_id}</span>`}`,
+          html`<b>${visible(each.producer_name)}</b>${each.client_id && html`<span class="soft"> of ${visible(each.client_id)}</span>`}`,
           html`<${When} at=${each.from} />`,
           html`<span title=${each.mode}>${began(each.operation)}</span>`,
           span(each.until - each.from),
-          each.isNow ? html`<${Chip} kind="good">holds it now<//>` : ended(each.end),
+          each.isNow ? html`<${Chip} kind="good">holds it now<//>` : visible(ended(each.end)),
           each.refused ? html`<b class="bad-text">${count(each.refused)}</b>` : html`<span class="soft">0</span>`,
         ],
       }))} />
@@ -155,7 +155,7 @@ function Line({ tickets }) {
       ${(answer) => html`<${Table} label="Waiting in line" heads=${[{ text: "Place", end: true }, "Writer", "Client", { text: "Partitions", end: true }, { text: "Leaves the line in", end: true }]}
         rows=${answer.tickets.map((each, place) => ({
           key: place,
-          cells: [place + 1, html`<b>${each.producer_name}</b>`, each.client_id, each.partitions, each.expires_in_ms === null ? html`<span class="soft">when its session ends</span>` : span(each.expires_in_ms)],
+          cells: [place + 1, html`<b>${visible(each.producer_name)}</b>`, visible(each.client_id), each.partitions, each.expires_in_ms === null ? html`<span class="soft">when its session ends</span>` : span(each.expires_in_ms)],
         }))}
         empty=${html`<${Empty} title="No writer waits">A writer that acquires with WaitForExclusive stands here, and takes over when its turn comes.<//>`} />`}
     <//>
@@ -173,7 +173,7 @@ function Known({ topic, partition }) {
         rows=${answer.producers.map((each) => ({
           key: each.producer_id,
           cells: [
-            html`<a class="strong" href=${link(["producers", nameOf(each.producer_id) || each.producer_id])}>${nameOf(each.producer_id) || html`<span class="soft">${hasAll ? "without a name" : `producer ${each.producer_id}`}</span>`}</a>`,
+            html`<a class="strong" href=${link(["producers", nameOf(each.producer_id) || each.producer_id])}>${visible(nameOf(each.producer_id)) || html`<span class="soft">${hasAll ? "without a name" : `producer ${each.producer_id}`}</span>`}</a>`,
             each.producer_id,
             each.producer_epoch,
             each.last_seq < 0 ? "none" : count(each.last_seq),

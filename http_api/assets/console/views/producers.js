@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { ask, path } from "../parts/api.js";
-import { count, plural } from "../parts/format.js";
+import { count, plural, visible } from "../parts/format.js";
 import { readAgain, useGet } from "../parts/live.js";
 import { may } from "../parts/rights.js";
 import { change, link } from "../parts/router.js";
@@ -29,7 +29,7 @@ function AllProducers({ query }) {
         ${(answer) => html`<${Table} label="Producers" heads=${["Name", { text: "Id", end: true }, { text: "Epoch", end: true }]}
           rows=${answer.producers.map((each) => ({
             key: each.producer_id,
-            cells: [html`<a class="strong" href=${link(["producers", each.name])}>${each.name}</a>`, each.producer_id, each.producer_epoch],
+            cells: [html`<a class="strong" href=${link(["producers", each.name])}>${visible(each.name)}</a>`, each.producer_id, each.producer_epoch],
           }))}
           empty=${html`<${Empty} title=${find ? "No producer's name begins so" : "No producer has a name yet"}>${!find && "Give a producer a name, and its epoch fences older instances of it."}<//>`} />`}
       <//>
@@ -67,7 +67,7 @@ function Producer({ name }) {
     <//>
     ${fencing &&
     html`<${Dialog} title=${`Fence ${known.name}`} act="Fence it" kind="danger" onDo=${fence} onClose=${() => setFencing(false)}>
-      <${Blast}><p>The running instance of ${known.name} is refused with its next batch, on ${plural(known.partitions.length, "partition")} and everywhere else. A new instance gets the next epoch, ${known.producer_epoch + 2} at the earliest.</p><//>
+      <${Blast}><p>The running instance of ${visible(known.name)} is refused with its next batch, on ${plural(known.partitions.length, "partition")} and everywhere else. A new instance gets the next epoch, ${known.producer_epoch + 2} at the earliest.</p><//>
     <//>`}
   <//>`;
 }

@@ -1,7 +1,7 @@
 // Writes that were refused: whose, under which epoch, what became of the batch, and what to do next.
 
 import { html, useState } from "../vendor/preact.js";
-import { count, exact, moment, plural } from "../parts/format.js";
+import { count, exact, moment, plural, visible } from "../parts/format.js";
 import { useGet } from "../parts/live.js";
 import { change, link } from "../parts/router.js";
 import { Answer, Chip, Card, Empty, Facts, Page, Pager, Search } from "../parts/ui.js";
@@ -38,7 +38,7 @@ export const outcomeOf = (write) => write.outcome && OUTCOMES[write.outcome.stat
 
 /** Who wrote, as far as the partition remembers. */
 export function writerOf(write) {
-  if (write.producer_name) return write.producer_name;
+  if (write.producer_name) return visible(write.producer_name);
   if (write.grant) return `grant ${write.grant}`;
   return write.producer_id === null ? "a writer without a token" : `producer ${write.producer_id}`;
 }
@@ -88,7 +88,7 @@ export function RefusedWrites({ query }) {
 
 /** Why, in words: who held the slot then, and under which epochs. */
 function why(write) {
-  if (write.holder && write.fence_epoch !== null) return html`<b>${write.holder.producer_name}</b> held epoch ${write.current_epoch}; it wrote with ${write.fence_epoch}`;
+  if (write.holder && write.fence_epoch !== null) return html`<b>${visible(write.holder.producer_name)}</b> held epoch ${write.current_epoch}; it wrote with ${write.fence_epoch}`;
   if (write.fence_epoch !== null && write.current_epoch !== null) return `epoch ${write.current_epoch} was in force; it wrote with ${write.fence_epoch}`;
   return write.fence_epoch === null ? "it had no token" : `it wrote with epoch ${write.fence_epoch}`;
 }
@@ -99,7 +99,7 @@ function Row({ row, isOpen, onToggle }) {
   return html`<li>
     <button class="record" aria-expanded=${isOpen} onClick=${onToggle}>
       <span class="at">${moment(write.at_ms)}</span>
-      <span class="who"><b>${writerOf(write)}</b>${row.writes.length > 1 && html` <${Chip} kind="bad">${count(row.writes.length)} writes<//>`}<span class="soft line">${write.client_id || ""}</span></span>
+      <span class="who"><b>${writerOf(write)}</b>${row.writes.length > 1 && html` <${Chip} kind="bad">${count(row.writes.length)} writes<//>`}<span class="soft line">${visible(write.client_id) || ""}</span></span>
       <span class="place">${write.topic}/${write.partition}</span>
       <span class="why">${why(write)}<span class="soft line code">${write.code}${write.reason ? `, ${write.reason.replaceAll("_", " ")}` : ""}</span></span>
       <span class="outcome">${outcome && html`<${Chip} kind=${outcome[0]}>${outcome[1]}<//>`}</span>
@@ -117,11 +117,11 @@ function Detail({ row }) {
     ${outcome && html`<p><b>The batch: ${outcome[1]}.</b> ${outcome[2]}${stored}</p>`}
     <${Facts} facts=${[
       ["Partition", html`<a href=${link(["topics", write.topic, write.partition])}>${write.topic}/${write.partition}</a>`],
-      ["Written by", `${writerOf(write)}${write.client_id ? ` of ${write.client_id}` : ""}`],
+      ["Written by", `${writerOf(write)}${write.client_id ? ` of ${visible(write.client_id)}` : ""}`],
       ["Its grant", html`<span class="mono">${write.grant ?? "none"}</span>`],
       ["Its epoch", write.fence_epoch ?? "none"],
       ["Epoch in force", write.current_epoch],
-      ["Holder then", write.holder ? `${write.holder.producer_name}${write.holder.client_id ? ` of ${write.holder.client_id}` : ""}` : "none"],
+      ["Holder then", write.holder ? visible(`${write.holder.producer_name}${write.holder.client_id ? ` of ${write.holder.client_id}` : ""}`) : "none"],
     ]} />
     <table class="requests">
       <thead><tr><th scope="col">At</th><th scope="col">Producer, epoch, sequence</th><th scope="col">Request</th></tr></thead>

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../vendor/preact.js";
 import { get, path } from "../parts/api.js";
-import { count, plural, span } from "../parts/format.js";
+import { count, plural, span, visible } from "../parts/format.js";
 import { readAgain, useGet, useLive } from "../parts/live.js";
 import { Order } from "../parts/order.js";
 import { fenceSession, sessionPlan } from "../parts/plans.js";
@@ -44,7 +44,7 @@ const found = ({ total, sessions }) =>
 
 /** A line for each grant; a session without any has a line, too. */
 function rowsOf(session, place, evict, end) {
-  const client = html`<b>${session.client_id}</b><code class="two-lines">${session.handle}</code>`;
+  const client = html`<b>${visible(session.client_id)}</b><code class="two-lines">${session.handle}</code>`;
   const ending = session.handle && may("admin", "cluster") && html`<button class="small danger" onClick=${() => end(session)}>End session</button>`;
   const tail = [session.resources || html`<span class="soft">0</span>`, html`<${Left} ms=${session.remaining_ms} />`];
   if (!session.grants.length) {
@@ -55,7 +55,7 @@ function rowsOf(session, place, evict, end) {
     cells: [
       number ? "" : client,
       html`<a href=${link(["topics", grant.topic], { find: grant.producer_name })}>${grant.topic}</a>, ${plural(grant.partitions, "partition")}`,
-      html`${grant.producer_name}<span class="two-lines">${grant.mode}${grant.epoch === null ? "" : `, epoch ${grant.epoch}`}</span>`,
+      html`${visible(grant.producer_name)}<span class="two-lines">${grant.mode}${grant.epoch === null ? "" : `, epoch ${grant.epoch}`}</span>`,
       span(grant.held_ms),
       ...(number ? ["", ""] : tail),
       html`<span class="stack">${may("evict", "topic", grant.topic) && html`<button class="small danger" onClick=${() => evict({ ...grant, client_id: session.client_id })}>End grant</button>`}${!number && ending}</span>`,

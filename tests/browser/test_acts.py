@@ -279,6 +279,43 @@ def test_a_change_is_of_all_partitions_whichever_of_them_the_page_shows(console:
     assert len(scene.get("/v1/topics/broad")["partitions"]) == 4
 
 
+LOST = """
+const fetched = window.fetch;
+window.fetch = async (url, options) => {
+  if (options?.method !== 'POST') return fetched(url, options);
+  await fetched(url, options);
+  throw new TypeError('Failed to fetch');
+};
+"""
+"""The connection ends after the node has done what it was asked for."""
+
+
+def test_an_act_without_an_answer_is_not_told_as_one_that_was_not_done(
+    console: Console, scene: Scene, topic: str
+) -> None:
+    Writer(scene.url, "pod-l").acquire(topic, "lena")
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.press("Evict the writer")
+    console.sees("lena of pod-l loses its grant", DIALOG)
+    console.script(LOST)
+    console.press("Evict", DIALOG)
+    console.sees("It may have been done, or not", DIALOG)
+    assert partition(scene, topic)["holder"] is None
+
+
+def test_a_question_that_is_left_while_its_act_goes_on_says_so(console: Console, scene: Scene, topic: str) -> None:
+    """Its button was called Cancel, and the act was done."""
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.press("Evict the writer")
+    console.sees("No writer holds a slot here", DIALOG)
+    console.script("window.fetch = () => new Promise(() => {})")
+    console.press("Evict", DIALOG)
+    console.sees("closing this takes nothing back", DIALOG)
+    assert console.findings() == []
+    console.press("Close", DIALOG)
+    closed(console)
+
+
 def test_a_name_cannot_turn_around_the_words_beside_it(console: Console, scene: Scene, topic: str) -> None:
     """U+202E in the name of a writer drew what the console said of it from right to left."""
     Writer(scene.url, "pod-\u202ex").acquire(topic, "mia\u202e")

@@ -41,25 +41,31 @@ export function withQuery(path, query = {}) {
 export const path = (texts, ...values) =>
   texts.reduce((made, text, place) => made + encodeURIComponent(values[place - 1]) + text);
 
+const SILENT = "This node does not answer.";
+/** Of an act: the node, or another one for it, may have carried it out before the connection ended. */
+const UNSURE = "It may have been done, or not: look before you try again.";
+
 /** The answer as fetch has it. Throws a Refusal. */
 export async function send(method, url, { body, headers = {}, signal } = {}) {
   const all = { Accept: "application/json", ...headers };
   if (getToken()) all.Authorization = `Bearer ${getToken()}`;
   if (body !== undefined && !all["Content-Type"]) all["Content-Type"] = "application/json";
   const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+  const isAct = method !== "GET" && !body?.dry_run;
+  const silent = (detail) => ({ code: "NO_ANSWER", detail: isAct ? `${detail} ${UNSURE}` : detail });
   let answer;
   try {
     answer = await fetch(url, { method, headers: all, body: text, signal, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal(SILENT, 0);
+    throw new Refusal(silent(SILENT), 0);
   }
   if (answer.ok) return answer;
   let problem = {};
   try {
     problem = await answer.json();
   } catch {
-    problem = { code: "NO_ANSWER", detail: `Status ${answer.status} without a problem document.` };
+    problem = silent(`Status ${answer.status} without a problem document.`);
   }
   throw new Refusal(problem, answer.status);
 }
@@ -72,14 +78,13 @@ export async function ask(method, url, options) {
 
 /** A reading is answered within this time or not at all: a frozen node keeps its connections, and says nothing. */
 const ANSWER_MS = 15000;
-const SILENT = { code: "NO_ANSWER", detail: "This node does not answer." };
 
 export async function get(url, query, { signal, ...options } = {}) {
   const late = AbortSignal.timeout(ANSWER_MS);
   try {
     return await ask("GET", withQuery(url, query), { ...options, signal: signal ? AbortSignal.any([signal, late]) : late });
   } catch (error) {
-    if (error.name === "TimeoutError") throw new Refusal(SILENT, 0);
+    if (error.name === "TimeoutError") throw new Refusal({ code: "NO_ANSWER", detail: SILENT }, 0);
     throw error;
   }
 }

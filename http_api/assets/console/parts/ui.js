@@ -210,7 +210,8 @@ export function Dialog({ title, children, act, kind = "", confirm, isReady = tru
       <//>`}
       ${error && html`<${Refused} error=${error} />`}
       <div class="dialog-acts">
-        <button type="button" onClick=${onClose}>Cancel</button>
+        ${busy && html`<span class="soft late" role="status">Sent: closing this takes nothing back.</span>`}
+        <button type="button" onClick=${onClose}>${busy ? "Close" : "Cancel"}</button>
         <button class=${`primary ${kind}`} disabled=${busy || !isReady || (confirm && typed !== confirm)}>${busy ? "…" : act}</button>
       </div>
     </form>

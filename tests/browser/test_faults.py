@@ -50,6 +50,16 @@ def test_a_view_without_an_answer_shows_the_refusal_and_what_to_do(console: Cons
     console.until(lambda: console.find("tbody tr"), "the sessions")
 
 
+def test_a_reading_that_was_asked_for_once_is_asked_for_again_when_it_was_refused_for_now(console: Console) -> None:
+    """The log of a partition without a leader stayed a red line when it had one again."""
+    console.open("topics/orders/1", "orders/1")
+    console.script(REFUSED, 503, "LEADER_NOT_AVAILABLE", "/v1/topics/orders/partitions/1/tail")
+    console.press("Log")
+    console.sees("LEADER_NOT_AVAILABLE", "main")
+    console.script(HEALED)
+    console.sees("The log has no records here", "main")
+
+
 def test_what_the_caller_may_see_no_longer_is_gone_from_the_page(console: Console) -> None:
     console.open("topics", "Topics")
     console.sees("orders")

@@ -47,7 +47,8 @@ const readers = new Set();
 export const readAgain = () => readers.forEach((reader) => reader());
 
 /**
- * What `read` answers, again and again: { data, error, refresh }. `keys`: begin anew when one changes. The last answer
+ * What `read` answers, again and again: { data, error, refresh }; with an `everyMs` of 0 once it has been answered, no
+ * more, unless something changes. `keys`: begin anew when one changes. The last answer
  * stays while the node does not answer, so that a page at night shows what was there.
  */
 export function useLive(read, keys, everyMs = EVERY_MS) {
@@ -63,6 +64,7 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
     const once = async () => {
       clearTimeout(timer);
       const mine = ++turn;
+      let next = everyMs;
       try {
         const data = await latest.current(stop.signal);
         if (mine !== turn) return;
@@ -75,9 +77,10 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
         if (error.status === 401) tell("stranger", error);
         else if (error.status === 0) tell("silent", error);
         else told(once, hasData && isMomentary(error) ? error : null);
+        if (error.status === 0 || isMomentary(error)) next ||= EVERY_MS;
         setState((before) => ({ data: isLasting(error) ? null : before.data, error }));
       }
-      if (everyMs && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && everyMs === EVERY_MS ? STREAMED_MS : everyMs);
+      if (next && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && next === EVERY_MS ? STREAMED_MS : next);
     };
     const whenSeen = () => (document.hidden ? undefined : once());
     const seen = () => (document.hidden ? undefined : once());

@@ -14,7 +14,7 @@ from .fast_path.connection import FastRoutes
 from .reading.reader import BodyReader
 from .request.boundary import Boundary
 from .request.call import request_of
-from .request.connections import ConnectionBounds, Connections
+from .request.connections import ConnectionBounds, Connections, Descriptors
 from .request.context import Context
 from .request.metrics import Metrics
 from .request.peers import Peers
@@ -142,7 +142,9 @@ async def start_http(
     connections = Connections(bounds)
     stalls = Stalls(request_of)
     metrics = Metrics(front, connections, stalls, tls)
-    context = Context(front, Peers(service), metrics, BodyReader(), stalls, Boundary(hosts), Pulse())
+    descriptors = Descriptors(bounds)
+    peers = Peers(service, descriptors)
+    context = Context(front, peers, metrics, BodyReader(), stalls, Boundary(hosts), Pulse(), descriptors)
     app = make_app(context)
     app.cleanup_ctx.append(lambda _: _sweeping(connections))
     runner = HttpRunner(app, DRAIN_S, FastRoutes(routes(), context), connections)
@@ -155,5 +157,5 @@ async def start_http(
     except OSError:
         await runner.cleanup()
         raise
-    service.accept_streams(runner.connection_of)
+    service.accept_streams(lambda node_id: runner.connection_of(node_id) if descriptors.has_room() else None)
     return HttpServer(runner, front, context.metrics, stalls)

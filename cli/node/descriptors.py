@@ -10,8 +10,9 @@ DESCRIPTORS_MIN = 512
 RESERVED_MIN = 256
 """Fewest descriptors that are reserved from client connections: for files of the log, segments and checkpoints, for
 connections to other nodes, and for connections that the kernel hands over in one go before the node judges the first.
-Of a larger limit a quarter is reserved, because a node holds two files open for each partition. DESCRIPTORS_KEPT of the
-reserved ones are withheld even from the node, so that its log can open files when all others are in use.
+Of a larger limit a quarter is reserved, because a node holds two files open for each partition. Half of the reserved
+ones are for what requests open as well: files of answers, and connections on which nodes forward requests.
+DESCRIPTORS_KEPT of the rest are withheld even from the node, so that its log can open files when all others are in use.
 """
 
 
@@ -42,6 +43,7 @@ def bounds(limits: LimitsSection, descriptors: int) -> ConnectionBounds:
         min(limits.http_connections_max, for_clients),
         min(limits.http_address_connections_max, for_clients),
         for_clients,
+        for_clients + (descriptors - for_clients) // 2,
     )
 
 

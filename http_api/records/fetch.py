@@ -189,7 +189,7 @@ async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamRe
         "Stockade-Next-Offset": str(found.next_offset),
     }
     end = STREAM_END + (await _origins(found) if wanted.origins else b"")
-    with sendfile.opened(found.runs) as parts:
+    with sendfile.opened(found.runs, call.context.descriptors) as parts:
         if found.size <= SHORT_BYTES:
             body = b"".join((STREAM_START, *sendfile.pieces(parts), end))
             return web.Response(body=body, headers=headers)

@@ -1,16 +1,20 @@
 """Sends parts of files to a client by sendfile: the kernel copies from its page cache to the socket.
 
 No byte of a file is in the memory of the process, however slow the client is; a client that takes nothing for STALL_S
-is cut off. With TLS the bytes must be encrypted, so they pass through the process, WRITTEN_BYTES at a time.
+is cut off. With TLS the bytes must be encrypted, so they pass through the process, WRITTEN_BYTES at a time; so they do
+where no descriptor is left for sendfile.
 """
 
 import asyncio
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 
+from ...partition.errors import ThrottlingQuotaExceeded
 from ...partition.log.interface import Run
 from ..request.call import STALL_S, Call
+from ..request.connections import Descriptors
 
 PIECE_BYTES = 1024 * 1024
 """Most bytes that are sent, or read, before the event loop gets its turn."""
@@ -21,12 +25,15 @@ _Part = tuple[int, int, int]  # file descriptor, position, bytes
 
 
 @contextmanager
-def opened(runs: Sequence[Run]) -> Iterator[list[_Part]]:
-    """Inside, the files of ``runs`` are open; its value has their parts. Raises FileNotFoundError if one is gone."""
+def opened(runs: Sequence[Run], descriptors: Descriptors) -> Iterator[list[_Part]]:
+    """Inside, the files of ``runs`` are open; its value has their parts. Raises FileNotFoundError if one is gone, and
+    ThrottlingQuotaExceeded.
+    """
     parts: list[_Part] = []
     try:
         for run in runs:
-            parts.append((os.open(run.segment, os.O_RDONLY | os.O_CLOEXEC), run.position, run.length))
+            file = descriptors.opened(partial(os.open, run.segment, os.O_RDONLY | os.O_CLOEXEC))
+            parts.append((file, run.position, run.length))
         yield parts
     finally:
         for file, _, _ in parts:
@@ -49,22 +56,24 @@ async def send(call: Call, parts: Sequence[_Part]) -> None:
     transport = call.request.transport
     if transport is None:
         raise ConnectionResetError("the client is gone")
-    if call.is_encrypted or call.peer_node is not None:  # the connection between nodes may be encrypted, too
+    socket = None
+    if not call.is_encrypted and call.peer_node is None:  # the connection between nodes may be encrypted, too
+        # The event loop watches the transport's descriptor itself; a second one of the same socket may be watched too.
+        with suppress(ThrottlingQuotaExceeded):
+            socket = call.context.descriptors.opened(partial(os.dup, transport.get_extra_info("socket").fileno()))
+    if socket is None:
         for piece in pieces(parts, WRITTEN_BYTES):
             await call.write(piece)
         return
     try:
         await _flush(call, transport)
-        # The event loop watches the transport's descriptor itself; a second one of the same socket may be watched too.
-        socket = os.dup(transport.get_extra_info("socket").fileno())
-        try:
-            await _Sending(socket, parts).done()
-        finally:
-            os.close(socket)
+        await _Sending(socket, parts).done()
         call.request.writer.output_size += sum(length for _, _, length in parts)
     except (TimeoutError, ConnectionError) as error:
         call.cut_off()
         raise ConnectionResetError("the client is gone, or takes nothing") from error
+    finally:
+        os.close(socket)
 
 
 async def _flush(call: Call, transport: asyncio.Transport) -> None:

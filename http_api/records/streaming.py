@@ -128,7 +128,7 @@ class _Arrow:
         await self._call.write(STREAM_START)
 
     async def send(self, found: Slice, start: Offset) -> None:
-        with sendfile.opened(found.runs) as parts:
+        with sendfile.opened(found.runs, self._call.context.descriptors) as parts:
             for piece in sendfile.pieces(parts, sendfile.WRITTEN_BYTES):
                 await self._call.write(piece)
                 await asyncio.sleep(0)

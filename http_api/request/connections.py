@@ -10,13 +10,17 @@ all descriptors below ``n`` in use, for whatever purpose, and no count has to be
 """
 
 import asyncio
+import errno
 import ipaddress
+import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple, Protocol
 
 from ...cluster.condition import aligned_s
+from ...partition.errors import ThrottlingQuotaExceeded
 
 FIRST_BYTE_S = 10.0
 """Time after which a new connection that has sent nothing is closed."""
@@ -28,7 +32,10 @@ SWEEP_S = 1.0
 """Interval of the sweeps that close connections whose time is over."""
 LOOKS_MAX = 64
 """Most connections of one address (of each kind) that are examined to find an idle one for one new connection."""
+DESCRIPTOR_RETRY_MS = 1000
+"""Time after which a request for which the node had no descriptor may try again."""
 _IPV6_NETWORK_BITS = 64
+_NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class ConnectionBounds(NamedTuple):
@@ -38,7 +45,64 @@ class ConnectionBounds(NamedTuple):
     address_connections_max: int
     """Most connections from one IPv4 address, or from one IPv6 /64, since one host may have all addresses of a /64."""
     descriptors_max: int
-    """A connection with this descriptor number or a higher one exceeds the bound: these numbers are left to the log."""
+    """A connection with this descriptor number or a higher one exceeds the bound: these numbers are left to the log,
+    and to what requests open.
+    """
+    forwarding_descriptors_max: int = 1 << 30
+    """A connection on which nodes forward requests, with this descriptor number or a higher one, exceeds the bound. For
+    a file of an answer the bound is in the middle between this one and ``descriptors_max``.
+    """
+
+
+class Descriptors:
+    """What requests open beside their connections: files of answers, and connections on which nodes forward requests.
+    The rest is left to the log: without a bound, readers that take their answers slowly hold three descriptors each.
+    """
+
+    def __init__(self, bounds: ConnectionBounds | None = None) -> None:
+        clients, forwarding = (1 << 30, 1 << 30) if bounds is None else bounds[2:]
+        self._files_max = (clients + forwarding) // 2  # lower: forwarding goes on beside slow readers
+        self._forwarding_max = forwarding
+        self._dialled = 0
+
+    def opened(self, opening: Callable[[], int]) -> int:
+        """The descriptor that ``opening`` returns, for an answer. Raises ThrottlingQuotaExceeded if none below the
+        bound is free, and as ``opening`` does.
+        """
+        try:
+            found = opening()
+        except OSError as error:
+            if error.errno not in _NO_DESCRIPTOR:
+                raise
+            found = None
+        if found is None or found >= self._files_max:
+            if found is not None:
+                os.close(found)
+            text = "the node has too many files and connections open already"
+            raise ThrottlingQuotaExceeded(text, retry_after_ms=DESCRIPTOR_RETRY_MS)
+        return found
+
+    def has_room(self) -> bool:
+        """Whether there is a descriptor for one more connection on which requests are forwarded, beside those for the
+        connections that are being dialled.
+        """
+        try:
+            free = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        os.close(free)
+        return free + self._dialled < self._forwarding_max
+
+    @contextmanager
+    def dialling(self) -> Iterator[None]:
+        """Inside, a connection is dialled, which has no descriptor yet. Raises OSError if there is no room for it."""
+        if not self.has_room():
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        self._dialled += 1
+        try:
+            yield
+        finally:
+            self._dialled -= 1
 
 
 class Guest(Protocol):

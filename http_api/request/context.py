@@ -1,10 +1,11 @@
 """The objects that all handlers of one application share: the node's front, connections to other nodes, metrics."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...cluster.front.front import Front
 from ..reading.reader import BodyReader
 from .boundary import Boundary
+from .connections import Descriptors
 from .metrics import Metrics
 from .peers import Peers
 from .pulse import Pulse
@@ -22,3 +23,4 @@ class Context:
     stalls: Stalls
     boundary: Boundary
     pulse: Pulse
+    descriptors: Descriptors = field(default_factory=Descriptors)

@@ -20,6 +20,7 @@ from ...client.transport.http import sent_once
 from ...cluster.api.service import Service
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut
 from ..codec import json_codec
+from .connections import Descriptors
 
 PROOF_S = 5.0
 """Time in which a node must answer the question whether it is alive; an answer is valid so long after its question."""
@@ -53,8 +54,9 @@ class Peers:
     of this node in FORWARDED_BY, so the receiver does not forward it again.
     """
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, descriptors: Descriptors | None = None) -> None:
         self._service = service
+        self._descriptors = Descriptors() if descriptors is None else descriptors
         self._session: aiohttp.ClientSession | None = None
         self._proofs: dict[str, tuple[float, asyncio.Task[None]]] = {}
         """By node id: when the latest question whether the node is alive was asked, in loop time, and its task."""
@@ -62,7 +64,7 @@ class Peers:
     async def open(self) -> None:
         """Create the client session. Call this before the first request."""
         self._session = aiohttp.ClientSession(
-            connector=_NodeConnector(self._service.open_stream),
+            connector=_NodeConnector(self._service.open_stream, self._descriptors),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
@@ -129,9 +131,12 @@ class Peers:
 class _NodeConnector(aiohttp.BaseConnector):
     """An aiohttp connector over the streams between nodes. The host of a URL encodes a node id, see _host_of."""
 
-    def __init__(self, open_stream: Callable[[str, asyncio.Protocol], Awaitable[None]]) -> None:
+    def __init__(
+        self, open_stream: Callable[[str, asyncio.Protocol], Awaitable[None]], descriptors: Descriptors
+    ) -> None:
         super().__init__(limit=CONNECTIONS_MAX)
         self._open_stream = open_stream
+        self._descriptors = descriptors
 
     async def _create_connection(
         self,
@@ -141,7 +146,8 @@ class _NodeConnector(aiohttp.BaseConnector):
     ) -> ResponseHandler:
         protocol = self._factory()
         try:
-            await self._open_stream(bytes.fromhex(req.host).decode(), protocol)
+            with self._descriptors.dialling():
+                await self._open_stream(bytes.fromhex(req.host).decode(), protocol)
         except OSError as error:
             raise aiohttp.ClientConnectorError(req.connection_key, error) from error
         return protocol

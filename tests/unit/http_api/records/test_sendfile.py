@@ -1,6 +1,7 @@
 """Long Arrow answers go from file to socket, at the pace of the client and to nobody's harm."""
 
 import asyncio
+import errno
 import os
 import socket
 from collections.abc import Callable, Coroutine
@@ -13,6 +14,7 @@ import uvloop
 
 from stockade.http_api.records import sendfile
 from stockade.http_api.request import call
+from stockade.http_api.request.connections import ConnectionBounds
 from stockade.partition.log.interface import StoredBatch
 from stockade.partition.records.batch import STREAM_END
 
@@ -118,3 +120,32 @@ def test_a_client_that_takes_nothing_or_a_byte_now_and_then_is_cut_off_and_other
 
     on_a_loop(main())
     assert "met a bug" not in caplog.text
+
+
+def test_an_answer_for_whose_files_no_descriptor_is_left_is_refused_and_may_be_asked_for_again() -> None:
+    async def main() -> None:
+        bounds = ConnectionBounds(100, 100, descriptors_max=1 << 20, forwarding_descriptors_max=-(1 << 20))
+        async with nodes(1, bounds=bounds) as (node,):
+            await fill(node)
+            answer = await node.call("GET", LONG, None, ACCEPT_ARROW)
+            assert (answer.status, answer.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+            assert "open already" in answer.json["detail"]
+            assert (await node.call("GET", LONG)).status == 200, "text needs no file while it is sent"
+
+    asyncio.run(main())
+
+
+def test_an_answer_goes_through_the_process_where_no_descriptor_is_left_for_sendfile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left(descriptor: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await fill(node)
+            monkeypatch.setattr(os, "dup", none_left)
+            answer = await node.call("GET", LONG, None, ACCEPT_ARROW)
+            assert pa.ipc.open_stream(answer.body).read_all().num_rows == BATCHES
+
+    asyncio.run(main())

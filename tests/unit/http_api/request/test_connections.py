@@ -1,16 +1,31 @@
 """Which connection goes when a node has as many as it takes."""
 
 import asyncio
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from stockade.cli.node.descriptors import DESCRIPTORS_MIN, RESERVED_MIN, bounds
 from stockade.cluster.config import ConfigError, LimitsSection
-from stockade.http_api.request.connections import ConnectionBounds, Connections, network_of
+from stockade.http_api.request.connections import ConnectionBounds, Connections, Descriptors, network_of
+from stockade.partition.errors import ThrottlingQuotaExceeded
 
 from ..conversation import Conversation, nodes
 
 FEW = ConnectionBounds(connections_max=4, address_connections_max=3, descriptors_max=100)
+
+
+@contextmanager
+def closing_descriptor() -> Iterator[int]:
+    """The lowest free descriptor, which is open inside."""
+    found = os.open(os.devnull, os.O_RDONLY)
+    try:
+        yield found
+    finally:
+        os.close(found)
 
 
 class Caller:
@@ -117,8 +132,42 @@ def test_a_host_counts_as_one_address(host: str, network: str) -> None:
 def test_a_node_without_enough_descriptors_does_not_start_and_says_how_many_it_needs() -> None:
     with pytest.raises(ConfigError, match=f"the limit is {DESCRIPTORS_MIN - 1}, and a node needs {DESCRIPTORS_MIN}"):
         bounds(LimitsSection(), DESCRIPTORS_MIN - 1)
-    assert bounds(LimitsSection(), DESCRIPTORS_MIN) == (DESCRIPTORS_MIN - RESERVED_MIN,) * 3
-    assert bounds(LimitsSection(), 1 << 20) == (10_000, 5_000, (1 << 20) * 3 // 4)
+    least = DESCRIPTORS_MIN - RESERVED_MIN
+    assert bounds(LimitsSection(), DESCRIPTORS_MIN) == (least, least, least, least + RESERVED_MIN // 2)
+    assert bounds(LimitsSection(), 1 << 20) == (10_000, 5_000, (1 << 20) * 3 // 4, (1 << 20) * 7 // 8)
+
+
+def test_what_requests_open_takes_no_descriptor_that_is_left_to_the_log() -> None:
+    with closing_descriptor() as free:
+        pass
+    assert Descriptors(FEW).opened(lambda: os.open(os.devnull, os.O_RDONLY)) == free
+    os.close(free)
+    tight = Descriptors(FEW._replace(descriptors_max=free - 1, forwarding_descriptors_max=free + 1))
+    with pytest.raises(ThrottlingQuotaExceeded):
+        tight.opened(lambda: os.open(os.devnull, os.O_RDONLY))
+    with closing_descriptor() as again:
+        assert again == free, "the descriptor that was refused is closed"
+        assert not tight.has_room()
+    assert tight.has_room()
+    with tight.dialling():
+        assert not tight.has_room()
+        with pytest.raises(OSError, match="open files"), tight.dialling():
+            pass
+    assert tight.has_room()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_request_for_which_there_is_no_descriptor_at_all_may_be_sent_again(number: int) -> None:
+    def refused() -> int:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(ThrottlingQuotaExceeded):
+        Descriptors().opened(refused)
+
+
+def test_an_error_of_a_file_is_no_lack_of_descriptors() -> None:
+    with pytest.raises(FileNotFoundError):
+        Descriptors().opened(lambda: os.open("/nowhere", os.O_RDONLY))
 
 
 def test_a_node_takes_a_new_client_when_idle_connections_fill_it() -> None:

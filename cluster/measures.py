@@ -117,3 +117,5 @@ class Measures(msgspec.Struct):
     group_lags: dict[str, int]
     """By consumer group: records that it has not read yet, of the partitions that this node leads."""
     tiered: TieredMeasures | None = None
+    doubled_by: str | None = None
+    """Base URL of another process that runs under this node's id, as Registration sees it."""

@@ -25,14 +25,14 @@ from ...client.errors import ClusterUnreachable, UnreadableAnswer
 from ...client.transport.calls import decode
 from ...client.transport.http import Request, Transport
 from ...cluster.settings import ALIKE
-from ...partition.api.cluster import Cluster, NodeStates, Settings
+from ...partition.api.cluster import Cluster, NodeState, NodeStates, Settings
 from ...partition.api.topics import Topic
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from ...partition.log.modes import SECRET_MODE, open_to_others
 from ..ui.connection import with_config
 from ..ui.exits import CLIENT, REFUSED, UNREACHABLE
 from ..ui.manual import Manual
-from ..ui.output import count, output_option, show_json, show_table, some
+from ..ui.output import count, output_option, rest, show_json, show_table, some
 from .what_if import Finding, Verdict, judge_loss, losses
 
 PROBE_TIMEOUT_MS = 3_000
@@ -95,37 +95,52 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
         if not answers:
             silent = [Finding(probe.node_id, "wrong", probe.error, probe.advice) for probe in asked]
             return silent, any(probe.is_reached for probe in asked)
-        probes = await asyncio.gather(*(_probe(transport, node.node_id, node.url) for node in answers[0].nodes))
-    answering = tuple(probe.node_id for probe in asked if probe.cluster is not None)
+        nodes = answers[0].nodes
+        probes = await asyncio.gather(*(_probe(transport, node.node_id, node.url) for node in nodes))
+        answering = tuple(probe.node_id for probe in asked if probe.cluster is not None)
+        heard = [node.url for node, probe in zip(nodes, probes, strict=True) if probe.cluster is not None]
+        told = await _states(transport, [*answering, *heard])
     dead = {probe.node_id for probe in probes if not probe.is_itself}
-    advice = _of_the_leaderless(len(dead), len(probes))
     timeout_ms = min(config.request_timeout_ms, TOPICS_TIMEOUT_MS)
     patience_ms = timeout_ms + config.linger_ms
     quick = replace(config, bootstrap=answering, request_timeout_ms=timeout_ms, delivery_timeout_ms=patience_ms)
     async with Client(quick) as client:
-        states, settings, topics = await asyncio.gather(
-            _look_at_states(client, dead), _look_at_settings(client), _look_at_topics(client, dead, advice)
-        )
-    return [*judge_nodes(probes), *states, *settings, *topics], True
+        settings, topics = await asyncio.gather(_look_at_settings(client), _look_at_topics(client, probes, told))
+    return [*judge_nodes(probes), *judge_states(told, dead), *settings, *topics], True
 
 
-async def _look_at_topics(client: Client, dead: set[str], leaderless: str) -> list[Finding]:
+async def _look_at_topics(client: Client, probes: Sequence[Probe], told: NodeStates) -> list[Finding]:
+    """The findings about the topics; if the controller does not tell them, those about the partitions of which nodes
+    know no leader. No node is asked for the topics while none names a controller leader.
+    """
+    dead = {probe.node_id for probe in probes if not probe.is_itself}
+    leaderless = _of_the_leaderless(len(dead), len(probes))
     try:
+        if all(probe.cluster is None or probe.cluster.controller.leader_node is None for probe in probes):
+            raise LeaderNotAvailable("no controller leader is known")
         return [*judge_topics([await client.topic(each.name) for each in await client.topics(internal=True)], dead)]
     except StockadeError as error:
-        advice = leaderless if isinstance(error, LeaderNotAvailable | NotLeaderOrFollower) else error.hint_on("cli")
-        return [Finding("topics", "wrong", f"cannot be looked at: {_message(error)}", advice)]
+        is_waiting = isinstance(error, LeaderNotAvailable | NotLeaderOrFollower | RequestTimedOut)
+        advice = leaderless if is_waiting else error.hint_on("cli")
+        unseen = Finding("topics", "wrong", f"cannot be looked at: {_message(error)}", advice)
+        return [unseen, *judge_leaderless(told, leaderless)]
 
 
-async def _look_at_states(client: Client, dead: set[str]) -> list[Finding]:
-    """The findings about the nodes' certificates and, unless a node is dead, which says it all, about their replicas;
-    none if the nodes refuse to tell: a right may be missing.
+async def _states(transport: Transport, urls: Sequence[str]) -> NodeStates:
+    """The counters of the nodes, asked of each one itself: nodes that do not reach each other tell theirs, too. Those
+    that do not tell them are left out: old software, a missing right, or no answer.
     """
-    try:
-        found = await client.calls.call(NodeStates, "GET", "/v1/nodes", params={"everywhere": "true"})
-    except StockadeError:
-        return []
-    return [*judge_certificates(found), *(() if dead else judge_replicas(found))]
+
+    async def state(url: str) -> list[NodeState]:
+        ask = Request(method="GET", path="/v1/nodes", node=url, only_node=True, timeout_ms=PROBE_TIMEOUT_MS)
+        try:
+            return decode(await transport.request(ask), NodeStates).nodes
+        except StockadeError:
+            return []
+
+    answers = await asyncio.gather(*map(state, dict.fromkeys(urls)))
+    found = {each.node_id: each for answer in answers for each in answer}
+    return NodeStates([found[node_id] for node_id in sorted(found)])
 
 
 async def _look_at_settings(client: Client) -> list[Finding]:
@@ -135,6 +150,34 @@ async def _look_at_settings(client: Client) -> list[Finding]:
     except StockadeError:
         return []
     return [*judge_settings(found)]
+
+
+def judge_states(found: NodeStates, dead: set[str]) -> Iterator[Finding]:
+    """The findings about processes and certificates of nodes and, unless a node is dead, which says it all, about
+    replicas.
+    """
+    yield from judge_doubles(found)
+    yield from judge_certificates(found)
+    yield from () if dead else judge_replicas(found)
+
+
+def judge_doubles(found: NodeStates) -> Iterator[Finding]:
+    """Check that no two processes run under one node id."""
+    advice = "Stop the one that should not run, or give it a node_id of its own."
+    for node in found.nodes:
+        if node.doubled_by is not None:
+            what = f"another process runs under its id, or did so within 30 s, at {node.doubled_by}"
+            yield Finding(f"process of {node.node_id}", "wrong", what, advice)
+
+
+def judge_leaderless(found: NodeStates, advice: str) -> Iterator[Finding]:
+    """Name the partitions of which nodes know no leader."""
+    for node in found.nodes:
+        if without := node.partitions.leaderless:
+            names = node.partitions.leaderless_names[:PARTITIONS_SHOWN]
+            named = " ".join([", ".join(names), *rest(without - len(names))]) if names else ""
+            what = f"no leader known: {without:,} of {node.partitions.replicas:,}" + (named and f": {named}")
+            yield Finding(f"partitions on {node.node_id}", "wrong", what, advice)
 
 
 def judge_certificates(found: NodeStates) -> Iterator[Finding]:

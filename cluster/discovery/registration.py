@@ -32,6 +32,8 @@ its id back within PAUSE_REPLACED_S and a commit of the controller group.
 """
 REMIND_S = 10.0
 """Pause between two log lines about another process with this node's id."""
+DOUBLE_S = 30.0
+"""Time for which a process tells of another one with its id: two that run take turns more often than that."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,13 +54,19 @@ class Registration:
         self._data = data
         self._registered_s: float | None = -math.inf if self.is_done else None
         """Loop time at which the catalog first had this node as it is; None: it has not yet."""
-        self._told_s = -math.inf
+        self._told_s = self._seen_s = -math.inf
+        self._double: str | None = None
 
     @property
     def is_done(self) -> bool:
         """Whether the catalog has this node's addresses, zone and incarnation as they are."""
         known = self._view.find(self._entry.node_id)
         return known is not None and _place(known) == _place(self._entry)
+
+    @property
+    def double(self) -> str | None:
+        """Base URL of another process that registered with this node's id within the last DOUBLE_S; None: of none."""
+        return self._double if asyncio.get_running_loop().time() - self._seen_s < DOUBLE_S else None
 
     async def run(self) -> None:
         """Register whenever ``is_done`` is false: a node that was removed and added again does so again. Runs until
@@ -108,6 +116,7 @@ class Registration:
         if other.incarnation != self._entry.incarnation and now_s - self._registered_s < SETTLED_S:
             advice = "Nothing is damaged: give this node a node_id of its own, or stop the other one first."
             raise DiskRefused(self._data, f"{fault}, with another disk; this one came a moment ago", advice)
+        self._double, self._seen_s = other.url, now_s
         if now_s - self._told_s >= REMIND_S:
             self._told_s = now_s
             kind = "another disk" if other.incarnation != self._entry.incarnation else "this disk, or a copy of it"

@@ -16,6 +16,7 @@ from ..controller.commands import GroupId
 from ..controller.ownership.slots import FenceInstalls
 from ..controller.topology.catalog import CONTROLLER_GROUP
 from ..discovery.cluster_view import ClusterView
+from ..discovery.registration import Registration
 from ..measures import (
     LAGGING_GROUPS_MAX,
     POSITIONS_MAX,
@@ -57,12 +58,14 @@ class Measuring:
         member: ControllerMember,
         leaderships: Leaderships,
         disk: DiskWatch,
+        registration: Registration,
     ) -> None:
         self._config = config
         self._host = host
         self._view = view
         self._replicas = replicas
         self._member = member
+        self._registration = registration
         self.leaderships: Leaderships = leaderships
         self.disk: DiskWatch = disk
         """The disk of the data folder."""
@@ -86,6 +89,7 @@ class Measuring:
             takeovers=0 if self._member.control is None else self._member.control.takeovers,
             group_lags=group_lags(led),
             tiered=None if self.tiering is None else self._tiered(self.tiering),
+            doubled_by=self._registration.double,
         )
 
     def _tiered(self, tiering: Tiering) -> TieredMeasures:

@@ -105,8 +105,7 @@ class Node:
         data, node_id = Path(config.data_dir), config.node_id
         self.tls: Tls | None = host.tls
         """The TLS of the connections to other nodes; None: they are plaintext."""
-        self._config, self._principals = config, principals
-        self._disk, self._tiered = disk, tiered
+        self._config, self._principals, self._disk, self._tiered = config, principals, disk, tiered
         self._failure, self._view, self._host = failure, view, host
         self._timeout_s, self._features = config.limits.request_timeout_ms / 1000, Features(host)
         self._tasks: list[asyncio.Task[None]] = []
@@ -125,8 +124,10 @@ class Node:
         self._member = ControllerMember(
             view, self._bootstrap, host, self._router, readers, self._leaderships.look, config, principals
         )
-        self._measuring = Measuring(config, host, view, self._replicas, self._member, self._leaderships, disk)
         self._registration = Registration(_entry(config, host), config.controllers, view, self._router, data)
+        self._measuring = Measuring(
+            config, host, view, self._replicas, self._member, self._leaderships, disk, self._registration
+        )
         startup = Startup(self._bootstrap, self._registration)
         self.service: NodeService = NodeService(
             config, failure, host, view, startup, self._replicas, self._group_statuses, self._member, self._measuring

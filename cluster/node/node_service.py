@@ -45,6 +45,8 @@ from .measuring import Measuring
 
 HOME_S = 2.0
 """Time that the controller group may take to note a partition's new home."""
+LEADERLESS_NAMED_MAX = 100
+"""Partitions without a leader that a node names."""
 LEADER_GRACE_S = 10.0
 """Time after the start from which a partition without a leader no longer keeps the node from serving the others."""
 
@@ -195,14 +197,16 @@ class NodeService:
         """Counts of the partitions that this node holds."""
         held = list(self._replicas.all())
         led = [replica.machine.fence for replica in held if replica.group.is_leader]
+        leaderless = [replica for replica in held if replica.group.leader is None]
         return PartitionCounts(
             replicas=len(held),
             led=len(led),
             held=sum(fence.slot is not None for fence in led),
             under_replicated=sum(bool(r.group.out_of_sync) for r in held if r.group.is_leader),
-            leaderless=sum(replica.group.leader is None for replica in held),
+            leaderless=len(leaderless),
             epochs=sum(replica.machine.fence.topic_epoch for replica in held),
             catalog_index=self._replicas.index,
+            leaderless_names=[f"{each.topic}/{each.partition}" for each in leaderless[:LEADERLESS_NAMED_MAX]],
         )
 
     def unready(self) -> list[Unready]:

@@ -169,6 +169,7 @@ class Metrics:
             connections=len(self._connections),
             certificates={use: round(1000 * each.expires_at) for use, each in certificates.items()},
             refused_certificates=[use for use, each in certificates.items() if each.is_refused],
+            doubled_by=measures.doubled_by,
         )
 
     async def text(self, *, names: bool) -> bytes:

@@ -98,6 +98,12 @@ _NODE = (
         ("what",),
     ),
     Series(
+        "stockade_node_doubled",
+        "gauge",
+        "1 or 0",
+        "Whether another process registered with this node's id within the last 30 s.",
+    ),
+    Series(
         "stockade_certificate_days_left",
         "gauge",
         "days",

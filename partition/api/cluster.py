@@ -195,7 +195,8 @@ class PartitionCounts(msgspec.Struct, frozen=True):
     no leader.
 
     ``epochs``: the sum of the fencing epochs of all; it grows with each takeover. ``catalog_index``: the newest
-    decision of the controller that the node acts on.
+    decision of the controller that the node acts on. ``leaderless_names``: the first of the leaderless ones, as
+    topic/number.
     """
 
     replicas: int
@@ -205,6 +206,7 @@ class PartitionCounts(msgspec.Struct, frozen=True):
     leaderless: int
     epochs: int
     catalog_index: int
+    leaderless_names: list[str] = []
 
 
 class DiskSpace(msgspec.Struct, frozen=True):
@@ -230,7 +232,8 @@ class NodeState(msgspec.Struct, frozen=True):
     ``appends``: durations from request to answer. ``syncs``: durations of the log's syncs, each for all groups of the
     node. ``certificates``: by use (``raft``, ``http``), when the certificate expires, in milliseconds since 1970.
     ``refused_certificates``: the uses whose certificate files the node refused when it read them last; it goes on with
-    the ones before.
+    the ones before. ``doubled_by``: base URL of another process that registered with this node's id within the last
+    30 s; None: of none.
     """
 
     node_id: str
@@ -246,6 +249,7 @@ class NodeState(msgspec.Struct, frozen=True):
     connections: int
     certificates: dict[str, int] = {}
     refused_certificates: list[str] = []
+    doubled_by: str | None = None
 
 
 class NodeStates(msgspec.Struct, frozen=True):

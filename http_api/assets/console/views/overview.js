@@ -49,7 +49,7 @@ function* ofCluster(cluster) {
   }
 }
 
-function* ofNode({ node_id: id, disk, partitions, certificates = {}, refused_certificates: refused = [] }, cluster) {
+function* ofNode({ node_id: id, disk, partitions, certificates = {}, refused_certificates: refused = [], doubled_by: other }, cluster) {
   const left = disk.free_bytes / disk.total_bytes;
   const said = cluster.nodes.find((node) => node.node_id === id)?.disk;
   if (said === "low" || said === "full") {
@@ -57,6 +57,7 @@ function* ofNode({ node_id: id, disk, partitions, certificates = {}, refused_cer
   } else if (left < DISK_LOW) {
     yield { kind: left < DISK_FULL ? "bad" : "warn", text: `The disk of ${id} has ${bytes(disk.free_bytes)} left, ${Math.floor(left * 100)} %.`, act: ["cluster"], runbook: "StockadeDiskFilling" };
   }
+  if (other) yield { kind: "bad", text: `Another process runs under the id of ${id}, at ${other}.`, act: ["cluster"], runbook: "StockadeNodeDoubled" };
   if (partitions.leaderless) yield { kind: "bad", text: `${id} knows no leader of ${plural(partitions.leaderless, "partition")}: they take no writes.`, act: ["topics"], runbook: "StockadeLeaderless" };
   if (partitions.under_replicated) yield { kind: "warn", text: `${plural(partitions.under_replicated, "partition")} of ${id} ${partitions.under_replicated === 1 ? "has" : "have"} a replica that is behind.`, act: ["cluster"], runbook: "StockadeUnderReplicated" };
   for (const use of refused) {

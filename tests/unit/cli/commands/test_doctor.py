@@ -4,7 +4,7 @@ import os
 import socket
 from io import StringIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from msgspec import structs
@@ -18,6 +18,8 @@ from stockade.cli.commands.doctor import (
     Probe,
     _table,
     judge_certificates,
+    judge_doubles,
+    judge_leaderless,
     judge_nodes,
     judge_replicas,
     judge_settings,
@@ -86,14 +88,42 @@ def test_a_disk_that_takes_no_appends_is_wrong_by_what_its_own_node_says() -> No
     assert "disk of n1" not in verdicts(probe("n1", "ok"))
 
 
-def test_a_certificate_whose_files_a_node_refuses_is_wrong() -> None:
-    def state(node_id: str, *refused: str) -> NodeState:
-        counts, none = PartitionCounts(*[0] * 7), Latencies([], [])
-        of_node = NodeState(node_id, "1", 0, counts, DiskSpace(1, 1, 0), 0, 0, 0, none, none, 0)
-        return structs.replace(of_node, refused_certificates=list(refused))
+def state(node_id: str, counts: PartitionCounts | None = None, **told: Any) -> NodeState:
+    counts, none = counts or PartitionCounts(0, 0, 0, 0, 0, 0, 0), Latencies([], [])
+    of_node = NodeState(node_id, "1", 1_000, counts, DiskSpace(1, 1, 0), 0, 0, 0, none, none, 0)
+    return structs.replace(of_node, **told)
 
+
+def test_two_processes_with_one_node_id_are_wrong() -> None:
+    assert list(judge_doubles(NodeStates([state("n1")]))) == []
+    [found] = judge_doubles(NodeStates([state("n1"), state("n3", doubled_by="http://h4:1")]))
+    assert (found.about, found.verdict) == ("process of n3", "wrong")
+    assert "at http://h4:1" in found.found
+
+
+def test_partitions_of_which_nodes_know_no_leader_are_named_and_all_are_counted() -> None:
+    names = [f"orders/{number}" for number in range(100)]
+    known = PartitionCounts(500, 0, 0, 0, 0, 0, 0)
+    lost = structs.replace(known, leaderless=300, leaderless_names=names)
+    old = structs.replace(known, leaderless=2)
+    found = judge_leaderless(NodeStates([state("n1", known), state("n2", lost), state("n3", old)]), LEADERLESS)
+    first = ", ".join(names[:8])
+    assert {each.about: each.found for each in found} == {
+        "partitions on n2": f"no leader known: 300 of 500: {first} and 292 more",
+        "partitions on n3": "no leader known: 2 of 500",
+    }
+
+
+def test_each_node_is_asked_for_its_own_state(cluster: FakeCluster, run: Run) -> None:
+    """One node was asked for those of all: it does not reach the others where certificates have expired."""
+    cluster.create("orders", 1)
+    assert run("doctor").exit_code == 0
+    assert cluster.paths("GET").count("/v1/nodes") == len(cluster.nodes)
+
+
+def test_a_certificate_whose_files_a_node_refuses_is_wrong() -> None:
     assert list(judge_certificates(NodeStates([state("n1")]))) == []
-    [found] = judge_certificates(NodeStates([state("n1"), state("n2", "http")]))
+    [found] = judge_certificates(NodeStates([state("n1"), state("n2", refused_certificates=["http"])]))
     assert (found.about, found.verdict, found.found) == (
         "certificate of n2",
         "wrong",
@@ -103,9 +133,7 @@ def test_a_certificate_whose_files_a_node_refuses_is_wrong() -> None:
 
 def test_a_certificate_that_expires_within_two_weeks_is_a_warning_and_an_expired_one_is_wrong() -> None:
     def verdict(days: float) -> list[tuple[str, str]]:
-        counts, none = PartitionCounts(*[0] * 7), Latencies([], [])
-        of_node = NodeState("n1", "1", 1_000, counts, DiskSpace(1, 1, 0), 0, 0, 0, none, none, 0)
-        node = structs.replace(of_node, certificates={"raft": 1_000 + round(days * 86_400_000)})
+        node = state("n1", certificates={"raft": 1_000 + round(days * 86_400_000)})
         return [(each.verdict, each.found) for each in judge_certificates(NodeStates([node]))]
 
     assert verdict(14.1) == []
@@ -115,11 +143,10 @@ def test_a_certificate_that_expires_within_two_weeks_is_a_warning_and_an_expired
 
 
 def test_a_replica_that_its_leader_misses_is_a_warning_though_its_node_answers() -> None:
-    def state(node_id: str, under_replicated: int) -> NodeState:
-        counts, none = PartitionCounts(9, 9, 0, under_replicated, 0, 0, 0), Latencies([], [])
-        return NodeState(node_id, "1", 0, counts, DiskSpace(1, 1, 0), 0, 0, 0, none, none, 0)
+    def leads(node_id: str, under_replicated: int) -> NodeState:
+        return state(node_id, PartitionCounts(9, 9, 0, under_replicated, 0, 0, 0))
 
-    one, *others = judge_replicas(NodeStates([state("n1", 1), state("n2", 0), state("n3", 4)]))
+    one, *others = judge_replicas(NodeStates([leads("n1", 1), leads("n2", 0), leads("n3", 4)]))
     assert (one.about, one.verdict) == ("replicas of what n1 leads", "warning")
     assert one.found == "1 partition has a replica that is cut off, being filled or far behind"
     assert [each.found.partition(" a ")[0] for each in others] == ["4 partitions have"]

@@ -94,6 +94,25 @@ def test_a_process_that_ran_for_a_while_is_the_earlier_one(monkeypatch: pytest.M
     asyncio.run(run())
 
 
+def test_a_process_tells_of_another_one_until_it_was_not_seen_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "SETTLED_S", 0.0)
+
+    async def run() -> None:
+        controller = Controller()
+        process = controller.process(EARLIER)
+        task = asyncio.create_task(process.run())
+        await controller.has(EARLIER)
+        assert process.double is None
+        controller.take(LATER)
+        await controller.has(EARLIER)
+        assert process.double == LATER.url
+        monkeypatch.setattr(registration, "DOUBLE_S", 0.0)
+        assert process.double is None
+        task.cancel()
+
+    asyncio.run(run())
+
+
 def test_an_operators_word_is_no_other_process(caplog: pytest.LogCaptureFixture) -> None:
     """A node that was removed and added again has no disk in the catalog; one that is added again keeps its disk."""
 

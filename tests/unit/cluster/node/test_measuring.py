@@ -81,7 +81,8 @@ def a_node(groups: int = 0, replicas: Sequence[Any] = ()) -> Measuring:
     config: Any = SimpleNamespace(cluster_id="c", node_id="n1", me=SimpleNamespace(zone=None))
     disk: Any = SimpleNamespace(free_bytes=1, total_bytes=2, state="ok")
     manager: Any = SimpleNamespace(all=lambda: replicas)
-    return Measuring(config, host, view, manager, member, Leaderships(str), disk)
+    registration: Any = SimpleNamespace(double=None)
+    return Measuring(config, host, view, manager, member, Leaderships(str), disk, registration)
 
 
 def test_a_look_at_many_groups_leaves_turns_of_the_loop_to_others() -> None:

@@ -77,8 +77,11 @@ class Console:
         self.until(lambda: self._clicked(name, within), f"a press of {name!r}")
 
     def _clicked(self, name: str, within: str) -> bool:
-        self.button(name, within).click()
-        return True
+        """False while it cannot be pressed, as the act of a plan that is still being made."""
+        found = self.button(name, within)
+        if is_ready := found.is_enabled():
+            found.click()
+        return is_ready
 
     def field(self, label: str, within: str = "body") -> WebElement:
         def named() -> WebElement | None:

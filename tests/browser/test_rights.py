@@ -17,10 +17,11 @@ from stockade.cluster.access.principals import new_token
 
 from .looking import Console
 
-ADMIN, READER = new_token(), new_token()
+ADMIN, READER, STRANGER = new_token(), new_token(), new_token()
 PRINCIPALS = f"""
 principals = [
     {{ name = "ann", rights = ["all"], tokens = [{{ hash = "{ADMIN.hash}" }}] }},
+    {{ name = "nell", rights = ["own group:g"], tokens = [{{ hash = "{STRANGER.hash}" }}] }},
     {{ name = "rita", rights = ["read topic:orders"], subjects = ["corp:rita"], tokens = [
         {{ hash = "{READER.hash}" }}] }},
 ]
@@ -100,6 +101,17 @@ def test_who_may_not_see_the_cluster_is_not_told_that_all_is_well(guarded: Conso
     guarded.driver.get(f"{guarded.url}/#/")
     guarded.sees("nothing that you may see needs you")
     assert not guarded.find(".sentence .dot.good")
+
+
+def test_who_may_see_no_topic_is_not_told_that_there_is_none_and_is_offered_no_drill(guarded: Console) -> None:
+    log_in(guarded, STRANGER.token)
+    guarded.sees("There is no topic that you may see")
+    guarded.driver.get(f"{guarded.url}/#/")
+    guarded.sees("no topic that you may see; nothing that you may see needs you")
+    assert "See a zombie refused" not in guarded.text("main")
+    guarded.driver.get(f"{guarded.url}/#/drill")
+    guarded.sees("you need the rights acquire and produce on topic:fence-drill")
+    assert not guarded.find(".page-head button")
 
 
 def test_a_producers_name_that_is_not_for_the_caller_to_see_is_not_denied(guarded: Console) -> None:

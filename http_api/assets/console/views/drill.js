@@ -5,6 +5,7 @@ import { html, useEffect, useRef, useState } from "../vendor/preact.js";
 import { ask, get, path, Refusal } from "../parts/api.js";
 import { plural } from "../parts/format.js";
 import { readAgain, useLive } from "../parts/live.js";
+import { may } from "../parts/rights.js";
 import { change, link } from "../parts/router.js";
 import { Order } from "../parts/order.js";
 import { fencePlan } from "../parts/plans.js";
@@ -12,6 +13,7 @@ import { Timeline, useNow } from "../parts/timeline.js";
 import { Card, Chip, Empty, Page } from "../parts/ui.js";
 
 export const CANARY = "fence-drill";
+export const mayPlay = (topic) => may("acquire", "topic", topic) && may("produce", "topic", topic);
 const TTL_MS = 60000;
 const STALL_MS = 2500;
 const STEP_MS = 900;
@@ -131,17 +133,17 @@ export function Drill({ query }) {
     setRunning(false);
   };
   useEffect(() => {
-    if (query.start === "1" && isCanary && !begun.current) {
+    if (query.start === "1" && isCanary && mayPlay(CANARY) && !begun.current) {
       begun.current = true;
       change({ start: "" });
       start();
     }
   }, []);
-  const acts = html`<button class="primary" disabled=${running} onClick=${() => (isCanary ? start() : setAsking(true))}>
+  const acts = mayPlay(place.topic) && html`<button class="primary" disabled=${running} onClick=${() => (isCanary ? start() : setAsking(true))}>
     ${running ? "Playing…" : done.end ? "Play it again" : "Start the drill"}
   </button>`;
   const crumbs = isCanary ? [] : [["Topics", ["topics"]], [`${place.topic}/${place.partition}`, ["topics", place.topic, place.partition]]];
-  return html`<${Page} title="Fence drill" crumbs=${crumbs} acts=${acts} note=${`On ${place.topic}/${place.partition}${isCanary ? ", a topic of its own" : ""}`}>
+  return html`<${Page} title="Fence drill" crumbs=${crumbs} acts=${acts} note=${`On ${place.topic}/${place.partition}${isCanary ? ", a topic of its own" : ""}${acts ? "" : `. To play it you need the rights acquire and produce on topic:${place.topic}`}`}>
     ${error && html`<div class="banner bad" role="alert"><b>${error.code || "Error"}</b> ${error.message}</div>`}
     <div class="drill">
       <${Card}><${Steps} done=${done} running=${running} /><//>

@@ -5,9 +5,10 @@ import { get, path } from "../parts/api.js";
 import { Chart } from "../parts/chart.js";
 import { began, bytes, count, plural, rate, span } from "../parts/format.js";
 import { useGet, useLive } from "../parts/live.js";
-import { may } from "../parts/rights.js";
+import { may, seesAll } from "../parts/rights.js";
 import { link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
+import { CANARY, mayPlay } from "./drill.js";
 import { writerOf } from "./refused.js";
 import { Answer, Bar, Card, Chip, Dot, Empty, Holder, Page, Table, When } from "../parts/ui.js";
 
@@ -85,7 +86,7 @@ export function sentence(cluster, topics, found, isAll) {
   const alive = cluster.nodes.filter((node) => node.alive).length;
   const all = cluster.nodes.length;
   const nodes = alive === all ? (all === 1 ? "The only node is up" : `All ${plural(all, "node")} are up`) : `${alive} of ${plural(all, "node")} ${alive === 1 ? "is" : "are"} up`;
-  const what = !topics ? "its topics cannot be listed now" : topics.total ? `${plural(topics.total, "topic")} with ${plural(topics.partitions, "partition")}` : "no topic yet";
+  const what = !topics ? "its topics cannot be listed now" : topics.total ? `${plural(topics.total, "topic")} with ${plural(topics.partitions, "partition")}` : seesAll() ? "no topic yet" : "no topic that you may see";
   const rest = found.length ? `${plural(found.length, "thing")} to look at` : isAll ? "nothing needs you" : "nothing that you may see needs you";
   return `${nodes}; ${what}; ${rest}.`;
 }
@@ -104,7 +105,7 @@ export function Overview() {
         const worst = found.some((each) => each.kind === "bad") ? "bad" : found.length ? "warn" : isAll ? "good" : "";
         return html`
           <p class="sentence"><${Dot} kind=${worst} label=${worst} />${topics.data || topics.error ? sentence(seen, topics.data, found, isAll) : "…"}</p>
-          ${topics.data?.total === 0 && html`<${FirstRun} />`}
+          ${topics.data?.total === 0 && mayPlay(CANARY) && may("admin", "topic", CANARY) && html`<${FirstRun} />`}
           <${Attention} found=${found} />
           ${points.length > 0 && html`<${Work} points=${points} />`}
           <${Nodes} cluster=${seen} states=${states} />

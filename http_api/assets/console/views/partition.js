@@ -10,6 +10,7 @@ import { may } from "../parts/rights.js";
 import { link } from "../parts/router.js";
 import { onWallClock, Timeline, useNow } from "../parts/timeline.js";
 import { Answer, Card, Chip, Empty, Field, Page, Refused, Table, Tabs, When } from "../parts/ui.js";
+import { mayPlay } from "./drill.js";
 import { Log } from "./log.js";
 import { Evict, Replicas } from "./topic.js";
 
@@ -29,7 +30,7 @@ export function Partition({ topic, partition, query }) {
   const tab = query.tab || TABS[0][0];
   const here = seen.data?.partitions[0];
   const acts = here && html`
-    ${may("acquire", "topic", topic) && may("produce", "topic", topic) && html`<a class="button quiet" href=${link(["drill"], { topic, partition })}>Fence drill</a>`}
+    ${mayPlay(topic) && html`<a class="button quiet" href=${link(["drill"], { topic, partition })}>Fence drill</a>`}
     ${may("trim", "topic", topic) && html`<button onClick=${() => open("trim")}>Trim</button>`}
     ${may("evict", "topic", topic) && html`<button onClick=${() => open("evict")}>Evict the writer</button>`}`;
   const title = `${topic}/${partition}`;

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact.js";
 import { ask } from "../parts/api.js";
 import { count } from "../parts/format.js";
 import { useGet } from "../parts/live.js";
-import { may } from "../parts/rights.js";
+import { may, seesAll } from "../parts/rights.js";
 import { change, go, link } from "../parts/router.js";
 import { Answer, Bar, Card, Chip, Dialog, Empty, Field, Page, Pager, Search, Table } from "../parts/ui.js";
 
@@ -35,7 +35,7 @@ export function Topics({ query }) {
                   topic.sealed ? html`<${Chip} kind="warn">sealed<//>` : topic.require_fence ? html`<${Chip} kind="accent">token required<//>` : html`<span class="soft">with or without a token</span>`,
                 ],
               }))}
-              empty=${find ? html`<${Empty} title="No topic has this in its name" />` : html`<${Empty} title="There is no topic yet" act=${create}>A topic is a set of logs. Each has one writer at a time, if you want that.<//>`} />
+              empty=${find ? html`<${Empty} title="No topic has this in its name" />` : html`<${Empty} title=${seesAll() ? "There is no topic yet" : "There is no topic that you may see"} act=${create}>A topic is a set of logs. Each has one writer at a time, if you want that.<//>`} />
             <${Pager} first=${first} size=${SIZE} total=${answer.total} onMove=${(to) => change({ first: to || "" })} />`}
       <//>
     <//>

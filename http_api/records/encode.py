@@ -30,14 +30,21 @@ class Row(NamedTuple):
     size: int
 
 
-async def rows(found: Slice, start: Offset, *, with_meta: bool) -> AsyncIterator[list[Row]]:
+async def rows(
+    found: Slice, start: Offset, hold: Callable[[int], None], *, with_meta: bool
+) -> AsyncIterator[list[Row]]:
     """The records of a slice from offset ``start`` on, at most RECORDS_PER_TURN and about BYTES_PER_TURN in each piece.
 
-    ``with_meta`` adds the producer of each record. Raises FileNotFoundError when a file of the slice was removed since.
+    ``hold(bytes)`` reserves memory for what pieces are made of, packed or unpacked, whichever is more. ``with_meta``
+    adds the producer of each record. Raises FileNotFoundError when a file of the slice was removed since, and as
+    ``hold``.
     """
     for batches in _groups(batch for run in found.runs for batch in run.load()):
+        read_bytes = sum(batch.length for batch in batches)
+        hold(read_bytes)
         for batch, message in zip(batches, found.fetch(batches), strict=True):
             columns = decode_batch(message)
+            hold(max(read_bytes, columns.nbytes))
             first = max(0, start - batch.base_offset)
             each_turn = max(1, min(RECORDS_PER_TURN, BYTES_PER_TURN * batch.count // max(1, columns.nbytes)))
             for row in range(first, batch.count, each_turn):
@@ -49,31 +56,30 @@ async def take(
     found: Slice, start: Offset, max_bytes: int, hold: Callable[[int], None], *, with_meta: bool
 ) -> list[bytes]:
     """Records from ``start`` on, each as a JSON text. The first is always taken; more follow while their sizes fit
-    ``max_bytes``, there are at most RECORDS_MAX, and ``hold(total_bytes)`` reserves memory for their texts. Raises
-    FileNotFoundError as ``rows`` does, and ThrottlingQuotaExceeded if ``hold`` refuses the first piece.
+    ``max_bytes``, there are at most RECORDS_MAX, and ``hold(total_bytes)`` reserves memory: as ``rows`` does, and for
+    their texts. Raises FileNotFoundError as ``rows``, and ThrottlingQuotaExceeded if ``hold`` refuses the first piece.
 
     They are texts because a hundred thousand objects would have the garbage collector hold the loop again and again.
     Memory is reserved here because the size of the texts is known no sooner: batches may be compressed.
     """
     taken: list[bytes] = []
     room, size = max_bytes, 0
-    async for piece in rows(found, start, with_meta=with_meta):
-        texts: list[bytes] = []
-        for row in piece:
-            room -= row.size
-            if (taken or texts) and (room < 0 or len(taken) + len(texts) == RECORDS_MAX):
-                break
-            texts.append(json_codec.dump(row.record))
-        size += sum(map(len, texts))
-        try:
+    try:
+        async for piece in rows(found, start, hold, with_meta=with_meta):
+            texts: list[bytes] = []
+            for row in piece:
+                room -= row.size
+                if (taken or texts) and (room < 0 or len(taken) + len(texts) == RECORDS_MAX):
+                    break
+                texts.append(json_codec.dump(row.record))
+            size += sum(map(len, texts))
             hold(size)
-        except ThrottlingQuotaExceeded:
-            if taken:
-                return taken
+            taken += texts
+            if len(texts) < len(piece):
+                break
+    except ThrottlingQuotaExceeded:
+        if not taken:
             raise
-        taken += texts
-        if len(texts) < len(piece):
-            break
     return taken
 
 

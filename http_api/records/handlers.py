@@ -76,6 +76,7 @@ async def read_tail(call: Call) -> web.StreamResponse:
     partition = await _partition(call)
     found, topic_epoch = await partition.read_tail(count)
     call.spend_bytes(found.size)
+    call.hold_answer(min(found.size, TAIL_PIECE_BYTES))
     start = max(found.log_start, found.log_end - count)
     head = {
         "topic": partition.topic,
@@ -90,7 +91,7 @@ async def read_tail(call: Call) -> web.StreamResponse:
     try:
         async for piece in _tail(call, partition, found, start):
             call.check_rights()
-            await call.write(separator + b",".join(json_codec.dump(row.record) for row in piece))
+            await call.write_text(separator + b",".join(json_codec.dump(row.record) for row in piece))
             separator = b","
     except FileNotFoundError as error:
         raise records_gone() from error
@@ -102,12 +103,13 @@ async def _tail(call: Call, partition: Partition, found: Slice, start: Offset) -
     """The records from ``start`` up to ``found.log_end``, in pieces; ``found`` is the first slice."""
     end = found.log_end
     while True:
-        async for piece in rows(found, start, with_meta=True):
+        async for piece in rows(found, start, call.hold_answer, with_meta=True):
             if mine := [row for row in piece if row.record["offset"] < end]:
                 yield mine
         start = found.next_offset
         if start >= end:
             return
+        call.free_answer()
         found = await partition.read(start, max_bytes=TAIL_PIECE_BYTES, min_bytes=0, max_wait_ms=0, local=True)
         await call.pay(found.size)
 

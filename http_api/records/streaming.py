@@ -55,6 +55,7 @@ async def _stream(call: Call, partition: Partition, wanted: FetchRequest, found:
     try:
         while True:
             await form.send(found, start)
+            call.free_answer()
             await call.pay(found.size)
             start = found.next_offset
             found = await unless_ended(call, _next(partition, wanted, start))
@@ -97,8 +98,8 @@ class _Lines:
         pass
 
     async def send(self, found: Slice, start: Offset) -> None:
-        async for piece in rows(found, start, with_meta=self._with_meta):
-            await self._call.write(b"".join(json_codec.dump_line(row.record) for row in piece))
+        async for piece in rows(found, start, self._call.hold_answer, with_meta=self._with_meta):
+            await self._call.write_text(b"".join(json_codec.dump_line(row.record) for row in piece))
 
 
 class _Events:
@@ -114,8 +115,8 @@ class _Events:
     async def send(self, found: Slice, start: Offset) -> None:
         if not found.runs:
             await self._call.write(b":\n\n")
-        async for piece in rows(found, start, with_meta=self._with_meta):
-            await self._call.write(b"".join(_event(row.record) for row in piece))
+        async for piece in rows(found, start, self._call.hold_answer, with_meta=self._with_meta):
+            await self._call.write_text(b"".join(_event(row.record) for row in piece))
 
 
 class _Arrow:

@@ -404,6 +404,13 @@ class Call:
             others = spending.held_answer_bytes - self.held_answer_bytes
             self.front.check_share(spending, self.front.in_flight.answer_bytes, others)
 
+    def free_answer(self) -> None:
+        """Give back what ``hold_answer`` has reserved."""
+        held, self.held_answer_bytes = self.held_answer_bytes, 0
+        self.front.in_flight.give_back(answer_bytes=held)
+        if self.held_for is not None:
+            self.held_for.held_answer_bytes -= held
+
     def spend_bytes(self, count: int) -> None:
         """Charge bytes of the body, or of records that are sent, to the caller's quota."""
         if self.held_for is not None:
@@ -444,6 +451,13 @@ class Call:
         self.stream = stream
         await stream.prepare(self.request)
         return stream
+
+    async def write_text(self, text: bytes) -> None:
+        """Send text as the next piece of a begun answer, which counts as held. Raises ThrottlingQuotaExceeded, and as
+        ``write``.
+        """
+        self.hold_answer(len(text))
+        await self.write(text)
 
     async def write(self, data: bytes) -> None:
         """Send the next piece of a begun answer. Raises ConnectionError when the client is gone or takes nothing."""

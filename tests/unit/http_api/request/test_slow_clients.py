@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pyarrow as pa
 import pytest
 
 from stockade.cluster.front import front
@@ -10,7 +11,8 @@ from stockade.http_api import server
 from stockade.http_api.endpoint import dispatch
 from stockade.http_api.request import call as calls
 
-from ..conversation import RECORDS, TEXT, Conversation, nodes, run
+from ..conversation import ARROW, RECORDS, TEXT, Conversation, nodes, run
+from ..records.test_append import arrow_stream
 
 HEAD = f"POST {RECORDS} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n".encode()
 FETCH = f"GET {RECORDS}?max_bytes=67108864 HTTP/1.1\r\nHost: x\r\n\r\n".encode()
@@ -174,6 +176,79 @@ def test_text_answers_are_bounded_all_together() -> None:
         budget.limit = 200_000
         for _ in range(5):
             assert (await node.call("GET", RECORDS)).status == 200
+        assert budget.used == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream"])
+def test_what_a_follower_of_text_has_not_taken_is_counted_and_bounded(form: str) -> None:
+    """Each follower that read nothing held a MiB, or its largest batch, and no bound counted it."""
+
+    async def test(node: Conversation) -> None:
+        for _ in range(4):
+            assert (await node.call("POST", RECORDS, b"x" * 8_000_000, TEXT)).status == 200
+        budget = node.server.front.in_flight.answer_bytes
+        following = FETCH.replace(b" HTTP/1.1\r\n", b"&follow=true HTTP/1.1\r\nAccept: " + form.encode() + b"\r\n")
+        slow = await connect(node, following)
+        await until(lambda: budget.used >= 8_000_000)
+        budget.limit = 10_000_000
+        reader, writer = await connect(node, following)
+        ended = await reader.read()
+        assert b"THROTTLING_QUOTA_EXCEEDED" in ended[-1000:]
+        assert len(ended) < 10_000
+        await hang_up([slow, (reader, writer)])
+        await until(lambda: budget.used == 0)
+
+    alone(test)
+
+
+def test_what_a_follower_has_taken_is_given_back() -> None:
+    async def test(node: Conversation) -> None:
+        budget = node.server.front.in_flight.answer_bytes
+        budget.limit = 1_500_000
+        following = FETCH.replace(b" HTTP/1.1\r\n", b"&follow=true HTTP/1.1\r\n")
+        reader, writer = await connect(node, following.replace(b"Host", b"Accept: application/x-ndjson\r\nHost"))
+        for _ in range(5):
+            assert (await node.call("POST", RECORDS, b"x" * 1_000_000, TEXT)).status == 200
+            await reader.readexactly(1_000_000)
+        await until(lambda: budget.used == 0)
+        await hang_up([(reader, writer)])
+
+    alone(test)
+
+
+def test_the_last_records_are_counted_while_they_are_sent() -> None:
+    async def test(node: Conversation) -> None:
+        assert (await node.call("POST", RECORDS, b"x" * 100_000, TEXT)).status == 200
+        budget = node.server.front.in_flight.answer_bytes
+        budget.limit = 50_000
+        refused = await node.call("GET", RECORDS.replace("records", "tail?n=1"))
+        assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        budget.limit = 150_000
+        assert (await node.call("GET", RECORDS.replace("records", "tail?n=1"))).status == 200
+        assert budget.used == 0
+
+    run(test)
+
+
+def test_what_a_compressed_batch_unpacks_to_is_counted_whatever_is_taken_of_it() -> None:
+    """Only the text of the one record that is taken was counted, and the bytes on the disk."""
+
+    async def test(node: Conversation) -> None:
+        packed = pa.BufferOutputStream()
+        with pa.ipc.open_stream(arrow_stream([bytes(1000)] * 900)) as plain:
+            with pa.ipc.new_stream(packed, plain.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as written:
+                written.write_table(plain.read_all())
+        body = packed.getvalue().to_pybytes()
+        assert len(body) < 100_000
+        assert (await node.call("POST", RECORDS, body, ARROW)).status == 200
+        budget = node.server.front.in_flight.answer_bytes
+        budget.limit = 500_000
+        refused = await node.call("GET", RECORDS.replace("records", "records?max_bytes=1"))
+        assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        budget.limit = 1_500_000
+        assert len((await node.call("GET", RECORDS.replace("records", "records?max_bytes=1"))).json["records"]) == 1
         assert budget.used == 0
 
     run(test)

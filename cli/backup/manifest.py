@@ -147,6 +147,14 @@ def decode(content: bytes, name: str) -> Manifest:
         version = msgspec.json.decode(content, type=_Versioned).version
         if version != VERSION:
             raise Damaged(f"manifest {name} has version {version}; this software reads version {VERSION}")
-        return msgspec.json.decode(content, type=Manifest)
+        found = msgspec.json.decode(content, type=Manifest)
     except msgspec.MsgspecError as error:
         raise Damaged(f"manifest {name} cannot be read: {error}") from error
+    if "/" in found.name or any(not _is_inside(file.path) for _, file in found.files):
+        raise Damaged(f"manifest {name} names a file outside of its place")
+    return found
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path leads to a file below the place, wherever that is: who may write there has only that to give."""
+    return not path.startswith("/") and ".." not in path.split("/")

@@ -12,7 +12,15 @@ import msgspec
 import pytest
 
 from stockade.cli.backup.begin import CannotBackUp, begin, begun_ms, end
-from stockade.cli.backup.manifest import Damaged, DataFile, Manifest, Missing, PartitionBackup, TopicBackup
+from stockade.cli.backup.manifest import (
+    Damaged,
+    DataFile,
+    Manifest,
+    Missing,
+    PartitionBackup,
+    TopicBackup,
+    encode,
+)
 from stockade.cli.backup.prune import ABANDONED_MS, Keep, Needed, chosen, prune, unneeded
 from stockade.cli.backup.store import DATA, MANIFESTS, UNFINISHED, Store
 from stockade.partition.api.topics import TopicConfig
@@ -438,3 +446,22 @@ def test_a_place_that_does_not_show_its_newest_backup_any_more_is_not_pruned(
     with pytest.raises(CannotReach):  # removed by hand: told once
         prune(store, Keep(1, None), NOW_MS, needed)
     assert prune(store, Keep(1, None), NOW_MS, needed) == ([], 0, 0)
+
+
+@pytest.mark.parametrize("outside", ["../kept", "../../{place}/kept"])
+def test_who_may_write_to_the_place_has_no_other_file_removed(store: Store, tmp_path: Path, outside: str) -> None:
+    """An announcement that is old enough was withdrawn by the name in it, whatever that was."""
+    forged = msgspec.structs.replace(manifest("4"), name=outside.format(place=tmp_path.name))
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}")
+    store.write(f"{UNFINISHED}/{HALF}.json", encode(forged))
+    prune(store, Keep(1, None), BEGAN_MS + ABANDONED_MS + 1)
+    assert kept.exists()
+    assert store.sizes(UNFINISHED) == {}
+
+
+@pytest.mark.parametrize("path", ["../secret", f"{DATA}/../../secret", "/etc/hostname"])
+def test_a_manifest_names_no_file_outside_of_its_place(store: Store, path: str) -> None:
+    store.add(manifest("1", path))
+    with pytest.raises(Damaged, match="outside of its place"):
+        store.manifest("1")

@@ -4,5 +4,5 @@
 
 In: commands as bytes, and the machines that apply them.
 Out: outcomes: committed with the machine's answer, rejected, or unknown.
-May import: partition.log, raft.checkpoint, raft.core, raft.net, raft.wal.
+May import: partition.log, raft.checkpoint, raft.core, raft.log, raft.net, raft.wal.
 """

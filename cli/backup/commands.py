@@ -29,6 +29,7 @@ from .create import Progress, back_up
 from .frame import FAILURES, end_with, explained, local, name_option, place_argument, progress_bar, say, written
 from .manifest import Damaged, Manifest
 from .prune import Keep, Needed, Pruned, prune
+from .rescue import rescue_disk
 from .restore_command import restore_backup
 from .schedule import INTERVAL_S, Gauges, Schedule
 from .store import Store
@@ -394,6 +395,7 @@ def verify_backup(place: str, name: str | None, output: str) -> None:
 
 
 backup.add_command(restore_backup)
+backup.add_command(rescue_disk)
 
 
 def _summary(manifest: Manifest) -> dict[str, Any]:

@@ -315,10 +315,10 @@ class TopicRestore:
                 continue
             async with self._slots:
                 batches = await asyncio.to_thread(self._read, file)
-                for batch in _merged(_within(batches, file.first_offset, at, stop), self._topic.config):
+                for batch in merge(_within(batches, file.first_offset, at, stop), self._topic.config):
                     kept = self._in_time(file, batch)
-                    for part in _parts(batch.slice(0, kept), self._topic.config):
-                        await self._append(number, part, at + shift)
+                    for part in split(batch.slice(0, kept), self._topic.config):
+                        await append_once(self._client, self._name, number, self._topic_id, part, at + shift)
                         at += part.num_rows
                         self._restored(part.num_rows)
                     if kept < batch.num_rows:
@@ -337,31 +337,31 @@ class TopicRestore:
         late = pc.index(pc.greater_equal(batch.column(TIMESTAMP).cast(pa.int64()), limit), True).as_py()
         return int(batch.num_rows) if late < 0 else int(late)
 
-    async def _append(self, number: int, batch: pa.RecordBatch, log_end: int) -> None:
-        """Store a batch at offset ``log_end``, once. If an attempt had no answer, the log has grown by exactly the
-        batch, and its last record is that of the batch, it is taken as stored.
-        """
-        client, message = self._client, _message(batch)
-        deadline = time.monotonic() + client.config.delivery_timeout_ms / 1000
-        attempts = 0
-        while True:
-            try:
-                await client.append(
-                    self._name, number, message, topic_id=self._topic_id, conditions=Conditions(if_log_end=log_end)
-                )
-                return
-            except OffsetMismatch as other:
-                if attempts and other.fields["log_end"] == log_end + batch.num_rows:
-                    last = batch.num_rows - 1
-                    present = await record_at(client, self._name, number, log_end + last, self._topic_id)
-                    if present is not None and present.equals(batch.slice(last)):
-                        return  # an attempt whose answer was lost stored the batch
-                raise CannotRestore(f"someone else writes to {self._name}/{number}") from other
-            except StockadeError as error:
-                attempts += 1
-                if not is_momentary(error):
-                    raise
-                await asyncio.sleep(pause_before_next(client.config, attempts, error, deadline - time.monotonic()))
+
+async def append_once(client: Client, topic: str, number: int, topic_id: int, batch: pa.RecordBatch, end: int) -> None:
+    """Store a batch at offset ``end`` of a partition, once. If an attempt had no answer, the log has grown by exactly
+    the batch, and its last record is that of the batch, it is taken as stored. Raises CannotRestore if the log ends
+    elsewhere, or StockadeError.
+    """
+    message = _message(batch)
+    deadline = time.monotonic() + client.config.delivery_timeout_ms / 1000
+    attempts = 0
+    while True:
+        try:
+            await client.append(topic, number, message, topic_id=topic_id, conditions=Conditions(if_log_end=end))
+            return
+        except OffsetMismatch as other:
+            if attempts and other.fields["log_end"] == end + batch.num_rows:
+                last = batch.num_rows - 1
+                present = await record_at(client, topic, number, end + last, topic_id)
+                if present is not None and present.equals(batch.slice(last)):
+                    return  # an attempt whose answer was lost stored the batch
+            raise CannotRestore(f"someone else writes to {topic}/{number}") from other
+        except StockadeError as error:
+            attempts += 1
+            if not is_momentary(error):
+                raise
+            await asyncio.sleep(pause_before_next(client.config, attempts, error, deadline - time.monotonic()))
 
 
 def _message(batch: pa.RecordBatch) -> bytes:
@@ -381,7 +381,7 @@ def _within(batches: Iterable[pa.RecordBatch], base: int, at: int, stop: int) ->
         base += batch.num_rows
 
 
-def _merged(batches: Iterator[pa.RecordBatch], config: TopicConfig) -> Iterator[pa.RecordBatch]:
+def merge(batches: Iterator[pa.RecordBatch], config: TopicConfig) -> Iterator[pa.RecordBatch]:
     """The same rows in fewer batches: each append costs a round of messages and a sync."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
@@ -394,12 +394,12 @@ def _merged(batches: Iterator[pa.RecordBatch], config: TopicConfig) -> Iterator[
         yield pa.concat_batches(held)
 
 
-def _parts(batch: pa.RecordBatch, config: TopicConfig) -> Iterator[pa.RecordBatch]:
+def split(batch: pa.RecordBatch, config: TopicConfig) -> Iterator[pa.RecordBatch]:
     """A batch, halved until each part is within the topic's own bounds; a single record that exceeds them is a part."""
     rows = batch.num_rows
     if rows and (rows > RECORDS_MAX or (rows > 1 and pa.ipc.get_record_batch_size(batch) > config.max_batch_bytes)):
-        yield from _parts(batch.slice(0, rows // 2), config)
-        yield from _parts(batch.slice(rows // 2), config)
+        yield from split(batch.slice(0, rows // 2), config)
+        yield from split(batch.slice(rows // 2), config)
     elif rows:
         yield batch
 

@@ -4,6 +4,7 @@ It decides nothing. In a checkpoint the machine's state is bytes (snapshot.py); 
 files.
 """
 
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -84,18 +85,29 @@ class StoredMachine:
         are not read again, since a copy is installed on the loop, and those of a large partition take seconds. Raises
         ImageDamaged; the machine must not be used after that.
         """
+        self._put_back(directory, captured, files, directory)
+        segment_files.keep_only(directory, files)
+
+    def restore_beside(self, directory: Path, captured: bytes, files: Sequence[FileExtent], scratch: Path) -> None:
+        """Like ``restore``, but nothing in ``directory`` is changed: what is applied from now on is stored in the empty
+        directory ``scratch``. Dropped files stay, as no checkpoint is to be made of such a machine.
+        """
+        for file in filter(is_stage, files):
+            shutil.copyfile(directory / file.name, scratch / file.name)
+        self._put_back(directory, captured, files, scratch)
+
+    def _put_back(self, directory: Path, captured: bytes, files: Sequence[FileExtent], own: Path) -> None:
         decoded = snapshot.decode(captured)
         batches, stages = _split(files)
-        stage_files.check(directory, stages, decoded.stages)
+        stage_files.check(own, stages, decoded.stages)
         snapshot.put_back(self.machine, decoded)
         inspected, self._inspected = self._inspected, None
         if inspected is None or (inspected.directory, inspected.files) != (directory, batches):
             segments = list(segment_files.open_segments(directory, batches))
         else:
             segments = inspected.segments
-        self.log.restore(directory, segments, decoded.log_start, decoded.log_end, _stored_end(decoded))
-        self._stage_files.begin(directory, stages)
-        segment_files.keep_only(directory, files)
+        self.log.restore(own, segments, decoded.log_start, decoded.log_end, _stored_end(decoded))
+        self._stage_files.begin(own, stages)
 
     def inspect(self, directory: Path, captured: bytes, files: Sequence[FileExtent]) -> None:
         """Read the state and all files and verify their checksums; changes nothing, and may run in a thread. Segments

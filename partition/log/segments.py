@@ -170,7 +170,10 @@ class SegmentLog:
             segment = self._roll()
         elif self._writers is None:
             self._check_whole()
-            self._writers = segment_files.extend(segment)
+            if Path(segment.segment).parent == self._directory:
+                self._writers = segment_files.extend(segment)
+            else:
+                segment = self._roll()
         assert self._writers is not None
         base_offset = segment.next_offset
         segment.add(command, writer_epoch)
@@ -343,7 +346,9 @@ class SegmentLog:
         return segment
 
     def begin(self, directory: Path, segments: Sequence[SegmentIndex] = (), log_start: Offset = 0) -> None:
-        """Use a directory that has the files of these segments, and no others of a log."""
+        """Use a directory that has the files of these segments, and no others of a log. Or an empty one: then the
+        files of these segments, in another, are only read.
+        """
         self.close()
         self._directory, self._segments, self._log_start = directory, list(segments), log_start
         self._dropped, self.reclaimable, self.unsynced_bytes = [], 0, 0

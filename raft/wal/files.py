@@ -57,7 +57,17 @@ def lock_directory(directory: Path) -> int:
 
     Raises WalLocked if another process holds it. The kernel releases it when the process dies.
     """
-    fd = open_file(directory / "lock", os.O_RDWR | os.O_CREAT)
+    fd = lock_to_read(directory, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(fd, 0)
+    write_all_at(fd, str(os.getpid()).encode(), 0)
+    return fd
+
+
+def lock_to_read(directory: Path, flags: int = os.O_RDONLY) -> int:
+    """Like ``lock_directory``, without a change of the directory or of a file in it. Raises FileNotFoundError if no
+    process has ever locked the directory.
+    """
+    fd = open_file(directory / "lock", flags)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -67,8 +77,6 @@ def lock_directory(directory: Path) -> int:
             f"The data folder {directory} is in use by another process (id {holder}), and two nodes must never"
             " write to one log. Stop that process, or give this node a data folder of its own."
         ) from None
-    os.ftruncate(fd, 0)
-    write_all_at(fd, str(os.getpid()).encode(), 0)
     return fd
 
 

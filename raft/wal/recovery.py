@@ -1,7 +1,8 @@
 """Recovery of the write-ahead log from its files, after a stop of any kind.
 
 Recovery reads all records, and then truncates the last file where its intact records end. It is idempotent: a process
-that is killed during a recovery finds the same in the next one. Recovery never drops a record that was reported
+that is killed during a recovery finds the same in the next one. Or it changes no file, for a reader of a stopped
+node's disk. Recovery never drops a record that was reported
 durable: it raises WalCorrupt if such a record is damaged. There is one exception, which it cannot tell from an
 unfinished flush: damage to the very last flush, after which nothing was written.
 """
@@ -37,39 +38,42 @@ from .records import (
 )
 
 
-def recover(directory: Path) -> "Recovery":
+def recover(directory: Path, *, changes: bool = True) -> "Recovery":
     """Read all files of a log, and truncate a torn tail. Raises WalCorrupt rather than lose a record that was on disk,
     so also if files or the identity are missing.
 
-    An empty directory becomes a new log.
+    An empty directory becomes a new log. Without ``changes`` the directory and its files stay as they are: a torn tail
+    is only passed over, and a log without an identity is refused.
     """
     identity, numbers = WalIdentity.read(directory), numbers_in(directory)
     if identity is None:
-        if numbers or spares_in(directory):
+        if numbers or spares_in(directory) or not changes:
             raise WalCorrupt(identity_path(directory), 0, "the file is missing, so it is unknown which log this is")
         identity = WalIdentity(identity_path(directory), 1 + secrets.randbelow((1 << 63) - 1), 1, 0)
         identity.save()
     for number in numbers:
         if number > identity.last:
-            _drop_unused(directory, number, identity)
-    recovery = Recovery(identity)
+            _check_unused(directory, number, identity)
+            if changes:
+                path_of(directory, number).unlink()
+    recovery = Recovery(identity, changes=changes)
     for number in range(identity.first, identity.last + 1):
         path = path_of(directory, number)
         if number not in numbers:
             raise WalCorrupt(path, 0, "the file is missing")
         recovery.read(path, number, is_last=number == identity.last)
-    remove_before(directory, identity.first)
+    if changes:
+        remove_before(directory, identity.first)
     return recovery
 
 
-def _drop_unused(directory: Path, number: int, identity: WalIdentity) -> None:
-    """Remove a file beyond the identity's last one: a process died while it created the file. Raises WalCorrupt if it
+def _check_unused(directory: Path, number: int, identity: WalIdentity) -> None:
+    """Check a file beyond the identity's last one: a process died while it created the file. Raises WalCorrupt if it
     was used, since a file takes records only after the identity names it.
     """
     path = path_of(directory, number)
     if _was_used(memoryview(path.read_bytes())):
         raise WalCorrupt(path, 0, f"the log should end with file {identity.last}: its identity is older")
-    path.unlink()
 
 
 def _was_used(view: memoryview) -> bool:
@@ -86,8 +90,9 @@ def _was_used(view: memoryview) -> bool:
 class Recovery:
     """The state recovered from the files read so far: the groups, the last file's number, and where its records end."""
 
-    def __init__(self, identity: WalIdentity) -> None:
+    def __init__(self, identity: WalIdentity, *, changes: bool = True) -> None:
         self.identity = identity
+        self._changes = changes
         self.groups: dict[int, RecoveredGroup] = {}
         self.number: int = identity.first - 1
         self.end: int = 0
@@ -95,8 +100,10 @@ class Recovery:
         """Bytes of each file, by number."""
 
     def read(self, path: Path, number: int, *, is_last: bool) -> None:
-        """Read the next file; truncate the last one, durably, where its records end. Raises WalCorrupt, NewerDisk."""
-        with path.open("r+b") as file:
+        """Read the next file; truncate the last one, durably, where its records end, if recovery makes changes. Raises
+        WalCorrupt, NewerDisk.
+        """
+        with path.open("r+b" if self._changes else "rb") as file:
             if is_last:
                 _drop_cached_pages(file.fileno())
             view = memoryview(file.read())  # not mapped: a disk that fails under a mapping kills the process (D11)
@@ -110,6 +117,7 @@ class Recovery:
                 self._check_end(path, len(view))
                 if any(record.synced > self.end for record in _records_within(view, self.end + 1, header)):
                     raise WalCorrupt(path, self.end, "a record is damaged that was on disk before later ones")
+            if is_last and self._changes:
                 if self.identity.last_end != self.end:
                     self.identity.end(self.end)
                 os.ftruncate(file.fileno(), self.end)

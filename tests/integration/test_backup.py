@@ -43,10 +43,11 @@ def offline(*words: str, **environment: str) -> "subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
-def rows(topic: Topic, partition: int) -> pa.Table:
-    """Every record of a partition, by the tests' own reader: key, value, timestamp, headers."""
+def rows(topic: Topic, partition: int, offset: int = 0) -> pa.Table:
+    """Every record of a partition, by the tests' own reader: key, value, timestamp, headers. ``offset``: where the
+    reader begins; whole batches come, so perhaps some records before it.
+    """
     found: list[pa.RecordBatch] = []
-    offset = 0
     while True:
         answer = call("GET", f"{topic.records(partition)}?offset={offset}", headers={"Accept": ARROW})
         assert answer.status == 200, answer.body
@@ -394,6 +395,52 @@ def test_what_the_last_node_still_tells_follows_the_backup_into_a_new_cluster(da
                 assert f"survives/{number}: {more[number]} records more" in ended.stdout, ended
     for number, table in before.items():
         assert rows(topic.at(new), number).equals(table)
+
+
+def test_the_disk_of_a_stopped_node_tells_all_that_its_log_has(data: Path, other: LocalCluster) -> None:
+    """A node that was started again without a majority tells records up to its last checkpoint only, here none."""
+    place, new = str(data / "backup"), other.nodes[0].url
+    with LocalCluster(data / "lost", port_base=0, restart=False) as lost:
+        topic = filled(lost.nodes[0].url, "on-disk", 2, 4)
+        expect(200, call("POST", f"{topic.url}/partitions/1/trim", {"before": 100}))
+        done(lost.nodes[0].url, "backup", "create", place)
+        for number in range(5):
+            expect(200, topic.append("\n".join(LINES), number % 2))
+        before = {number: rows(topic, number, 100) for number in range(2)}
+        running = stockade(new, "backup", "rescue", str(lost.nodes[0].data))
+        lost.kill_all()
+        disk = lost.nodes[0].data
+        found = contents(disk)
+        told = offline("backup", "rescue", str(disk), "--dry-run", "--json")
+        assert (told.returncode, told.stderr) == (0, "")
+        places = [
+            (each["partition"], each["first"], each["known_end"], each["log_end"]) for each in json.loads(told.stdout)
+        ]
+        assert places == [(0, 0, 0, 1500), (1, 100, 0, 1200)]
+        missing = stockade(new, "backup", "rescue", str(disk), "--json")
+        assert (missing.returncode, json.loads(missing.stderr)["code"]) == (1, "CANNOT_RESTORE")
+        done(new, "backup", "restore", place, "--topic", "on-disk")
+        assert added(done(new, "backup", "rescue", str(disk), "--known-only")) == [(0, 0), (0, 0)]
+        assert added(done(new, "backup", "rescue", str(disk))) == [(900, 900), (600, 600)]
+        assert added(done(new, "backup", "rescue", str(disk))) == [(0, 0), (0, 0)]
+        assert contents(disk) == found
+    assert running.returncode == 1, running
+    assert "in use by another process" in running.stderr
+    for number, table in before.items():
+        assert last(rows(topic.at(new), number, 100)).equals(last(table))
+
+
+def last(table: pa.Table) -> pa.Table:
+    """The last 1,100 records."""
+    return table.slice(table.num_rows - 1100)
+
+
+def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
+def added(found: Any) -> list[tuple[int, int]]:
+    return [(each["added"], each["added_unknown"]) for each in found]
 
 
 def from_page(data: Path, name: str) -> Path:

@@ -28,15 +28,15 @@ from stockade.cli.backup.restore import (
     NEVER,
     CannotRestore,
     Manner,
-    TopicRestore,
     Until,
-    _merged,
-    _parts,
     _within,
+    append_once,
     check_principals,
+    merge,
     prepare,
     restore_principals,
     size_to_restore,
+    split,
 )
 from stockade.cli.backup.store import Store
 from stockade.cli.backup.verify import batches_of, gaps, verify
@@ -169,10 +169,10 @@ def test_rows_are_cut_merged_and_split_without_changing_them() -> None:
     whole = pa.Table.from_batches(batches)
     within = list(_within(batches, 100, 105, 995))
     assert pa.Table.from_batches(within).equals(whole.slice(5, 890))
-    merged = list(_merged(iter(batches), config))
+    merged = list(merge(iter(batches), config))
     assert 1 < len(merged) < len(batches)
     assert pa.Table.from_batches(merged).equals(whole)
-    parts = list(_parts(pa.concat_batches(batches), config))
+    parts = list(split(pa.concat_batches(batches), config))
     assert pa.Table.from_batches(parts).equals(whole)
     assert all(pa.ipc.get_record_batch_size(each) <= config.max_batch_bytes for each in parts)
 
@@ -202,10 +202,7 @@ APPENDED = batch(1, 2)
 def appended(*answers: Exception | None, present: pa.RecordBatch = APPENDED) -> list[int]:
     """At which offset a batch was appended, by attempt; ``answers``: how these ended."""
     client: Any = Answers(*answers, present=present)
-    manifest = manifest_of(DataFile("f", 0, 2, 1, "", 0, 0))
-    one = TopicRestore(client, Store("/nowhere"), manifest, manifest.topics[0], "t", Manner())
-    one._topic_id = 7
-    asyncio.run(one._append(0, APPENDED, 40))
+    asyncio.run(append_once(client, "t", 0, 7, APPENDED, 40))
     asked: list[int] = client.asked
     return asked
 

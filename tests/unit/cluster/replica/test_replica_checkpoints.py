@@ -2,16 +2,18 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from stockade.cluster.features import Features
+from stockade.cluster.features import SOFTWARE, Features
 from stockade.cluster.model import Conditions
 from stockade.cluster.replica.replica import Replica
+from stockade.cluster.replica.replica_manager import Assignment
+from stockade.cluster.replica.stopped import StoppedPartition
 from stockade.partition.api.topics import TopicConfig
 from stockade.partition.commands import AddTierObject, BeginTier, Stamp, TierObject, encode_command
 from stockade.partition.config import PartitionConfig
@@ -22,6 +24,9 @@ from stockade.partition.state import snapshot
 from stockade.partition.state.invariants import check
 from stockade.partition.state.machine import PartitionMachine
 from stockade.raft.host import RaftHost, RaftSettings
+from stockade.raft.stopped import StoppedNode
+from stockade.raft.wal.errors import DiskRefused
+from stockade.raft.wal.file_set import WalIdentity
 
 GROUP = 77
 TOPIC_ID = 812
@@ -223,3 +228,83 @@ def test_files_that_are_in_the_store_go_although_nothing_more_is_appended(tmp_pa
             await append(again, 200)
 
     asyncio.run(scenario())
+
+
+@contextmanager
+def stopped(data: Path, founders: Mapping[str, int], scratch: Path) -> Iterator[StoppedPartition]:
+    """The partition on the disk of a stopped node, of which no file is changed."""
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in data.rglob("*") if path.is_file()}
+    scratch.mkdir()
+    with StoppedNode(data, SOFTWARE) as node:
+        note = Assignment("t", TOPIC_ID, 0, dict(founders), TopicConfig())
+        yield StoppedPartition(node, note, node.group(GROUP, founders), scratch)
+    assert before == {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in before}
+    assert {*data.rglob("*")} == {*before, *(path for path in data.rglob("*") if path.is_dir())}
+
+
+def test_a_stopped_disk_is_read_as_a_start_would_read_it_and_stays_as_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "n1"
+    data.mkdir()
+
+    async def scenario() -> tuple[bytes, int]:
+        async with running(data) as replica:
+            for name in "ab":
+                await replica.put_stage(name, name, batch_of(b"%d" % ord(name) * 50), ttl_ms=60_000, topic_id=None)
+            for sequence in range(200):
+                await append(replica, sequence)
+            await until(lambda: any(data.rglob("checkpoint")))
+            await replica.append_stage("a", 7, Conditions())
+            await replica.put_stage("c", "c", batch_of(b"c"), ttl_ms=60_000, topic_id=None)
+            await replica.append_stage("c", 7, Conditions())
+            assert await replica.trim(130, topic_id=None, token=None) == (130, 202)
+            return snapshot.encode(replica.machine), replica.group.applied_index
+
+    before, index = asyncio.run(scenario())
+    with stopped(data, {"n1": incarnation(data)}, tmp_path / "scratch") as found:
+        assert snapshot.encode(found.machine) == before
+        check(found.machine)
+        assert (found.first, found.known_end, found.log.log_end, found.end[1]) == (130, 202, 202, index)
+        values = [value.as_py() for batch in found.records(130, 202) for value in batch.column("value")]
+    expected = [b"%d" % sequence * 50 for sequence in range(130, 200)]
+    assert values == [*expected, b"%d" % ord("a") * 50, b"c"]
+
+
+def test_a_disk_knows_of_its_checkpoint_alone_that_it_is_committed(tmp_path: Path) -> None:
+    async def scenario() -> dict[str, int]:
+        addresses = {f"n{number}": free_address() for number in (1, 2)}
+        settings = replace(PATIENT, checkpoint_bytes=400_000)  # after 90 appends or so
+        nodes = [Node(tmp_path / node_id, node_id, addresses, settings) for node_id in addresses]
+        async with AsyncExitStack() as stack:
+            for node in nodes:
+                (tmp_path / node.host.node_id).mkdir()
+                await node.host.start()
+                stack.push_async_callback(node.host.stop)
+            founders = {node.host.node_id: node.host.incarnation for node in nodes}
+            replicas = [node.open(founders) for node in nodes]
+            await until(lambda: any(replica.group.is_leader for replica in replicas))
+            (leader,) = [replica for replica in replicas if replica.group.is_leader]
+            for sequence in range(200):
+                await append(leader, sequence)
+            await until(lambda: all(any((tmp_path / node_id).rglob("checkpoint")) for node_id in founders))
+        for replica in replicas:
+            replica.close()
+        return founders
+
+    founders = asyncio.run(scenario())
+    for node_id in founders:
+        with stopped(tmp_path / node_id, founders, tmp_path / f"scratch-{node_id}") as found:
+            assert 0 < found.known_end < found.log.log_end == 200
+            assert sum(batch.num_rows for batch in found.records(0, 200)) == 200
+    segment = min((tmp_path / "n1").rglob("*.arrow"))
+    segment.write_bytes(segment.read_bytes()[:-9] + b"x" * 9)
+    with (
+        pytest.raises(DiskRefused, match="is damaged"),
+        stopped(tmp_path / "n1", founders, tmp_path / "again") as found,
+    ):
+        list(found.records(0, 200))
+
+
+def incarnation(data: Path) -> int:
+    found = WalIdentity.read(data / "wal")
+    assert found is not None
+    return found.incarnation

@@ -1,0 +1,112 @@
+"""The partitions on the disk of a stopped node, read without a change of that disk.
+
+The commands behind a partition's checkpoint are applied as on a node, so what was refused there is refused here: an
+append of a writer that was fenced stores nothing. What they bring is in a scratch folder; segments are read where they
+are.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import pyarrow as pa
+
+from ...partition.config import PartitionConfig
+from ...partition.durable.stored_machine import StoredMachine
+from ...partition.log.image import ImageDamaged
+from ...partition.log.segments import SegmentLog
+from ...partition.records.batch import decode_batch
+from ...partition.records.checksum import crc32
+from ...partition.state.machine import PartitionMachine
+from ...raft.stopped import StoppedGroup, StoppedNode
+from ...raft.wal.errors import DiskRefused
+from ..features import SOFTWARE
+from .replica_manager import Assignment
+
+READ_BYTES = 1024 * 1024
+"""Bytes of records that are read from the disk at a time."""
+
+
+class StoppedPartition:
+    """A partition as the disk has it, with all commands of its log applied, known to be committed or not."""
+
+    topic: str
+    partition: int
+    machine: PartitionMachine
+    log: SegmentLog
+    first: int
+    """The first offset of a record on this disk: the log's start, unless older records are in the tiered store only."""
+    known_end: int
+    """Records below this offset are known to be committed; those from it on may be."""
+    end: tuple[int, int]
+    """(term, index) of the last entry of the group's log: of two disks, the greater one is more up to date."""
+
+    def __init__(self, node: StoppedNode, assignment: Assignment, group: StoppedGroup, scratch: Path) -> None:
+        """Blocks. Raises DiskRefused, OSError."""
+        self.topic, self.partition, self.end = assignment.topic, assignment.partition, group.end
+        self.log = SegmentLog()
+        self.machine = PartitionMachine(PartitionConfig(assignment.topic_id), self.log)
+        stored = StoredMachine(self.machine, self.log)
+        if group.checkpoint is None:
+            stored.start(scratch)
+        else:
+            try:
+                stored.restore_beside(group.files, group.checkpoint.state, group.checkpoint.files, scratch)
+            except (ImageDamaged, FileNotFoundError) as error:
+                raise DiskRefused(group.files, str(error)) from error
+        committed_end = self.log.log_end
+        for command in node.commands(group):
+            stored.apply(*command)
+        self.known_end = self.log.log_end if group.is_alone else committed_end
+        self.log.close()
+        self.first = max(self.log.log_start, self.log.local_start)
+
+    def records(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """The records with ``start <= offset < stop``, where ``start`` is on this disk and ``stop`` is at most
+        ``log.log_end``. Blocks. Raises DiskRefused, OSError.
+        """
+        at = start
+        while at < stop:
+            found = self.log.read(at, READ_BYTES)
+            for stored, message in zip(found.batches, found.messages(), strict=True):
+                if crc32(message) != stored.crc:
+                    raise DiskRefused(Path(stored.segment), f"the batch at offset {stored.base_offset} is damaged")
+                if at < stop:
+                    yield decode_batch(message).slice(at - stored.base_offset, stop - at)
+                at = stored.next_offset
+
+
+class StoppedPartitions:
+    """The partitions on the disk of a stopped node, in ``with``, by topic and partition."""
+
+    def __init__(self, data: Path) -> None:
+        """Raises WalLocked, DiskRefused, FileNotFoundError."""
+        self._notes: dict[tuple[str, int], Assignment] = {}
+        for path in sorted((data / "partitions").glob("*/replica.json")):
+            try:
+                note = msgspec.json.decode(path.read_bytes(), type=Assignment)
+            except msgspec.DecodeError as error:
+                raise DiskRefused(path, f"damaged ({error})") from error
+            key = note.topic, note.partition
+            # Of two topics with one name the older one was deleted.
+            if key not in self._notes or self._notes[key].topic_id < note.topic_id:
+                self._notes[key] = note
+        self._node = StoppedNode(data, SOFTWARE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._node.__exit__(None, None, None)
+
+    def __iter__(self) -> Iterator[tuple[str, int]]:
+        return iter(sorted(self._notes))
+
+    def open(self, topic: str, partition: int, scratch: Path) -> StoppedPartition:
+        """Read a partition; the empty folder ``scratch`` has to stay until its records were read. Blocks. Raises
+        DiskRefused, OSError.
+        """
+        note = self._notes[topic, partition]
+        group = self._node.group(note.group_id, note.founders)
+        return StoppedPartition(self._node, note, group, scratch)

@@ -1,0 +1,96 @@
+"""The groups of a stopped node, read from its disk, which stays as it is: for the day on which no majority is left.
+
+A node's disk does not say how far its groups had committed. What a checkpoint covers was committed; a later entry of
+the log may be, as only a majority of the replicas could tell. If a group has one voter, its disk is that majority.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from .checkpoint.store import Checkpoint, CheckpointDamaged, CheckpointStore
+from .core.pending import commands_of
+from .host import check_level
+from .log.configuration import CONFIGURATION, Configuration, founding_configuration
+from .log.origin import FIRST_INDEX, Origin, continuation
+from .messages import Software
+from .wal.files import WalReader, lock_to_read
+from .wal.records import LogEntry, RecoveredGroup
+from .wal.recovery import recover
+
+
+class StoppedGroup(NamedTuple):
+    """A group on the disk: its last checkpoint (None: it has none), the folder of that checkpoint's files, and the
+    entries of the log behind it. ``is_alone``: this disk is the group's only voter, so all entries are committed.
+    ``end``: (term, index) of the last entry; of two disks, the one with the greater end is more up to date.
+    """
+
+    checkpoint: Checkpoint | None
+    files: Path
+    entries: list[LogEntry]
+    is_alone: bool
+    end: tuple[int, int]
+
+
+class StoppedNode:
+    """The disk of a stopped node, in ``with``, which keeps the node from starting. Blocks while it reads the log."""
+
+    def __init__(self, data: Path, software: Software) -> None:
+        """Raises WalLocked if the node runs, DiskRefused if its log is damaged, FileNotFoundError if it has none."""
+        check_level(data, software)
+        if not (data / "groups").exists():
+            raise FileNotFoundError(f"{data} has no data of a node")
+        self._lock = lock_to_read(data / "wal")
+        try:
+            recovery = recover(data / "wal", changes=False)
+            self._store = CheckpointStore(data / "groups")
+        except BaseException:
+            os.close(self._lock)
+            raise
+        self._incarnation = recovery.identity.incarnation
+        self._groups = recovery.groups
+        self._reader = WalReader(data / "wal")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reader.close()
+        os.close(self._lock)
+
+    def group(self, group_id: int, founders: Mapping[str, int]) -> StoppedGroup:
+        """A group with these founders. Raises DiskRefused if its checkpoint is damaged, or does not fit the log."""
+        recovered = self._groups.get(group_id, RecoveredGroup())
+        checkpoint = self._store.read(group_id) if group_id in self._groups else None
+        path = self._store.path(group_id)
+        founding = Origin(configuration=founding_configuration(founders))
+        origin = founding if checkpoint is None else checkpoint.origin
+        if recovered.covered > max(origin.index, FIRST_INDEX):
+            raise CheckpointDamaged(path, f"the log builds upon a checkpoint at {recovered.covered}")
+        try:
+            found = continuation(recovered.entries, origin)
+        except ValueError as error:
+            raise CheckpointDamaged(path, str(error)) from error
+        entries = [] if found is None else [entry for entry in found[2] if entry.index > origin.index]
+        voters = self._configuration(origin, entries).voters
+        end = (entries[-1].term, entries[-1].index) if entries else (origin.term, origin.index)
+        is_alone = [*voters.values()] == [self._incarnation]
+        files = self._store.files(group_id, checkpoint.generation if checkpoint is not None else 0)
+        return StoppedGroup(checkpoint, files, entries, is_alone, end)
+
+    def commands(self, group: StoppedGroup) -> Iterator[tuple[int, int, bytes]]:
+        """(index, term, command) of each command behind the checkpoint, in order. Raises DiskRefused."""
+        for entry in group.entries:
+            payload = self._reader.read(entry.location)
+            if payload[:1] != CONFIGURATION:
+                for command in commands_of(payload):
+                    yield entry.index, entry.term, command
+
+    def _configuration(self, origin: Origin, entries: list[LogEntry]) -> Configuration:
+        """The configuration in force at the end of the log."""
+        changes = [entry for entry in entries if entry.type == CONFIGURATION[0]]
+        return Configuration.of_entry(self._reader.read(changes[-1].location)) if changes else origin.configuration

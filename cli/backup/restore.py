@@ -168,8 +168,10 @@ class TopicRestore:
         logs = [(0, 0)] * len(topic.partitions)
         if self._present is not None:
             self._topic_id = self._present.topic_id
-            found = [await self._client.offsets(self._name, number) for number in range(len(logs))]
-            logs = [(each.log_start, each.log_end) for each in found]
+            logs = await self._logs()
+            is_new = self._present.config == self._open and not any(end for _, end in logs)
+            if is_new and self._topic_id == topic.topic_id:  # ``_created`` was cut short
+                self._present = None
         if any(end for _, end in logs) and not self._manner.resume:
             raise CannotRestore(f"topic {self._name} has records already: {self._elsewhere}, or go on with --resume")
         self._starts = [self._start(each, *log) for each, log in zip(topic.partitions, logs, strict=True)]
@@ -184,6 +186,11 @@ class TopicRestore:
         self._stops = [self._stop(each) for each in topic.partitions]
         if self._present is not None and self._manner.resume:
             await self._check_resumed(self._present)
+
+    async def _logs(self) -> list[tuple[int, int]]:
+        """(log_start, log_end) of each partition."""
+        found = [await self._client.offsets(self._name, each.partition) for each in self._topic.partitions]
+        return [(each.log_start, each.log_end) for each in found]
 
     @property
     def _elsewhere(self) -> str:
@@ -213,13 +220,7 @@ class TopicRestore:
         """Restore the topic; ``restored`` is called with the number of records of each step."""
         self._restored = restored
         topic, client = self._topic, self._client
-        found = self._present or await client.create_topic(
-            self._name,
-            partitions=len(topic.partitions),
-            replication_factor=self._manner.replication_factor,
-            config=self._open,
-        )
-        self._topic_id = found.topic_id
+        self._topic_id = (self._present or await self._created()).topic_id
         for each in self._late:
             await client.begin_at(self._name, each.partition, each.first_offset, topic_id=self._topic_id)
         done = await asyncio.gather(*map(self._partition, topic.partitions, self._starts, self._stops))
@@ -230,6 +231,25 @@ class TopicRestore:
         for position in self._positions:
             await self._commit(position, done[position.partition])
         return list(done)
+
+    async def _created(self) -> Topic:
+        """Create the topic, with another id than in the backup: by that, a reader that had read beyond the backup sees
+        that this log is another one. The ids of a new cluster may coincide with those of the one that was lost; they
+        never return, so the next attempt has another one. Raises CannotRestore if others write to the topic.
+        """
+        while True:
+            made = await self._client.create_topic(
+                self._name,
+                partitions=len(self._topic.partitions),
+                replication_factor=self._manner.replication_factor,
+                config=self._open,
+            )
+            if made.topic_id != self._topic.topic_id:
+                return made
+            await self._client.change_topic(self._name, seal=True)  # so that no record is deleted
+            if any(end for _, end in await self._logs()):
+                raise CannotRestore(f"someone else writes to {self._name}")
+            await self._client.delete_topic(self._name, topic_id=made.topic_id)
 
     async def _close(self) -> None:
         """Give the topic its own configuration, when it has all its records. Raises CannotRestore if others changed its

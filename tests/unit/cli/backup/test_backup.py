@@ -258,6 +258,7 @@ class Restoring:
         self.positions: dict[str, int] = {}
         self.left = left
         self.level = 2
+        self.topic_id, self.is_sealed = 8, False
 
     async def connect(self) -> Any:
         return SimpleNamespace(feature_level=self.level)
@@ -266,20 +267,26 @@ class Restoring:
         if self.created not in (None, config):
             raise TopicAlreadyExists
         self.created, self.topic_config = config, self.topic_config or config
-        return SimpleNamespace(topic_id=7, config=self.topic_config)
+        return SimpleNamespace(topic_id=self.topic_id, config=self.topic_config)
+
+    async def delete_topic(self, name: str, *, topic_id: int) -> None:
+        assert (topic_id, self.rows, self.is_sealed) == (self.topic_id, [], True)
+        self.created = self.topic_config = None
+        self.topic_id, self.is_sealed = self.topic_id + 1, False
 
     async def topic(self, name: str) -> Any:
         if self.topic_config is None:
             raise UnknownTopicOrPartition(topic=name)
-        return SimpleNamespace(topic_id=7, partitions=[0], config=self.topic_config)
+        return SimpleNamespace(topic_id=self.topic_id, partitions=[0], config=self.topic_config)
 
     async def fetch(self, topic: str, partition: int, offset: int, **_: Any) -> Any:
         row = pa.Table.from_batches(self.rows).slice(offset, 1).to_batches()[0]
         return SimpleNamespace(after=lambda at: iter([(at, row)]))
 
-    async def change_topic(self, name: str, *, config: dict[str, Any]) -> None:
+    async def change_topic(self, name: str, *, config: dict[str, Any] | None = None, seal: bool = False) -> None:
+        self.is_sealed = seal
         assert self.topic_config is not None
-        self.topic_config = msgspec.structs.replace(self.topic_config, **config)
+        self.topic_config = msgspec.structs.replace(self.topic_config, **(config or {}))
 
     async def offsets(self, name: str, partition: int) -> Any:
         return SimpleNamespace(log_start=0, log_end=sum(map(len, self.rows)))

@@ -95,6 +95,50 @@ def test_a_topic_that_is_complete_has_its_positions_whatever_becomes_of_the_next
     assert second.positions == {"g": 2}
 
 
+def test_a_restored_topic_has_another_id_than_in_the_backup(store: Store) -> None:
+    """Two new clusters whose first topic has one name give it one id. A reader of the lost one that had read beyond the
+    backup, as a query of Spark from its checkpoint, went on in the restored topic once that had grown past it: what was
+    written there in place of the records that are gone was never read.
+    """
+    first = Restoring()
+    first.topic_id = 7
+    manifest = backup_of_both(store)
+    assert restored(Topics(first, Restoring()), store, manifest) == list(NAMES)
+    assert (manifest.topics[0].topic_id, first.topic_id) == (7, 8)
+    assert len(first.rows) > 0
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_topic_that_was_to_get_another_id_gets_it_in_the_next_attempt(store: Store, resume: bool) -> None:
+    first, second, manifest = Restoring(), Restoring(), backup_of_both(store)
+    first.topic_id, delete = 7, first.delete_topic
+
+    async def cut_short(name: str, *, topic_id: int) -> None:
+        first.delete_topic = delete  # type: ignore[method-assign]
+        raise LeaderNotAvailable(retry_after_ms=1)
+
+    first.delete_topic = cut_short  # type: ignore[method-assign]
+    with pytest.raises(LeaderNotAvailable):
+        restored(Topics(first, second), store, manifest)
+    assert restored(Topics(first, second), store, manifest, resume=resume) == list(NAMES)
+    assert first.topic_id == 8
+
+
+def test_a_topic_with_the_id_of_the_backup_stays_when_others_have_written_to_it(store: Store) -> None:
+    """The delete would lose what they were acknowledged."""
+    first, manifest = Restoring(), backup_of_both(store)
+    first.topic_id, create = 7, first.create_topic
+
+    async def and_write(name: str, **more: Any) -> Any:
+        first.rows.append(batch(1))
+        return await create(name, **more)
+
+    first.create_topic = and_write  # type: ignore[method-assign]
+    with pytest.raises(CannotRestore, match="someone else writes to first"):
+        restored(Topics(first, Restoring()), store, manifest)
+    assert (first.topic_id, len(first.rows)) == (7, 1)
+
+
 @pytest.mark.parametrize("offset", [0, 1, 4])
 def test_a_resumed_restore_leaves_a_group_where_it_is(store: Store, offset: int) -> None:
     """A group that had gone on was set back to where it was in the backup, and read its records twice."""

@@ -135,11 +135,8 @@ def test_members_that_join_at_once_need_few_attempts_each() -> None:
             is_mine = self.group.owners.setdefault(names[0], session) == session
             return [SimpleNamespace(granted=is_mine, resource=names[0])]
 
-        async def topic(self, name: str) -> Any:
-            return SimpleNamespace(topic_id=1, partitions=[])
-
     async def run() -> None:
-        cluster = Joining()
+        cluster = Joining(partitions=0)
         sessions = [SimpleNamespace(id=f"s{number}", lost=asyncio.Event()) for number in range(200)]
         members = [GroupReading(cluster, each, "g", "t", 1, "earliest") for each in sessions]  # type: ignore[arg-type]
         await asyncio.gather(*(member.begin() for member in members))
@@ -155,11 +152,8 @@ def test_a_member_that_was_not_the_first_to_claim_a_partition_claims_another_one
 
     class Contended(Committing):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(partitions=2)
             self.owners = {"members/t/0": "me", "members/t/1": "other"}
-
-        async def topic(self, name: str) -> Any:
-            return SimpleNamespace(topic_id=1, partitions=[SimpleNamespace(partition=number) for number in range(2)])
 
         async def resources(self, group: str) -> list[Resource]:
             return [Resource(name, True, owner, 1, 1) for name, owner in self.owners.items()]
@@ -271,13 +265,17 @@ def test_a_partition_that_was_given_up_and_claimed_anew_stays_when_the_old_claim
 
 
 class Committing:
-    """What a member asks the cluster; a partition of it has ``end`` records."""
+    """What a member asks the cluster: a topic with ``partitions`` partitions, each of which has ``end`` records."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = 1, topic_id: int = 1) -> None:
         self.affinity, self.config = LoopAffinity(), ClientConfig(bootstrap=("http://n1:1",))
         self.committed: dict[int, int] = {}
-        self.topic_id = 1
+        self.partitions, self.topic_id = partitions, topic_id
         self.end = 100
+
+    async def topic(self, name: str) -> Any:
+        partitions = [SimpleNamespace(partition=number) for number in range(self.partitions)]
+        return SimpleNamespace(topic_id=self.topic_id, partitions=partitions)
 
     async def commit_position(
         self, group: str, topic: str, partition: int, offset: int, *, topic_id: int, fence_epoch: int
@@ -483,11 +481,8 @@ def test_a_partition_that_is_lost_while_the_member_looks_at_its_group_ends_no_it
 
     class Shared(Committing):
         def __init__(self) -> None:
-            super().__init__()
+            super().__init__(partitions=2)
             self.given_up: list[str] = []
-
-        async def topic(self, name: str) -> Any:
-            return SimpleNamespace(topic_id=1, partitions=[SimpleNamespace(partition=number) for number in range(2)])
 
         async def resources(self, group: str) -> list[Resource]:
             reading._drop(reading._claims["t/1"])  # as a read does that another owner has fenced
@@ -511,16 +506,11 @@ def test_a_position_in_a_deleted_topic_is_not_committed_to_the_topic_that_has_it
 ) -> None:
     """It was: the group's next reader began behind records of the new topic that no member had read."""
 
-    class Anew(Committing):
-        async def topic(self, name: str) -> Any:
-            return SimpleNamespace(topic_id=2, partitions=[SimpleNamespace(partition=0)])
-
     async def fetch(*_: Any, **__: Any) -> Fetched:
         raise UnknownTopicOrPartition(topic="t", partition=None)  # before it was created again
 
     async def run() -> None:
-        cluster = Anew()
-        cluster.topic_id = 2
+        cluster = Committing(topic_id=2)
         monkeypatch.setattr(group_module, "fetch_again", fetch)
         reading, claim = reading_of(cluster)
         await reading._ready.put((claim, Piece("t", 0, 0, batch_of(10))))
@@ -572,15 +562,11 @@ def test_a_member_that_cannot_read_a_partition_yet_commits_what_it_got_of_others
 ) -> None:
     """The node may not have heard of a partition that the topic has just got."""
 
-    class Grown(Committing):
-        async def topic(self, name: str) -> Any:
-            return SimpleNamespace(topic_id=1, partitions=[SimpleNamespace(partition=number) for number in range(2)])
-
     async def fetch(*_: Any, **__: Any) -> Fetched:
         raise UnknownTopicOrPartition(topic="t", partition=1)
 
     async def run() -> None:
-        cluster = Grown()
+        cluster = Committing(partitions=2)
         monkeypatch.setattr(group_module, "fetch_again", fetch)
         reading, claim = reading_of(cluster)
         await reading._ready.put((claim, Piece("t", 0, 0, batch_of(10))))

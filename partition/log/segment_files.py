@@ -14,7 +14,6 @@ from errno import EIO
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from threading import RLock
 from typing import NamedTuple
 from weakref import ref
 
@@ -70,7 +69,10 @@ def extend(segment: SegmentIndex) -> Writers:
 
 class LoadedIndexes:
     """A cache of the index entries of full segments, read when they are needed. The entries used last are kept, up to
-    ``bytes_max`` together; those of a SegmentIndex go with it. The loop and threads may load at the same time.
+    ``bytes_max`` together; those of a SegmentIndex go with it.
+
+    Threads load, too: no step relies on what an earlier one found, and a change of ``size`` has no call in it, so the
+    interpreter runs no other thread within it.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -78,34 +80,30 @@ class LoadedIndexes:
         """Bytes of all entries that are kept."""
         self._bytes_max = bytes_max
         self._loaded: OrderedDict[ref[SegmentIndex], bytes] = OrderedDict()
-        self._lock = RLock()  # a thread that holds it may collect a SegmentIndex, and then forgets its entries
 
     def load(self, segment: SegmentIndex) -> bytes:
         """The bytes of a segment's index file. Raises OSError, also if they are not those that were written: a flipped
         bit would pass for other offsets.
         """
-        key = ref(segment)
-        with self._lock:
-            if (entries := self._loaded.get(key)) is not None:
-                self._loaded.move_to_end(key)
-                return entries
-        path = files_of(segment)[1]
-        entries = _read_file(path, segment.index_size)
-        if crc32(entries) != BEHIND_A_CHECK:
-            raise OSError(EIO, "its bytes do not have the CRC that they should have", str(path))
-        size = len(entries)
-        with self._lock:
-            self._forget(key)  # another thread may have read them meanwhile
-            self._loaded[ref(segment, self._forget)] = entries
-            self.size += size
+        entries = self._loaded.get(ref(segment))
+        if entries is None:
+            path = files_of(segment)[1]
+            entries = _read_file(path, segment.index_size)
+            if crc32(entries) != BEHIND_A_CHECK:
+                raise OSError(EIO, "its bytes do not have the CRC that they should have", str(path))
+            size = len(entries)
+            if self._loaded.setdefault(ref(segment, self._forget), entries) is entries:
+                self.size += size
+        with suppress(KeyError):  # another thread has dropped them meanwhile
+            self._loaded.move_to_end(ref(segment))
             while self.size > self._bytes_max and len(self._loaded) > 1:
-                self._forget(next(iter(self._loaded)))
+                size = len(self._loaded.popitem(last=False)[1])
+                self.size -= size
         return entries
 
     def _forget(self, key: "ref[SegmentIndex]") -> None:
-        with self._lock:
-            size = len(self._loaded.pop(key, b""))
-            self.size -= size
+        size = len(self._loaded.pop(key, b""))
+        self.size -= size
 
 
 _LOADED = LoadedIndexes(64 * 1024 * 1024)

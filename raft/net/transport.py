@@ -162,9 +162,8 @@ class Transport:
         self._streams: Counter[str] = Counter()
         self._answering: set[asyncio.Task[None]] = set()
         self._rejections = RejectionLog()
-        self._encoded: tuple[int, RaftMessage | AppendMany | AckMany, bytes] | None = (
-            None  # the last message of ``send``: its group id, the message, its frame
-        )
+        # The last message of ``send``: its group id, the message, its frame.
+        self._encoded: tuple[int, RaftMessage | AppendMany | AckMany, bytes] | None = None
         self._is_halted = False
 
     @property

@@ -24,6 +24,11 @@ from ..rpc import Catalog
 FILE = "members.json"
 """File in a node's data folder."""
 
+ANOTHER_CLUSTER = (
+    "Nothing is damaged: give each node its own data folder. Only if the whole cluster got another cluster_id: take"
+    " cluster_id out of this file, on each node while it is stopped."
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -32,6 +37,7 @@ class _Known(msgspec.Struct, frozen=True):
     nodes: list[NodeEntry] = []
     removed: list[str] = []
     controllers: list[str] = []
+    cluster_id: str = ""  # empty in a file of older software, until the next catalog
 
 
 def is_member(data: Path) -> bool:
@@ -83,8 +89,13 @@ class ClusterView:
 
     def check_disk(self, incarnation: int | None) -> None:
         """Raise DiskRefused if the disk of this incarnation is that of another node, as when two nodes got each other's
-        folder: each would count as one that lost its disk.
+        folder: each would count as one that lost its disk. Or that of a node of another cluster: its logs may have the
+        indexes and terms of this cluster's with other entries, and would pass for copies.
         """
+        known_id, cluster_id = self._known.cluster_id, self._config.cluster_id
+        if known_id not in ("", cluster_id):
+            fault = f"it is of the cluster {known_id!r}, and this node is of {cluster_id!r}"
+            raise DiskRefused(self._path, fault, ANOTHER_CLUSTER)
         if incarnation is None:
             return
         node_id = self._config.node_id
@@ -105,7 +116,7 @@ class ClusterView:
         if catalog.index < self.index:
             return
         self.moves, self.balance = catalog.moves, catalog.balance
-        known = _Known(catalog.index, catalog.nodes, catalog.removed, catalog.controllers)
+        known = _Known(catalog.index, catalog.nodes, catalog.removed, catalog.controllers, self._config.cluster_id)
         if known != self._known:
             await in_thread(write_durably, self._path, msgspec.json.encode(known))
             for text, event in _changes(self._known, known):

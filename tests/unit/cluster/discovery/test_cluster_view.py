@@ -1,6 +1,7 @@
 """Who is in the cluster, as a node remembers it."""
 
 import asyncio
+import json
 import logging
 import threading
 from pathlib import Path
@@ -52,6 +53,28 @@ def test_what_was_told_is_known_after_a_restart(tmp_path: Path) -> None:
     assert (book.index, book.controllers) == (9, ["n1", "n4"])
     assert book.raft_peers() == {"n3": ("h3", 2), "n4": ("h4", 2)}
     assert book.moves == [], "of moves only the present matters"
+
+
+def test_the_folder_of_a_node_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    """Two clusters that both have a topic t have logs with the same indexes and terms: the others took its entries for
+    copies of theirs, and a reader got records of the other cluster.
+    """
+    told(ClusterView(config(tmp_path)), 9, entry("n1", "h1"))
+    ClusterView(config(tmp_path)).check_disk(7)
+    with pytest.raises(DiskRefused, match=r"members.json: it is of the cluster 'c', and this node is of 'd'"):
+        ClusterView(config(tmp_path, cluster_id="d")).check_disk(7)
+
+
+def test_a_folder_of_older_software_is_told_its_cluster_by_the_next_catalog(tmp_path: Path) -> None:
+    told(ClusterView(config(tmp_path)), 9, entry("n1", "h1"))
+    written = json.loads((tmp_path / FILE).read_bytes())
+    del written["cluster_id"]
+    (tmp_path / FILE).write_text(json.dumps(written))
+    book = ClusterView(config(tmp_path, cluster_id="d"))
+    book.check_disk(7)
+    told(book, 9, entry("n1", "h1"))
+    with pytest.raises(DiskRefused):
+        ClusterView(config(tmp_path)).check_disk(7)
 
 
 def test_a_node_that_was_removed_and_added_again_is_not_said_to_have_another_disk(

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 from ...partition.durable.stored_machine import StoredMachine
 from ...partition.log.modes import close_to_others
@@ -238,9 +239,11 @@ class Node:
             without_room=self._disk.without_room,
         )
         replica.whole.store = self._tiered
+        this = ref(replica)  # no circle: what is erased leaves the memory at once
 
         def damaged(error: OSError) -> None:
-            if self._replicas.get(assignment.group_id) is replica:  # the files of one that is erased go meanwhile
+            present = self._replicas.get(assignment.group_id)
+            if present is not None and present is this():  # the files of one that is erased go meanwhile
                 self._host.fail(DiskRefused(Path(self._config.data_dir), str(error)))
 
         log.on_damaged = damaged

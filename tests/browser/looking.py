@@ -79,7 +79,8 @@ class Console:
     def _clicked(self, name: str, within: str) -> bool:
         """False while it cannot be pressed, as the act of a plan that is still being made."""
         found = self.button(name, within)
-        if is_ready := found.is_enabled():
+        is_ready = bool(found.is_enabled())
+        if is_ready:
             found.click()
         return is_ready
 

@@ -218,7 +218,8 @@ def test_an_open_record_shows_the_whole_of_its_key_and_of_its_headers(console: C
         console.find(".record")[0].click()
         console.sees(f"Key\n{key}", ".record-body")
         console.sees("digest: base64:/9j/4AA=", ".record-body")
-        right = "return Math.max(...[...document.querySelectorAll('.record-body .chip')].map(c => c.getBoundingClientRect().right))"
+        chips = "[...document.querySelectorAll('.record-body .chip')]"
+        right = f"return Math.max(...{chips}.map(chip => chip.getBoundingClientRect().right))"
         assert console.script(right) <= size[0]
 
 

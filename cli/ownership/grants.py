@@ -3,18 +3,22 @@
 from collections.abc import Sequence
 
 import click
+from msgspec import structs
 
 from ...client.api.client import Client
 from ...partition.api.ownership import FenceTenure, Grant, Ticket
-from ...partition.api.topics import Mode
+from ...partition.api.topics import Mode, Topic
 from ..orders.holdings import Holding, holdings
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
 from ..ui.exits import WRITER
 from ..ui.manual import Manual
-from ..ui.output import numbers, output_option, show_json, show_result, show_table
+from ..ui.output import numbers, output_option, show_json, show_result, show_table, some
 from ..ui.parameters import mode_option, partitions_option
 from ..ui.times import moment, seconds
+
+UNKNOWN_SHOWN = 8
+"""Partitions without a leader that a list of grants names."""
 
 
 @click.group(short_help="Who holds which partitions, and who held them.")
@@ -42,18 +46,24 @@ async def list_grants(client: Client, topics: Sequence[str], output: str) -> Non
     those of a Shared grant differ), partitions.
 
     SINCE is on the wall clock of the node that granted. EXPIRES IN says when the holder's session ends, unless it is
-    renewed.
+    renewed. Partitions without a leader cannot be asked, and are named; with --output json in `unknown`.
     """
     names = topics or [each.name for each in await client.topics(internal=True)]
-    described = [await client.topic(name) for name in names]
+    described, unknown = list[Topic](), list[str]()
+    for topic in [await client.topic(name) for name in names]:
+        led = [each for each in topic.partitions if each.leader_node is not None]
+        described.append(structs.replace(topic, partitions=led))
+        unknown += [f"{topic.name}/{each.partition}" for each in topic.partitions if each.leader_node is None]
     sessions = (await client.sessions()).sessions
     left_ms = {grant.grant: session.remaining_ms for session in sessions for grant in session.grants}
     found = [holding for topic in described for holding in await holdings(client, topic, left_ms)]
     if output == "json":
-        show_json({"grants": found})
+        show_json({"grants": found, "unknown": unknown})
         return
     headings = ["TOPIC", "PARTITIONS", "OWNER", "PRODUCER", "MODE", "EPOCH", "SINCE", "EXPIRES IN", "GRANT"]
     show_table(headings, [_row(holding) for holding in found])
+    if unknown:
+        click.echo(f"without {some(unknown, UNKNOWN_SHOWN)}: no leader is known", err=True)
 
 
 def _row(h: Holding) -> tuple[object, ...]:

@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 from stockade.cli.main import main
 from stockade.client.api.client import Client
 from stockade.partition.api.records import RefusedWrites
+from stockade.partition.api.topics import Topic
 from stockade.partition.commands import Stamp
 from stockade.partition.errors import OutOfOrderSequence, PermissionDenied
 from stockade.partition.records.batch import message_from_columns
@@ -110,6 +113,26 @@ def test_grants_say_who_holds_what_and_who_held_it(at: Operator, session: str) -
     past = at.lines("grants", "describe", "held", "--partition", "0")[1]
     assert (past[:4], past[-1]) == (["0", epoch, "nightly", "stockade"], "0")
     assert at.tells("grants", "list", "held")["grants"] == []
+
+
+def test_grants_are_listed_where_another_partition_has_no_leader(
+    at: Operator, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list waited 30 s, and showed none at all, just when StockadePendingFences says to look at it."""
+    at.says("topics", "create", "halved", "--partitions", "3")
+    at.says("grants", "acquire", "halved", "--session", session, "--partition", "0")
+    topic = Client.topic
+
+    async def beheaded(client: Client, name: str, **how: Any) -> Topic:
+        found = await topic(client, name, **how)
+        found.partitions[1:] = [structs.replace(each, leader=None, leader_node=None) for each in found.partitions[1:]]
+        return found
+
+    monkeypatch.setattr(Client, "topic", beheaded)
+    told = at.tells("grants", "list", "halved")
+    assert [holding["partitions"] for holding in told["grants"]] == [[0]]
+    assert told["unknown"] == ["halved/1", "halved/2"]
+    assert at.call("grants", "list", "halved").stderr == "without halved/1, halved/2: no leader is known\n"
 
 
 def test_who_is_fenced_on_purpose_is_refused_and_counted(at: Operator, session: str) -> None:

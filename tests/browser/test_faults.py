@@ -60,6 +60,33 @@ def test_a_reading_that_was_asked_for_once_is_asked_for_again_when_it_was_refuse
     console.sees("The log has no records here", "main")
 
 
+MUTE = """
+window.streams = [];
+const [fetched, later] = [window.fetch, window.setTimeout];
+window.setTimeout = (act, ms) => later(act, ms / 20);
+window.fetch = (url, options) => {
+  if (url !== '/v1/events') return fetched(url, options);
+  const { signal } = options;
+  window.streams.push(signal);
+  const start = (body) => signal.addEventListener('abort', () => body.error(signal.reason));
+  return Promise.resolve(new Response(new ReadableStream({ start })));
+};
+for (const hidden of [true, false]) {
+  Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });
+  document.dispatchEvent(new Event('visibilitychange'));
+}
+"""
+"""The node's events end to come, while the connection stays, as of a process that is stopped; and time goes by faster."""
+
+
+def test_a_stream_of_events_that_went_silent_gives_its_connection_back(console: Console) -> None:
+    """It kept it. A browser has six to a node: after five pauses of a node the page said for good that it is silent."""
+    console.open("", "Overview")
+    console.script(MUTE)
+    console.until(lambda: console.script("return window.streams.length > 2"), "another attempt")
+    assert console.script("return window.streams.slice(0, 2).every(signal => signal.aborted)")
+
+
 def test_what_the_caller_may_see_no_longer_is_gone_from_the_page(console: Console) -> None:
     console.open("topics", "Topics")
     console.sees("orders")

@@ -87,18 +87,15 @@ function take(told) {
   watchers.forEach((watch) => watch());
 }
 
-/** Follow the stream until it ends. Throws a Refusal. */
-async function follow(signal) {
-  const answer = await send("GET", "/v1/events", { headers: { Accept: "text/event-stream" }, signal });
+/** Follow the stream until it ends, or is silent: then `stop` is aborted. Throws a Refusal. */
+async function follow(stop, heard) {
+  const answer = await send("GET", "/v1/events", { headers: { Accept: "text/event-stream" }, signal: stop.signal });
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   connection.isStreamed = true;
   let text = "";
   for (;;) {
-    let timer;
-    const silence = new Promise((_, reject) => {
-      timer = setTimeout(() => reject(new Error("silence")), SILENCE_MS);
-    });
-    const { done, value } = await Promise.race([reader.read(), silence]).finally(() => clearTimeout(timer));
+    heard();
+    const { done, value } = await reader.read();
     if (done) return;
     text += value;
     const events = text.split("\n\n");
@@ -130,16 +127,25 @@ async function forEver() {
     let isForbidden = false;
     const leave = () => (document.hidden ? stop.abort() : undefined);
     const end = () => stop.abort();
+    let timer = 0;
+    const heard = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => stop.abort(new Error("silence")), SILENCE_MS);
+    };
     document.addEventListener("visibilitychange", leave);
     addEventListener("pagehide", end);
     try {
-      await follow(stop.signal);
-    } catch (error) {
+      heard();
+      await follow(stop, heard);
+    } catch (failure) {
+      const error = stop.signal.aborted ? stop.signal.reason : failure;
       isForbidden = error.status === 403;
       if (error.status === 401) tell("stranger", error);
       else if (error.status === 429) await poll(stop.signal).catch(() => {});
       else if (error.name !== "AbortError" && (error.status === 0 || !error.problem)) tell("silent", error);
     }
+    clearTimeout(timer);
+    stop.abort();
     document.removeEventListener("visibilitychange", leave);
     removeEventListener("pagehide", end);
     connection.isStreamed = false;

@@ -82,7 +82,7 @@ class Spending:
 
     __slots__ = (
         *("_bytes", "_now_s", "_requests", "is_principals", "name", "quota"),
-        *("held_answer_bytes", "held_arriving", "held_body_bytes", "held_requests"),
+        *("held_answer_bytes", "held_arriving", "held_body_bytes", "held_requests", "held_unacked"),
     )
 
     def __init__(
@@ -95,6 +95,7 @@ class Spending:
         self.held_arriving: int = 0
         self.held_body_bytes: int = 0
         self.held_answer_bytes: int = 0
+        self.held_unacked: int = 0
         self._now_s = now_s
         self._requests: _Bucket | None = None
         self._bytes: _Bucket | None = None

@@ -132,18 +132,18 @@ class UnackedAppends:
     """Appends with acks=0: each is answered before its verdict is known, and goes on as a task."""
 
     def __init__(self, tasks_max: int = UNACKED_MAX) -> None:
-        self.tasks_max = tasks_max
+        self.budget: Budget = Budget(tasks_max, "unacknowledged appends")
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, append: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
         """Run ``append``, then call ``finished``. Raises ThrottlingQuotaExceeded, and then runs neither."""
-        if len(self._tasks) >= self.tasks_max:
+        if self.budget.used >= self.budget.limit:
             append.close()
-            text = "the node has too many unacknowledged appends already"
-            raise ThrottlingQuotaExceeded(text, retry_after_ms=_RETRY_AFTER_MS)
+            raise self.budget.refusal()
+        self.budget.used += 1
         task = asyncio.create_task(self._run(append, finished))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
 
     async def close(self, timeout_s: float) -> None:
         """Wait for the appends in flight, and cancel those that are not done in time."""
@@ -151,6 +151,10 @@ class UnackedAppends:
             _, late = await asyncio.wait(self._tasks, timeout=timeout_s)
             for task in late:
                 task.cancel()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.budget.used -= 1
 
     async def _run(self, append: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
         try:

@@ -34,6 +34,7 @@ from ...partition.errors import (
     NotLeaderOrFollower,
     PermissionDenied,
     StockadeError,
+    ThrottlingQuotaExceeded,
     Unauthenticated,
 )
 from ..codec import json_codec, media
@@ -423,17 +424,25 @@ class Call:
             await unless_ended(self, asyncio.sleep(lacking_s))
 
     def finish_later(self, append: Coroutine[Any, Any, object]) -> None:
-        """Let ``append`` go on after the answer; the body counts as held until it ends. Raises
-        ThrottlingQuotaExceeded.
+        """Let ``append`` go on after the answer; the body counts as held until it ends. It counts for its principal,
+        also where a node forwarded it, whose own request ends with the answer. Raises ThrottlingQuotaExceeded.
         """
         held, spending = self.held_body_bytes, self.held_for
+        unacked, principal = self.front.unacked, self.caller.spending
 
         def give_back() -> None:
             self.front.in_flight.give_back(body_bytes=held)
+            principal.held_unacked -= 1
             if spending is not None:
                 spending.held_body_bytes -= held
 
-        self.front.unacked.start(append, give_back)
+        try:
+            self.front.check_share(principal, unacked.budget, principal.held_unacked)
+        except ThrottlingQuotaExceeded:
+            append.close()
+            raise
+        unacked.start(append, give_back)
+        principal.held_unacked += 1
         self.held_body_bytes = 0
         self.is_answered = True
 

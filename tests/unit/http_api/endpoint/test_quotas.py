@@ -236,6 +236,28 @@ def test_answers_that_are_not_taken_leave_room_for_those_of_others() -> None:
     run(Quota(), test)
 
 
+@pytest.mark.parametrize("path", [RECORDS, KEYED])
+@pytest.mark.parametrize("is_forwarded", [False, True])
+def test_appends_without_acknowledgement_leave_room_for_those_of_others(path: str, is_forwarded: bool) -> None:
+    """A thousand of one principal kept those of all others out, also where another node had forwarded them."""
+    found: list[Conversation] = []
+
+    async def test(node: Conversation, access: Access) -> None:
+        asked, store = found[int(is_forwarded)], node.service.shared.may_store
+        for each in found:
+            each.server.front.unacked.budget.limit = 4
+        store.clear()
+        answers = [await append(asked, path=f"{path}?acks=0") for _ in range(4)]
+        assert [answer.status for answer in answers] == [202, 202, 202, 429]
+        assert "principal metered has 3 unacknowledged appends" in answers[3].json["detail"]
+        assert (await append(asked, token=ROOT.token, path=f"{path}?acks=0")).status == 202
+        store.set()
+        await until(lambda: use_of(access).held_unacked == 0)
+        assert (await append(asked, path=f"{path}?acks=0")).status == 202
+
+    run(Quota(), test, found)
+
+
 def to_partitions(count: int) -> bytes:
     """A body for the topic ``many``, of which each partition gets an append."""
     return parts_body(*(({"topic": "many", "partition": part}, arrow_stream([b"x"])) for part in range(count)))

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from ..errors import InvalidRecord
+
 METADATA_V5 = 4
 """Metadata version of Arrow 1.0 and later. Version V4 noted compression in other places, which this file does not read.
 """
@@ -50,8 +52,8 @@ class BatchHeader(msgspec.Struct, frozen=True):
 
 
 def check_unread(data: memoryview, start: int) -> None:
-    """Check the message at ``start`` before Arrow reads it. Raises ValueError for metadata that are too long, or have
-    too many key-value pairs; struct.error for some that Arrow would refuse.
+    """Check the message at ``start`` before Arrow reads it. Raises InvalidRecord for metadata that are too long, or
+    have too many key-value pairs; struct.error for some that Arrow would refuse.
 
     These metadata are not verified: in some that Arrow would refuse, the positions lead to other bytes, or to none.
     """
@@ -61,14 +63,16 @@ def check_unread(data: memoryview, start: int) -> None:
     if size <= FEW_BYTES or size > len(data) - begin:
         return  # few, the end of the stream, or a message that is cut: Arrow reads nothing of it
     if size > METADATA_BYTES_MAX:
-        raise ValueError(f"the metadata of a message have more than {METADATA_BYTES_MAX} bytes")
+        raise InvalidRecord(
+            f"the metadata of a message have more than {METADATA_BYTES_MAX} bytes: leave the schema's metadata out"
+        )
     metadata = data[begin : begin + size]
     _check_pairs(_count(metadata, _root(metadata), _MESSAGE_PAIRS), metadata)
 
 
 def check_schema(metadata: memoryview) -> None:
-    """Check a schema message before Arrow makes its fields. Raises ValueError if these, or its key-value pairs, are too
-    many.
+    """Check a schema message before Arrow makes its fields. Raises InvalidRecord if these, or its key-value pairs, are
+    too many.
     """
     schema = _header(metadata)
     fields, pairs = 0, _count(metadata, schema, _SCHEMA_PAIRS)
@@ -77,7 +81,7 @@ def check_schema(metadata: memoryview) -> None:
         table, number = waiting.pop()
         fields += _count(metadata, table, number)
         if fields > FIELDS_MAX:
-            raise ValueError(f"the schema has more than {FIELDS_MAX} fields")
+            raise InvalidRecord(f"the schema has more than {FIELDS_MAX} fields")
         for field in _tables(metadata, table, number):
             pairs += _count(metadata, field, _FIELD_PAIRS)
             waiting.append((field, _FIELD_CHILDREN))
@@ -87,7 +91,10 @@ def check_schema(metadata: memoryview) -> None:
 def _check_pairs(count: int, metadata: memoryview) -> None:
     """Refuse too many key-value pairs (custom_metadata): Arrow copies each, and all may be the same long one."""
     if count * len(metadata) > PAIRS_BYTES_MAX:
-        raise ValueError(f"{count} key-value pairs in {len(metadata)} bytes of metadata")
+        raise InvalidRecord(
+            f"{count} key-value pairs in {len(metadata)} bytes of metadata may be {count * len(metadata)} bytes, more"
+            f" than {PAIRS_BYTES_MAX}: leave the metadata out"
+        )
 
 
 def metadata_version(metadata: memoryview) -> int:

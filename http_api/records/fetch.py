@@ -19,7 +19,8 @@ from ...partition.log.interface import Slice, StoredBatch
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..codec import json_codec, media
 from ..codec.parameters import INT64_MAX, integer
-from ..request.call import Call
+from ..endpoint.dispatch import SLOWEST_BYTES_PER_S
+from ..request.call import STALL_S, Call
 from . import sendfile
 from .encode import first_offset, take
 
@@ -193,10 +194,16 @@ async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamRe
         if found.size <= SHORT_BYTES:
             body = b"".join((STREAM_START, *sendfile.pieces(parts), end))
             return web.Response(body=body, headers=headers)
-        stream = await call.start_stream(200, headers, len(STREAM_START) + found.size + len(end))
-        await call.write(STREAM_START)
-        await sendfile.send(call, parts)
-        await call.write(end)
+        length = len(STREAM_START) + found.size + len(end)
+        stream = await call.start_stream(200, headers, length)
+        try:
+            async with asyncio.timeout(STALL_S + length / SLOWEST_BYTES_PER_S):
+                await call.write(STREAM_START)
+                await sendfile.send(call, parts)
+                await call.write(end)
+        except TimeoutError as error:  # its files are open, and keep the room on the disk that retention would free
+            call.cut_off()
+            raise ConnectionResetError("the client takes its answer too slowly") from error
         return stream
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import uvloop
 
-from stockade.http_api.records import sendfile
+from stockade.http_api.records import fetch, sendfile
 from stockade.http_api.request import call
 from stockade.http_api.request.connections import ConnectionBounds
 from stockade.partition.log.interface import StoredBatch
@@ -149,3 +149,23 @@ def test_an_answer_goes_through_the_process_where_no_descriptor_is_left_for_send
             assert pa.ipc.open_stream(answer.body).read_all().num_rows == BATCHES
 
     asyncio.run(main())
+
+
+def test_a_client_that_takes_a_long_answer_too_slowly_is_cut_off_whatever_it_takes_now_and_then(
+    on_a_loop: Callable[[Coroutine[Any, Any, None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It kept files open for as long as it liked, and so the room of records that retention had dropped."""
+    monkeypatch.setattr(fetch, "STALL_S", 0.3)
+    monkeypatch.setattr(fetch, "SLOWEST_BYTES_PER_S", 1 << 30)
+
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await fill(node)
+            loop = asyncio.get_running_loop()
+            with ask(node, 4096) as asking:
+                async with asyncio.timeout(60):
+                    with pytest.raises(ConnectionResetError):
+                        while await loop.sock_recv(asking, 4096):
+                            await asyncio.sleep(0.01)
+
+    on_a_loop(main())

@@ -17,11 +17,11 @@ from ..partition.errors import (
 )
 from .codec import problems
 from .codec.parameters import printable
-from .endpoint.dispatch import HEADER_BYTES_MAX, SLOWEST_BYTES_PER_S
+from .endpoint.dispatch import HEADER_BYTES_MAX
 from .fast_path.connection import FastConnection, FastRoutes, serialized
 from .fast_path.parser import HEADERS_MAX
 from .library import check_library
-from .request.call import STALL_S, reset
+from .request.call import SLOWEST_BYTES_PER_S, STALL_S, reset
 from .request.connections import FIRST_BYTE_S, HEAD_S, Connections, Guest
 from .request.metrics import AccessLogger, access_log
 

@@ -28,7 +28,7 @@ from ...partition.errors import (
 )
 from ..codec import media, problems
 from ..codec.parameters import Parameters, is_utf8
-from ..request.call import STALL_S, Call, RequestHandler, Route, leader_named_by
+from ..request.call import SLOWEST_BYTES_PER_S, STALL_S, Call, RequestHandler, Route, leader_named_by
 from ..request.context import Context
 from ..request.metrics import NO_ROUTE, OBSERVATION, Observation
 from ..request.tracing import TRACEPARENT, traced
@@ -45,8 +45,6 @@ PIECE_BYTES = 32 * 1024
 """Larger bodies are sent in pieces of this size: what is encrypted and not taken is in memory once for each client, and
 a stranger may ask for the contract, of half a megabyte, on thousands of connections.
 """
-SLOWEST_BYTES_PER_S = 64 * 1024
-"""A client has ``STALL_S + size / SLOWEST_BYTES_PER_S`` seconds to take a large body; then it is cut off."""
 CLIENT_GONE = 499
 """Status, in the log and the metrics only, of a request whose client closed the connection before the answer."""
 

@@ -19,8 +19,7 @@ from ...partition.log.interface import Slice, StoredBatch
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..codec import json_codec, media
 from ..codec.parameters import INT64_MAX, integer
-from ..endpoint.dispatch import SLOWEST_BYTES_PER_S
-from ..request.call import STALL_S, Call
+from ..request.call import SLOWEST_BYTES_PER_S, STALL_S, Call
 from . import sendfile
 from .encode import first_offset, take
 

@@ -57,6 +57,8 @@ ARRIVAL_START_S = 10.0
 SLOWEST_BODY_BYTES_PER_S = 4 * 1024
 STALL_S = 30.0
 """Time in which a client must take some of its answer."""
+SLOWEST_BYTES_PER_S = 64 * 1024
+"""A client has ``STALL_S + size / SLOWEST_BYTES_PER_S`` seconds to take a large answer; then it is cut off."""
 UNKNOWN_LEADER = Leader(None, None, 0)
 
 _NO_LINGERING = struct.pack("ii", 1, 0)

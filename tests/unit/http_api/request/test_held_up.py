@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from stockade.http_api.request.call import SLOWEST_BYTES_PER_S
-from stockade.http_api.request.call import STALL_S
+from stockade.http_api.request.call import SLOWEST_BYTES_PER_S, STALL_S
 from stockade.http_api.server import STUCK_S, HttpConnection, HttpRunner
 
 from ..conversation import nodes

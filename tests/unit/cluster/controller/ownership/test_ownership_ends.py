@@ -218,6 +218,19 @@ def test_a_grant_is_in_force_when_its_last_partition_has_it() -> None:
     assert driver.machine.slots.is_in_force(grant.grant_id) is None
 
 
+def test_the_late_report_of_an_earlier_install_puts_no_newer_grant_in_force() -> None:
+    """Its partition still takes the writes of the one before."""
+    driver = house(1)
+    first = driver.granted("a")
+    report = driver.tell(next(driver.machine.work()))
+    assert report is not None
+    second = driver.granted("b", mode="ExclusiveWithFencing")
+    driver.do(report)
+    assert driver.machine.slots.is_in_force(second.grant_id) is False and driver.may_write(first, 0)
+    driver.settle()
+    assert driver.machine.slots.is_in_force(second.grant_id) is True and not driver.may_write(first, 0)
+
+
 def test_a_ticket_answers_its_grant_while_that_lives_and_fenced_after() -> None:
     driver = house()
     grant = driver.granted("a")

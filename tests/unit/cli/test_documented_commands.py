@@ -103,3 +103,14 @@ def test_commands_are_found_and_wrong_ones_are_refused() -> None:
     for wrong in (["topics", "creat", "a"], ["topics", "create"], ["produce", "t", "--mode", "x"], ["nothing"]):
         with pytest.raises(click.UsageError):
             parse(wrong)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("topcs", "topics"), ("clustr", "cluster"), ("conusme", "consume")])
+def test_a_command_with_a_typo_is_answered_with_the_one_that_was_meant(typed: str, meant: str) -> None:
+    told = CliRunner().invoke(main, [typed, "list"])
+    assert told.exit_code == 2
+    assert f"No such command '{typed}'. Did you mean '{meant}'?" in told.stderr
+
+
+def test_a_command_that_resembles_none_is_answered_with_no_guess() -> None:
+    assert "Did you mean" not in CliRunner().invoke(main, ["zookeeper"]).stderr

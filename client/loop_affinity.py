@@ -6,6 +6,7 @@ ever, and in a forked child two processes would write into one connection, so su
 
 import asyncio
 import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from threading import get_ident
 
 from .errors import OtherEventLoop, UsedAfterFork
@@ -54,3 +55,35 @@ class LoopAffinity:
         if bound is not None and loop is not bound:
             raise OtherEventLoop
         self._loop, self._thread = loop, get_ident()
+
+
+class LoopEnd:
+    """Calls ``close`` when the event loop ends (``asyncio.run``, ``asyncio.Runner``), or when nothing refers to its
+    owner any more, unless it was told to ``forget`` before.
+
+    A loop tells its generators alone of its end, and while it still runs: its tasks may have ended, or begun, by then.
+    """
+
+    def __init__(self, close: Callable[[], Awaitable[None]]) -> None:
+        self._close: Callable[[], Awaitable[None]] | None = close
+        self._generator: AsyncGenerator[None, None] | None = None
+
+    async def watch(self) -> None:
+        """Call ``close`` at the end of the running loop."""
+        if self._generator is None:
+            self._generator = self._wait()
+            await anext(self._generator)
+
+    async def forget(self) -> None:
+        """Call nothing at the end."""
+        close, self._close = self._close, None
+        if close is not None and self._generator is not None:
+            await self._generator.aclose()
+
+    async def _wait(self) -> AsyncGenerator[None, None]:
+        try:
+            yield
+        finally:
+            close, self._close = self._close, None
+            if close is not None:
+                await close()

@@ -129,7 +129,11 @@ class Producer(Blocking[producer.Producer]):
 
     def start(self) -> Self:
         """Connect, and get a producer id and epoch."""
-        self._run(self.twin.start())
+
+        async def started() -> None:
+            self._thread.started.add(await self.twin.start())
+
+        self._run(started())
         return self
 
     def send(

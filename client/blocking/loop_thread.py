@@ -1,21 +1,25 @@
 """The thread on which the asynchronous twins of blocking objects live, and calls to it from other threads."""
 
 import asyncio
+import atexit
 import functools
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from weakref import WeakSet
 
 from ..loop_affinity import LoopAffinity
 
 CALLBACKS_MAX = 64
 """Callbacks that may block, on threads of their own, at a time; further ones wait until one has returned."""
+END_TIMEOUT_S = 3.0
+"""How long the end of the program waits for all objects that were not closed."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,11 +90,22 @@ class _Call(Generic[T]):
             self._ended.set()
 
 
+class Abortable(Protocol):
+    """An asynchronous object that can be stopped at once; one that was stopped before stays as it is."""
+
+    def abort(self) -> Awaitable[None]:
+        """Stop."""
+
+
 class LoopThread:
-    """The thread with the event loop: a daemon, started at the first use. It stays in the process that made it."""
+    """The thread with the event loop: a daemon, started at the first use. It stays in the process that made it.
+
+    ``started``: what the end of the program aborts, since a daemon ends without a word. Only the loop's tasks use it.
+    """
 
     def __init__(self) -> None:
         self.affinity: LoopAffinity = LoopAffinity()
+        self.started: WeakSet[Abortable] = WeakSet()
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -159,6 +174,17 @@ class LoopThread:
                 self._thread.join()
                 loop.close()
 
+    def end(self) -> None:
+        """Abort what was started and not closed, since the program ends: the log tells what it leaves undone."""
+        if self._loop is None:
+            return
+
+        async def abort() -> None:
+            await asyncio.gather(*(each.abort() for each in list(self.started)), return_exceptions=True)
+
+        with suppress(Exception):  # the program ends all the same
+            self.run(abort(), END_TIMEOUT_S)
+
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
@@ -216,6 +242,11 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+@atexit.register
+def _program_ends() -> None:
+    _shared.end()
 
 
 class Blocking(Generic[A]):

@@ -19,6 +19,7 @@ from ..api.grants import partition_numbers
 from ..api.tail import Tail
 from ..config import Bootstrap
 from ..errors import ClientClosed, ProducerAborted
+from ..loop_affinity import LoopEnd
 from ..session.held import HeldLease, Ownership
 from ..session.session import Fence, Session
 from .delivery import Buffer, Delivery, wait_settled
@@ -59,7 +60,8 @@ class Producer:
 
     The end of the block flushes, also when an exception leaves it: records that ``send`` took are stored, as the close
     of a file writes what was written. That lasts up to ``delivery_timeout_ms``; failures become a note of the
-    exception. When the block is cancelled, or ended by KeyboardInterrupt or SystemExit, it calls ``abort``.
+    exception. When the block is cancelled, or ended by KeyboardInterrupt or SystemExit, it calls ``abort``. So does the
+    end of ``asyncio.run`` for a producer that is still open.
 
     - ``bootstrap``: as for `Client`; or a Client, whose connections and topic descriptions several producers can share.
       The producer does not close such a Client. A record that is sent after the Client was closed fails with
@@ -113,6 +115,7 @@ class Producer:
         self._stays_open = stays_open(self._partitioner)
         self._buffer = Buffer(self.client.config.buffer_bytes_max, self.client.config.send_timeout_ms)
         self._sender: Sender | None = None
+        self._loop_end = LoopEnd(self.abort)
         self._fences = ProducerFences()
         self._seats = Seats(self.client, self.name) if access is not None else None
         self._is_closing = False
@@ -153,6 +156,7 @@ class Producer:
             await self._disconnect()
             raise
         self._sender = Sender(self.client, self.name, identity, self._on_settled, self._on_fenced)
+        await self._loop_end.watch()
         return self
 
     async def send(
@@ -307,6 +311,7 @@ class Producer:
         self._is_closing = True
         sender, self._sender = self._sender, None
         async with AsyncExitStack() as ends:  # each of these runs, also when this call is cancelled
+            ends.push_async_callback(self._loop_end.forget)
             ends.push_async_callback(self._disconnect)
             ends.callback(self._results.close)
             if self._seats is not None:

@@ -1,14 +1,16 @@
 """A client belongs to one event loop; in another one it says so, in place of a RuntimeError from inside asyncio."""
 
 import asyncio
+import gc
+import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from stockade import Client, ClientConfig, Consumer, Producer, Session
-from stockade.client.errors import ClientClosed, OtherEventLoop
+from stockade import Client, ClientConfig, Consumer, Delivery, Producer, Session
+from stockade.client.errors import ClientClosed, OtherEventLoop, ProducerAborted
 from stockade.client.loop_affinity import LoopAffinity
 
 from .fake_cluster import FakeCluster, Fault
@@ -103,6 +105,48 @@ def test_a_client_that_has_asked_beside_its_calls_is_refused_in_another_loop_lik
             await asyncio.to_thread(elsewhere, client.close)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("linger_ms", [0, 60_000])
+def test_a_producer_that_is_never_closed_tells_at_the_end_of_the_loop_what_it_leaves_undone(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, linger_ms: int
+) -> None:
+    """It told of "a bug in the client library", with a page of tracebacks, or nothing at all."""
+    cluster.create("t")
+
+    async def run() -> list[Delivery]:
+        producer = await Producer(ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=linger_ms)).start()
+        return [await producer.send("t", b"v") for _ in range(3)]
+
+    deliveries = asyncio.run(run())
+    assert [type(each.failure) for each in deliveries] == [ProducerAborted] * 3
+    told = [re.search(r"stopped without a flush: (\d) records .* of (\d)", record.message) for record in caplog.records]
+    assert [sum(map(int, each.groups())) for each in told if each] == [3]
+    assert len(told) == 1
+
+
+def test_a_producer_that_was_closed_is_not_stopped_again_at_the_end_of_the_loop(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.create("t")
+    stops: list[None] = []
+    stop = Producer.abort
+
+    async def counted(self: Producer) -> None:
+        stops.append(None)
+        await stop(self)
+
+    monkeypatch.setattr(Producer, "abort", counted)
+
+    async def run() -> None:
+        async with Producer(cluster.nodes[0]) as producer:
+            _ = await producer.send("t", b"v")
+
+    asyncio.run(run())
+    gc.collect()
+    assert len(stops) == 1
+    assert caplog.text == ""
+    assert cluster.values("t") == [b"v"]
 
 
 def test_a_cancelled_close_of_a_client_has_closed_its_connections(cluster: FakeCluster) -> None:

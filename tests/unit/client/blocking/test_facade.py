@@ -1,3 +1,4 @@
+import subprocess
 import sys
 import threading
 from asyncio import CancelledError
@@ -276,3 +277,26 @@ def test_whatever_a_reacquire_callback_raises_its_lease_is_held_and_again_answer
         waiting.start()
         waiting.join(PATIENCE_S)
         assert [each.error for each in again] == [None]
+
+
+NEVER_CLOSED = """
+import sys
+from stockade import ClientConfig
+from stockade.sync import Producer
+
+closed, left = (Producer(ClientConfig(bootstrap=sys.argv[1:], linger_ms=60_000), name=name).start() for name in "ab")
+for producer in (closed, left):
+    producer.send("t", producer.name.encode())
+closed.close()
+"""
+
+
+def test_a_program_that_ends_without_a_close_tells_how_many_records_it_leaves(cluster: FakeCluster) -> None:
+    """It lost them without a word, with exit code 0."""
+    cluster.create("t")
+    command = [sys.executable, "-c", NEVER_CLOSED, *cluster.nodes]
+    ended = subprocess.run(command, check=True, timeout=60, capture_output=True, text=True)
+    told = "producer b was stopped without a flush: 1 records were not sent, and of 0 the outcome is unknown"
+    assert ended.stderr.splitlines()[0].startswith(told)
+    assert len(ended.stderr.splitlines()) == 1
+    assert cluster.values("t") == [b"a"]

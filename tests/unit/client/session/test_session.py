@@ -505,11 +505,19 @@ def test_a_waiter_that_gives_up_releases_the_grant_that_came_first(
     cluster.installs_slowly = True
 
     async def work(client: Client) -> None:
-        monkeypatch.setattr(client, "ticket", never)
+        waits = asyncio.Event()
+
+        async def waiting(*_: object) -> None:
+            waits.set()
+            await never()
+
+        monkeypatch.setattr(client, "ticket", waiting)
         async with Session(client, "me") as session:
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.1):
-                    await session.acquire("t")
+            acquiring = asyncio.create_task(session.acquire("t"))
+            await waits.wait()
+            assert len(cluster.grants) == 1
+            acquiring.cancel()
+            await asyncio.wait([acquiring])
             assert cluster.grants == {}
 
     use(cluster, work)

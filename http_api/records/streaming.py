@@ -4,7 +4,7 @@ One piece is in memory at a time; the next piece is read only when the client ha
 """
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
@@ -50,11 +50,12 @@ async def _stream(call: Call, partition: Partition, wanted: FetchRequest, found:
     start = first_offset(found, wanted.offset)
     headers = slice_headers(found, start, wanted) | {"Content-Type": wanted.form, "Cache-Control": "no-cache"}
     stream = await call.start_stream(200, headers)
-    form = _FORMS[wanted.form](call, wanted.meta)
-    await form.begin()
+    send = _SEND[wanted.form]
+    if wanted.form == media.ARROW:
+        await call.write(STREAM_START)
     try:
         while True:
-            await form.send(found, start)
+            await send(call, wanted, found, start)
             call.free_answer()
             await call.pay(found.size)
             start = found.next_offset
@@ -77,66 +78,31 @@ async def _next(partition: Partition, wanted: FetchRequest, start: Offset) -> Sl
     )
 
 
-class _StreamFormat(Protocol):
-    """How a followed stream is written in one form. After SILENCE_MS without records, ``send`` is called with none."""
-
-    def __init__(self, call: Call, with_meta: bool) -> None: ...
-
-    async def begin(self) -> None: ...
-
-    async def send(self, found: Slice, start: Offset) -> None: ...
-
-
-class _Lines:
+async def _send_lines(call: Call, wanted: FetchRequest, found: Slice, start: Offset) -> None:
     """NDJSON: one record per line."""
-
-    def __init__(self, call: Call, with_meta: bool) -> None:
-        self._call = call
-        self._with_meta = with_meta
-
-    async def begin(self) -> None:
-        pass
-
-    async def send(self, found: Slice, start: Offset) -> None:
-        async for piece in rows(found, start, self._call.hold_answer, with_meta=self._with_meta):
-            await self._call.write_text(b"".join(json_codec.dump_line(row.record) for row in piece))
+    async for piece in rows(found, start, call.hold_answer, with_meta=wanted.meta):
+        await call.write_text(b"".join(json_codec.dump_line(row.record) for row in piece))
 
 
-class _Events:
-    """Server-sent events: one record per event, whose id is the offset."""
-
-    def __init__(self, call: Call, with_meta: bool) -> None:
-        self._call = call
-        self._with_meta = with_meta
-
-    async def begin(self) -> None:
-        pass
-
-    async def send(self, found: Slice, start: Offset) -> None:
-        if not found.runs:
-            await self._call.write(b":\n\n")
-        async for piece in rows(found, start, self._call.hold_answer, with_meta=self._with_meta):
-            await self._call.write_text(b"".join(_event(row.record) for row in piece))
-
-
-class _Arrow:
-    """An Arrow stream of whole batches."""
-
-    def __init__(self, call: Call, with_meta: bool) -> None:
-        self._call = call
-
-    async def begin(self) -> None:
-        await self._call.write(STREAM_START)
-
-    async def send(self, found: Slice, start: Offset) -> None:
-        with sendfile.opened(found.runs, self._call.context.descriptors) as parts:
-            for piece in sendfile.pieces(parts, sendfile.WRITTEN_BYTES):
-                await self._call.write(piece)
-                await asyncio.sleep(0)
+async def _send_events(call: Call, wanted: FetchRequest, found: Slice, start: Offset) -> None:
+    """Server-sent events: one record per event, whose id is the offset; a comment after SILENCE_MS without records."""
+    if not found.runs:
+        await call.write(b":\n\n")
+    async for piece in rows(found, start, call.hold_answer, with_meta=wanted.meta):
+        await call.write_text(b"".join(_event(row.record) for row in piece))
 
 
 def _event(record: dict[str, Any]) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (record["offset"], json_codec.dump(record))
 
 
-_FORMS: dict[str, type[_StreamFormat]] = {media.NDJSON: _Lines, media.EVENTS: _Events, media.ARROW: _Arrow}
+async def _send_arrow(call: Call, wanted: FetchRequest, found: Slice, start: Offset) -> None:
+    """An Arrow stream of whole batches."""
+    with sendfile.opened(found.runs, call.context.descriptors) as parts:
+        for piece in sendfile.pieces(parts, sendfile.WRITTEN_BYTES):
+            await call.write(piece)
+            await asyncio.sleep(0)
+
+
+_SEND = {media.NDJSON: _send_lines, media.EVENTS: _send_events, media.ARROW: _send_arrow}
+"""Writes a slice, perhaps an empty one, to a followed stream, by the stream's form."""

@@ -139,18 +139,18 @@ def _check_queue(machine: ControllerMachine) -> None:
 def _check_fences(machine: ControllerMachine) -> None:
     """Due entries cover pending grants: ``due.epoch`` is the partition's epoch, and ``grant_index <= due.order``."""
     fences = machine.slots.fences
-    for group, place in fences.due.items():
+    for group, decision in fences.due.items():
         located = machine.catalog.locate(group)
         assert located is not None
-        assert place.epoch == located[0].epochs[located[1]], "an older epoch is due"
-        assert all(grant.grant_index <= place.order for grant in machine.slots.grants.on(group))
-        assert not fences.is_over(FenceRef(group, place.order))
-        for grant, session in place.departed:
-            assert FenceRef(group, place.order) in fences.uncleared(grants=[grant])
-            assert FenceRef(group, place.order) in fences.uncleared(sessions=[session])
-    full = {group for group, place in fences.due.items() if len(place.departed) >= DEPARTED_MAX}
+        assert decision.epoch == located[0].epochs[located[1]], "an older epoch is due"
+        assert all(grant.grant_index <= decision.order for grant in machine.slots.grants.on(group))
+        assert not fences.is_over(FenceRef(group, decision.order))
+        for grant, session in decision.departed:
+            assert FenceRef(group, decision.order) in fences.uncleared(grants=[grant])
+            assert FenceRef(group, decision.order) in fences.uncleared(sessions=[session])
+    full = {group for group, decision in fences.due.items() if len(decision.departed) >= DEPARTED_MAX}
     assert {fence.group_id for fence in fences.full(lambda topic_id: True)} == full
-    assert fences.departed_names() == {name for place in fences.due.values() for name in chain(*place.departed)}
+    assert fences.departed_names() == {name for decision in fences.due.values() for name in chain(*decision.departed)}
     worked_on = [work.group_id for work in machine.work()]
     assert set(worked_on) >= {*fences.due, *machine.reader_fences.owed}
 

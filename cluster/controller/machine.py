@@ -86,11 +86,11 @@ from .commands import (
 )
 from .ledger import Ledger
 from .ownership.acquire import AcquireRules, check_set, check_shape, resolve
-from .ownership.fence_installs import Work
 from .ownership.pending_installs import PendingInstalls
 from .ownership.reader_fences import PartitionOwners, ReaderFenceInstalls
 from .ownership.resources import Owning, Resources, partition_named
 from .ownership.slots import Slots
+from .ownership.work import Work
 from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, PrincipalPut, Principals, PutPrincipal
 from .producers import ProducerRegistry
 from .sessions import Sessions

@@ -45,7 +45,7 @@ from ..access.rights import lacks
 from ..features import FENCED_TAKEOVERS
 from ..model import By
 from .commands import Enrol, Enrolled, GroupId, InitProducer, ProducerFence, ProducerState, WithdrawProducers
-from .ownership.fence_installs import ProducerInstall
+from .ownership.work import ProducerInstall
 
 PRODUCER_EPOCH_FINAL = 32767
 """Never given to a client: a partition that has installed it accepts no append of this id, and needs no enrolment."""

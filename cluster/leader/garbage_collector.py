@@ -8,7 +8,7 @@ when it is applied.
 import asyncio
 
 from ..controller.commands import Done, ForgetNames, ForgetResources
-from ..controller.ownership.fence_installs import ProducerWithdrawal
+from ..controller.ownership.work import ProducerWithdrawal
 from ..groups import Router
 from .controller_group import ControllerGroup, quietly
 from .reconciler import carry_out

@@ -13,8 +13,8 @@ from functools import partial
 from ...partition.commands import InstallFence, decode_result, encode_command
 from ...partition.errors import StockadeError
 from ..controller.commands import Command, Done
-from ..controller.ownership.fence_installs import Work
 from ..controller.ownership.slots import TAKEN, SlotInstall
+from ..controller.ownership.work import Work
 from ..groups import Router
 from .controller_group import ControllerGroup
 

@@ -12,8 +12,8 @@ import msgspec
 
 from ..commands import GroupId, ReaderRef
 from ..topology.catalog import Catalog, Topic, group_id
-from .fence_installs import ReaderInstall
 from .resources import Key, Resources, partition_named
+from .work import ReaderInstall
 
 
 class ReaderFence(msgspec.Struct, frozen=True, array_like=True):

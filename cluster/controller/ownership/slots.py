@@ -161,15 +161,15 @@ class FenceInstalls:
 
     def confirmed(self, group: GroupId, order: int) -> bool:
         """Note that the partition has reached this place. Returns whether that is news."""
-        place = self.due.get(group)
-        if place is None or place.order < order:
+        decision = self.due.get(group)
+        if decision is None or decision.order < order:
             return False
         is_news = order > self._reached.get(group, 0)
         self._reached[group] = max(order, self._reached.get(group, 0))
-        if place.order == order:
+        if decision.order == order:
             del self.due[group]
             self._full.discard(group)
-            self._forget_departed(group, place.departed)
+            self._forget_departed(group, decision.departed)
         for grant in self._grants.on(group):
             if grant.grant_index <= order:
                 grant.pending.discard(topic_partition(group)[1])
@@ -178,10 +178,10 @@ class FenceInstalls:
     def forget(self, groups: Iterable[GroupId]) -> None:
         """Drop the state of partitions that were deleted."""
         for group in groups:
-            settled = self.due.pop(group, None)
+            decision = self.due.pop(group, None)
             self._full.discard(group)
-            if settled is not None:
-                self._forget_departed(group, settled.departed)
+            if decision is not None:
+                self._forget_departed(group, decision.departed)
             self._reached.pop(group, None)
 
     def _forget_departed(
@@ -227,32 +227,31 @@ class FenceInstalls:
         decision = self.due[group]
         return SlotInstall(group, decision.order, self._wanted(group, decision))
 
-    def _wanted(self, group: GroupId, place: SlotDecision) -> InstallFence | InstallSeats | ClearFence:
+    def _wanted(self, group: GroupId, decision: SlotDecision) -> InstallFence | InstallSeats | ClearFence:
         holder = self._grants.holders.get(group)
         if holder is not None:
             return InstallFence(
                 grant_id=holder.grant_id,
-                epoch=place.epoch,
+                epoch=decision.epoch,
                 session=holder.session,
                 producer_name=holder.producer_name,
                 mode=holder.mode,
-                grant_index=place.order,
+                grant_index=decision.order,
                 client_id=holder.client_id,
-                now_ms=place.at_ms,
+                now_ms=decision.at_ms,
                 operation=holder.operation,
-                ends=place.ends or "superseded",
+                ends=decision.ends or "superseded",
                 wall_ms=holder.wall_ms,
                 ttl_ms=holder.ttl_ms,
                 principal=holder.principal,
             )
-        ends = place.ends or "released"
+        ends = decision.ends or "released"
         sharers = self._grants.sharers.get(group)
         if sharers is not None:
-            return InstallSeats(
-                place.epoch, place.order, [_shared_holder(grant) for grant in sharers.values()], place.at_ms, ends
-            )
-        last = place.departed[-1][0] if place.departed else ""
-        return ClearFence(last, place.epoch, place.order, place.at_ms, ends)
+            holders = [_shared_holder(grant) for grant in sharers.values()]
+            return InstallSeats(decision.epoch, decision.order, holders, decision.at_ms, ends)
+        last = decision.departed[-1][0] if decision.departed else ""
+        return ClearFence(last, decision.epoch, decision.order, decision.at_ms, ends)
 
     def save(self) -> SavedFenceInstalls:
         """The state on which future answers depend."""

@@ -37,8 +37,8 @@ from stockade.cluster.controller.commands import (
 )
 from stockade.cluster.controller.invariants import Ratchet, check
 from stockade.cluster.controller.machine import ControllerMachine
-from stockade.cluster.controller.ownership.fence_installs import Work
 from stockade.cluster.controller.ownership.grants import Grant
+from stockade.cluster.controller.ownership.work import Work
 from stockade.cluster.controller.topology.catalog import group_id, topic_partition
 from stockade.cluster.model import Claim
 from stockade.partition import commands

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from stockade.cluster.controller.commands import Command, GroupId
 from stockade.cluster.controller.ledger import BeginLedger
-from stockade.cluster.controller.ownership.fence_installs import Work
+from stockade.cluster.controller.ownership.work import Work
 
 from .driver import House
 

@@ -13,7 +13,7 @@ from stockade.cluster.controller.commands import (
     ProducerState,
     WithdrawProducers,
 )
-from stockade.cluster.controller.ownership.fence_installs import ProducerInstall, ProducerWithdrawal
+from stockade.cluster.controller.ownership.work import ProducerInstall, ProducerWithdrawal
 from stockade.cluster.controller.producers import NAME_TTL_MS
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.partition.commands import Appended, NotEnrolled, Stamp

@@ -23,8 +23,8 @@ from stockade.cluster.controller.commands import (
     encode_result,
 )
 from stockade.cluster.controller.machine import ControllerMachine
-from stockade.cluster.controller.ownership.fence_installs import ProducerInstall
 from stockade.cluster.controller.ownership.slots import SlotInstall
+from stockade.cluster.controller.ownership.work import ProducerInstall
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.model import By
 from stockade.partition.api.topics import TopicConfig

@@ -14,7 +14,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from memory_log import MemoryLog
 
 from stockade.cluster.controller.commands import Enrol, Enrolled, FenceProducer, ForgetNames, GroupId, ProducerState
-from stockade.cluster.controller.ownership.fence_installs import ProducerInstall, ProducerWithdrawal
+from stockade.cluster.controller.ownership.work import ProducerInstall, ProducerWithdrawal
 from stockade.cluster.controller.producers import NAME_TTL_MS, PRODUCER_EPOCH_FINAL
 from stockade.partition.commands import PRODUCER_EPOCH_MAX, Append, NotEnrolled, Stamp
 from stockade.partition.config import PartitionConfig

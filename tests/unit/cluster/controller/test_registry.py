@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stockade.cluster.controller import producers
 from stockade.cluster.controller.commands import Enrol, Enrolled, InitProducer, ProducerState, RaiseFeatureLevel
-from stockade.cluster.controller.ownership.fence_installs import ProducerInstall
+from stockade.cluster.controller.ownership.work import ProducerInstall
 from stockade.cluster.controller.producers import NONCES_PER_NAME_MAX
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.model import By

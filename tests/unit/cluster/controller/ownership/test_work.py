@@ -6,12 +6,12 @@ from stockade.cluster.controller.commands import (
     ReaderFenceInstalled,
     WithdrawProducers,
 )
-from stockade.cluster.controller.ownership.fence_installs import (
+from stockade.cluster.controller.ownership.slots import SlotInstall
+from stockade.cluster.controller.ownership.work import (
     ProducerInstall,
     ProducerWithdrawal,
     ReaderInstall,
 )
-from stockade.cluster.controller.ownership.slots import SlotInstall
 from stockade.partition.commands import (
     ClearFence,
     ForgetProducers,

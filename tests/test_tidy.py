@@ -33,8 +33,6 @@ ENTRY_POINTS = {
 use.
 """
 
-POLLING_HELPER = "waiting.py"
-
 REGISTRIES = [
     "pypi" + ".org",
     "pythonhosted" + ".org",
@@ -174,8 +172,7 @@ def test_every_module_is_used() -> None:
 
 
 def test_no_test_sleeps_in_place_of_a_condition() -> None:
-    tests = [path for path in python("tests") if path.name != POLLING_HELPER]
-    report([f"{path}:{line}" for path in tests for line in sleeps(text(path))])
+    report([f"{path}:{line}" for path in python("tests") for line in sleeps(text(path))])
 
 
 def test_nothing_is_marked_for_later() -> None:

@@ -96,7 +96,6 @@ class FakeHost:
         self.tls = None
         self.incarnations: dict[str, int] = {}
         self.disk, self.disks = 0, dict[str, int]()
-        self.peers: dict[str, tuple[str, int]] = {}
         self.connected: set[str] = set()
         self.has_met_others = True
         self.calls: list[str] = []
@@ -104,7 +103,6 @@ class FakeHost:
         self.software = Software()
         self.softwares: dict[str, Software] = {}
         self.level = 1
-        self.copy_bytes_per_s = 0
         self.room_for_copies: Callable[[], float] = lambda: inf
         self.room_at_start: Callable[[], float] = self.room_for_copies
         self._scratch = scratch
@@ -137,7 +135,7 @@ class FakeHost:
         self.departed = {group for group in self.departed if not is_gone(group)}
 
     def pace_copies(self, bytes_per_s: int) -> None:
-        self.copy_bytes_per_s = bytes_per_s
+        """There are no copies."""
 
     def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
         """There is nothing on disk."""
@@ -147,10 +145,10 @@ class FakeHost:
         raise ConnectionError(node_id)
 
     def set_peer(self, node_id: str, address: tuple[str, int]) -> None:
-        self.peers[node_id] = address
+        """It connects to no node."""
 
     def remove_peer(self, node_id: str) -> None:
-        self.peers.pop(node_id, None)
+        """It is connected to no node."""
 
     async def start(self) -> None:
         self.room_at_start = self.room_for_copies

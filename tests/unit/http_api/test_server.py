@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from multidict import CIMultiDict
+from waiting import until
 
 from stockade.http_api.request import call, stalls
 
@@ -223,9 +224,7 @@ def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_fault_of_the_no
         await writer.drain()
         writer.close()
         await writer.wait_closed()
-        async with asyncio.timeout(60):
-            while not any(" 499 " in record.getMessage() for record in caplog.records):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: any(" 499 " in record.getMessage() for record in caplog.records))
         assert await node.values() == []
 
     run(test)

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import aiohttp
 import pytest
+from waiting import until
 
 from stockade.cluster.https import HttpTls
 from stockade.http_api import tls_site
@@ -144,8 +145,7 @@ def test_a_busy_node_refuses_a_connection_before_its_handshake(
             async with session.post("/v1/topics", json={"name": "orders", "partitions": 1}) as made:
                 assert made.status == 201
             waiting = asyncio.ensure_future(session.get("/v1/topics/orders/partitions/0/records?max_wait_ms=60000"))
-            while server.front.in_flight.requests.used == 0:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
+            await until(lambda: server.front.in_flight.requests.used)
             assert await is_cut(await silent(server))
             assert not waiting.done()
             waiting.cancel()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from waiting import until
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.core.group import Committed, Group
@@ -37,13 +38,6 @@ class MemoryMachine(Machine):
         self.commands = msgspec.msgpack.decode(state, type=list[bytes])
 
     def inspect(self, directory: Path, state: bytes, files: Sequence[FileExtent]) -> None: ...
-
-
-async def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a condition; TimeoutError if it does not come true."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110  # any state may be waited for
-            await asyncio.sleep(0.002)
 
 
 def copy_of_a_moment(here: Path, there: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
+from waiting import until
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.checkpoint.group_storage import ENTRY_BYTES
@@ -14,7 +15,7 @@ from stockade.raft.core.group import Committed, Group
 from stockade.raft.host import RaftHost, RaftSettings
 from stockade.raft.machine import FileExtent, Image, ImageDamaged, Machine
 
-from .cluster import GROUP, until
+from .cluster import GROUP
 
 COMMANDS_PER_FILE = 5
 SMALL = RaftSettings(

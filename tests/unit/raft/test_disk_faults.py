@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from child import ended
+from waiting import until
 
-from .cluster import until
 from .file_machine import single_node
 from .writing_process import WriterOutput
 

@@ -5,13 +5,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from waiting import until
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 from stockade.raft.core.quiescence import QUIESCENT_S_MIN
 from stockade.raft.host import RaftHost, RaftSettings
 
-from .cluster import FAST, GROUP, Cluster, MemoryMachine, until
+from .cluster import FAST, GROUP, Cluster, MemoryMachine
 from .transports import Run
 
 

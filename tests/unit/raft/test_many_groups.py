@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.raft.core.group import Committed
 from stockade.raft.messages import AckMany, AppendMany
 
-from .cluster import Cluster, MemoryMachine, until
+from .cluster import Cluster, MemoryMachine
 from .transports import Run
 
 GROUPS = range(100, 116)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from stockade.partition.log.fsutil import write_durably
 from stockade.raft.host import RaftHost
@@ -18,7 +19,7 @@ from stockade.raft.messages import Hello
 from stockade.raft.net.promises import Promises
 from stockade.raft.wal.errors import DiskRefused
 
-from .cluster import FAST, Cluster, MemoryMachine, copy_of_a_moment, until
+from .cluster import FAST, Cluster, MemoryMachine, copy_of_a_moment
 
 GROWN_OR_ORIGINAL = r"it, or a copy of it, has lost what this node told .* Only if this is the original"
 
@@ -149,7 +150,9 @@ def test_a_node_that_was_rolled_back_stays_out_until_it_has_an_empty_disk(tmp_pa
             await cluster.start(node)
             host = cluster.hosts[node]
             host.open_group(9, {node: host.incarnation}, MemoryMachine())
-            await until(lambda: host.groups[9].is_leader and host.log.durable_position >> 32 > told >> 32)
+            await until(lambda: host.groups[9].is_leader)
+            while host.log.durable_position >> 32 <= told >> 32:
+                await host.groups[9].propose(b"alone", 60.0)
             for each in others:
                 await cluster.start(each)
             await gives_up(cluster, node)

@@ -7,13 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from child import ended
+from waiting import wait_until
 
 from stockade.partition.partitioner import partition_for_key
 
@@ -22,13 +21,6 @@ from ..conftest import Run
 
 AWKWARD = b"first\n\nwith cr\r\n\xff\x00 not text\nlast without end"
 LINES = [b"first", b"", b"with cr\r", b"\xff\x00 not text", b"last without end"]
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def release_all(cluster: FakeCluster) -> None:

@@ -1,13 +1,13 @@
 import errno
 import os
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 from stockade.cli.local_cluster.cluster import ClusterFailed, LocalCluster
 from stockade.cli.node import supervisor
@@ -42,13 +42,6 @@ def started(tmp_path: Path) -> Iterator[Started]:
         yield start
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_the_supervisor_tells_which_signal_ended_a_node_and_when_it_is_back(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +50,7 @@ def test_the_supervisor_tells_which_signal_ended_a_node_and_when_it_is_back(
     local.wait_ready()
     assert told == []
     local.kill(local.nodes[0])
-    until(lambda: len(told) >= 3)
+    wait_until(lambda: len(told) >= 3)
     died, starts, ready = told
     assert died == "n1 was killed by SIGKILL; it starts again in 0.1 s"
     assert starts == f"n1 starts again (restart 1), pid {local.nodes[0].pid}"
@@ -66,7 +59,7 @@ def test_the_supervisor_tells_which_signal_ended_a_node_and_when_it_is_back(
 
 def test_the_supervisor_tells_the_exit_code_and_what_the_node_logged_last(started: Started) -> None:
     _, told = started("import sys; sys.exit('the disk is full')", restart=False)
-    until(lambda: bool(told))
+    wait_until(lambda: bool(told))
     assert told == ["n1 ended with exit code 1; it stays down; its log ends: the disk is full"]
 
 
@@ -79,7 +72,7 @@ def test_a_node_is_started_again_and_stopped_although_the_listing_of_nodes_canno
     listing.unlink()
     listing.mkdir()
     local.kill(local.nodes[0])
-    until(lambda: any(line.startswith("n1 is ready again, ") for line in told))
+    wait_until(lambda: any(line.startswith("n1 is ready again, ") for line in told))
     assert told[0] == "cluster.json cannot be written, and lists the processes of before: Is a directory"
     process = local.nodes[0].process
     local.stop()

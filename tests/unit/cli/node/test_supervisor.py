@@ -5,13 +5,13 @@ import itertools
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import NoReturn
 
 import pytest
+from waiting import wait_until
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.node import supervisor
@@ -70,13 +70,6 @@ def is_told(told: list[str], lines: int) -> bool:
     return len(told) >= lines
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize(("ends", "delay_s"), [(0, 2), (1, 2), (2, 4), (3, 8), (4, 16), (5, 30), (6, 30), (10_000, 30)])
 def test_a_node_that_is_never_ready_is_started_again_later_and_later_up_to_a_bound(ends: int, delay_s: float) -> None:
     assert restart_delay_s(ends) == delay_s
@@ -110,21 +103,21 @@ def test_nodes_are_started_again_also_when_no_line_and_no_list_of_them_can_be_wr
     try:
         watcher.start(node)
         watcher.watch()
-        until(lambda: node.restarts >= 2)
+        wait_until(lambda: node.restarts >= 2)
     finally:
         watcher.stop()
 
 
 def test_a_node_that_ends_with_an_exit_code_before_it_was_ready_cannot_start(supervised: Supervised) -> None:
     node, told, reasons = supervised("import sys; sys.exit(3)")
-    until(lambda: bool(reasons))
+    wait_until(lambda: bool(reasons))
     assert reasons == ["a.1 ended with exit code 3 before it was ready"]
     assert (told, node.restarts) == ([], 0)
 
 
 def test_a_node_that_was_killed_before_it_was_ready_is_started_again(supervised: Supervised) -> None:
     node, told, reasons = supervised("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
-    until(lambda: node.restarts >= 2)
+    wait_until(lambda: node.restarts >= 2)
     assert told[:1] == ["a.1 was killed by SIGKILL; it starts again in 0.05 s"]
     assert "a.1 was killed by SIGKILL; it starts again in 0.1 s" in told
     assert reasons == []
@@ -132,11 +125,11 @@ def test_a_node_that_was_killed_before_it_was_ready_is_started_again(supervised:
 
 def test_a_node_that_was_ready_once_is_started_again_whatever_its_exit_code(supervised: Supervised) -> None:
     node, told, reasons = supervised(READY)
-    until(lambda: node.was_ready)
+    wait_until(lambda: node.was_ready)
     for count in (1, 2):
         assert node.process is not None
         node.process.send_signal(signal.SIGTERM)
-        until(partial(is_told, told, 3 * count))
+        wait_until(partial(is_told, told, 3 * count))
     plans = [line for line in told if "starts again in" in line]
     assert plans == ["a.1 was killed by SIGTERM; it starts again in 0.05 s"] * 2, "it was ready in between"
     assert reasons == []
@@ -174,7 +167,7 @@ def test_a_node_for_which_there_is_no_process_is_tried_again(monkeypatch: pytest
     watcher = Supervisor([node], spawn, told.append)
     watcher.start(node)
     watcher.watch()
-    until(partial(is_told, told, 3))
+    wait_until(partial(is_told, told, 3))
     watcher.stop()
     assert told[:2] == [
         "a.1 was killed by SIGKILL; it starts again in 0.05 s",
@@ -198,14 +191,14 @@ def test_a_node_that_dies_in_its_answer_that_it_is_not_ready_is_told_as_one_that
     supervised: Supervised,
 ) -> None:
     node, told, reasons = supervised(CUT_OFF)
-    until(lambda: node.asked_at > 0 and cannot_listen(node.http) is not None)
+    wait_until(lambda: node.asked_at > 0 and cannot_listen(node.http) is not None)
     said = why_not_ready(node, 2.0, "/readyz")
     assert said == f"{node.url}/readyz does not answer (Connection reset by peer): does the node run?"
     asked_at = node.asked_at
-    until(lambda: node.asked_at > asked_at)
+    wait_until(lambda: node.asked_at > asked_at)
     assert node.process is not None
     node.process.kill()
-    until(partial(is_told, told, 2))
+    wait_until(partial(is_told, told, 2))
     assert node.restarts == 1, "the supervisor outlived the answer"
     assert reasons == []
 
@@ -215,9 +208,9 @@ def test_a_failure_of_what_the_supervisor_calls_is_logged_and_ends_no_supervisio
 ) -> None:
     node, told, _ = supervised(READY)
     monkeypatch.setattr(supervisor, "ending", lambda _: 1 / 0)
-    until(lambda: node.was_ready)
+    wait_until(lambda: node.was_ready)
     assert node.process is not None
     node.process.kill()
-    until(partial(is_told, told, 2))
+    wait_until(partial(is_told, told, 2))
     assert told[0].startswith("a.1 starts again (restart 1), pid ")
     assert "a look at a.1 failed; the supervisor goes on" in caplog.text

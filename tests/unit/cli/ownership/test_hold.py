@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 from child import ended, hearing_ctrl_c
 from click.testing import CliRunner, Result
+from waiting import wait_until
 
 from stockade.cli.main import main
 from stockade.cli.ownership.subreaper import descendants
@@ -22,13 +22,6 @@ Run = Callable[..., Result]
 
 SLEEP = "for i in $(seq 1200); do sleep 0.1; done\n"
 """Two minutes in pieces, as a shell obeys a trap between commands only."""
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def take_over_once(condition: Callable[[], bool], cluster: FakeCluster) -> None:

@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.client.api import client
 from stockade.client.config import ClientConfig
@@ -38,12 +39,6 @@ def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], *
 async def send(producer: Producer, *values: bytes, partitions: range = range(WIDTH)) -> list[Delivery]:
     """Each value to each partition, without a turn of the event loop in between."""
     return [await producer.send("t", value, partition=partition) for value in values for partition in partitions]
-
-
-async def seen(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  # the fake cluster runs on another thread
-            await asyncio.sleep(0.01)
 
 
 def test_what_is_due_in_one_turn_is_one_request_to_the_leader(cluster: FakeCluster) -> None:
@@ -112,7 +107,7 @@ def test_no_batch_overtakes_one_of_its_partition_whose_request_is_not_answered(c
 
     async def work(producer: Producer) -> None:
         first = await send(producer, b"a")
-        await seen(lambda: len(cluster.parts) == WIDTH)
+        await until(lambda: len(cluster.parts) == WIDTH)
         second = await send(producer, b"b")
         await asyncio.sleep(0)
         assert producer.metrics().attempts == WIDTH
@@ -180,7 +175,7 @@ def test_a_part_goes_to_the_new_leader_while_the_old_one_stands_still(cluster: F
 
     async def work(producer: Producer) -> None:
         deliveries = await send(producer, b"a")
-        await seen(lambda: len(cluster.parts) == WIDTH)
+        await until(lambda: len(cluster.parts) == WIDTH)
         cluster.fault_for = lambda: None
         cluster.leader = 1
         assert [(await each).offset for each in deliveries] == [0] * WIDTH
@@ -195,7 +190,7 @@ def test_aborting_settles_every_part_once(cluster: FakeCluster) -> None:
 
     async def work(producer: Producer) -> None:
         sent = await send(producer, b"a")
-        await seen(lambda: len(cluster.parts) == WIDTH)
+        await until(lambda: len(cluster.parts) == WIDTH)
         unsent = await send(producer, b"b")
         await producer.abort()
         outcomes = [each.failure.fields["outcome"]["state"] for each in sent + unsent if each.failure is not None]
@@ -260,7 +255,7 @@ def test_a_request_that_is_not_answered_holds_up_the_next_one_for_a_moment_only(
     async def work(producer: Producer) -> None:
         for partition in range(REQUESTS_MAX):
             _ = await producer.send("t", b"a", partition=partition)
-            await seen(lambda wanted=partition + 1: len(cluster.paths("POST")) > wanted)  # type: ignore[misc]
+            await until(lambda wanted=partition + 1: len(cluster.paths("POST")) > wanted)  # type: ignore[misc]
         assert (await (await producer.send("t", b"a", partition=WIDTH - 1))).offset == 0
         cluster.release_held()
 

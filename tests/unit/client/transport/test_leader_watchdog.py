@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.client.api.client import Client
 from stockade.client.config import ClientConfig
@@ -27,12 +28,6 @@ def config(cluster: FakeCluster, **settings: Any) -> ClientConfig:
 
 def appends(cluster: FakeCluster) -> int:
     return sum(path.startswith(POSTED) for path in cluster.paths("POST"))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110  # the fake cluster runs on another thread
-            await asyncio.sleep(0.01)
 
 
 def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], **settings: Any) -> None:

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from stockade.cluster.discovery.bootstrap import AwaitMembers, Bootstrap, BootstrapNow, JoinBootstrapped, decide
 from stockade.cluster.rpc import Standing
@@ -123,8 +124,7 @@ def test_a_node_that_waits_says_for_whom(tmp_path: Path) -> None:
         answers: dict[str, Standing | None] = {"n2": new(6), "n3": None}
         founding = kept(tmp_path / "founders.json", "n1", 5, answers)
         settling = asyncio.ensure_future(founding.settle(THREE, THREE))
-        while founding.status() is None:  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0.005)
+        await until(founding.status)
         assert founding.status() == "waiting for n3 to be sure that this is a new cluster"
         assert founding.standing().state == "new"
         answers["n3"] = Standing("founded", 7, {"n1": 1, "n2": 6, "n3": 7})

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from waiting import until
 
 from stockade.cluster.access.store import PrincipalStore
 from stockade.cluster.config import LedgerSection
@@ -74,8 +75,7 @@ async def begun(service: NodeService, host: FakeHost) -> ControllerGroup:
     host.level = 2
     control = service.at_controller().control
     await keeper(service).step()
-    while service.held(LEDGER_TOPIC, 0) is None:  # noqa: ASYNC110 (nothing else tells)
-        await asyncio.sleep(0.01)
+    await until(lambda: service.held(LEDGER_TOPIC, 0))
     return control
 
 
@@ -262,8 +262,7 @@ def test_entries_that_the_topic_has_lost_are_never_written_over(
         await act(service, "gone")
         control.machine.ledger.copied(2)
         step = asyncio.ensure_future(keeper(service).step())
-        while "does not end before entry 3" not in caplog.text:  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0.01)
+        await until(lambda: "does not end before entry 3" in caplog.text)
         step.cancel()
         assert stored(service) == []
         assert control.machine.ledger.waiting
@@ -288,8 +287,7 @@ def test_entries_wait_when_the_topic_has_some_that_the_controller_has_not_made(
         control.machine.restore(None, before, [])
         await act(service, "gone")
         step = asyncio.ensure_future(keeper(service).step())
-        while "does not end before entry" not in caplog.text:  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0.01)
+        await until(lambda: "does not end before entry" in caplog.text)
         step.cancel()
         assert control.machine.ledger.waiting == 1
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from unit.raft.cluster import FAST, MemoryMachine, until
+from unit.raft.cluster import FAST, MemoryMachine
+from waiting import until
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from waiting import until
 
 from stockade.cluster.config import NodeConfig
 from stockade.cluster.controller.commands import (
@@ -229,8 +230,7 @@ def test_a_new_cluster_begins_with_the_newest_level_that_its_members_support(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        while service.cluster().feature_level != NEWEST_LEVEL:  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0.005)
+        await until(lambda: service.cluster().feature_level == NEWEST_LEVEL)
         assert host.level == NEWEST_LEVEL
 
     run(tmp_path, monkeypatch, scenario, first_level.PATIENCE_S)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from waiting import until
 
 from stockade.cluster.config import LimitsSection, NodeConfig
 from stockade.cluster.controller.commands import CreateTopic, RegisterNode, decode_command, encode_command
@@ -64,8 +65,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, pat
         failures: list[BaseException] = []
         node = await Node.start(config, failures.append)
         try:
-            while node.service.unready():  # noqa: ASYNC110 (nothing else tells)
-                await asyncio.sleep(0.005)
+            await until(lambda: not node.service.unready())
             await node.service.at_controller().topics.create_topic("t", 2, None, TopicConfig())
             await scenario(node.service, host)
         finally:

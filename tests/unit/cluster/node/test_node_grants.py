@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.cluster.groups import Router
 from stockade.cluster.leader import reconciler, resource_service
@@ -377,8 +378,7 @@ def test_a_renewal_costs_the_log_nothing_and_proves_that_the_node_leads(
     async def scenario(service: NodeService, host: FakeHost) -> None:
         sessions = await opened(service, "a", "b", "c")
         control = service.at_controller().control
-        while not control.leases.has_begun(control.group.term):  # noqa: ASYNC110 (nothing else tells)
-            await asyncio.sleep(0.01)
+        await until(lambda: control.leases.has_begun(control.group.term))
         group = fake(control.group)
         before = len(group.proposed)
         answers = await asyncio.gather(

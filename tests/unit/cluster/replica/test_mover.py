@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.cluster.condition import Condition
 from stockade.cluster.controller.commands import Command, Reassign, RegisterNode, encode_command
@@ -136,11 +137,6 @@ def run(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
             task.cancel()
 
     asyncio.run(asyncio.wait_for(scene(), 20))
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 (any state may be waited for)
-        await asyncio.sleep(0.01)
 
 
 def test_a_group_moves_step_by_step_and_a_new_leader_goes_on() -> None:

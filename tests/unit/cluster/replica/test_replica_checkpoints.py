@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from stockade.cluster.features import SOFTWARE, Features
 from stockade.cluster.model import Conditions
@@ -96,12 +97,6 @@ async def running(data: Path) -> AsyncIterator[Replica]:
     finally:
         await node.host.stop()
         replica.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 (any state may be waited for)
-            await asyncio.sleep(0.01)
 
 
 def batch_of(value: bytes) -> Batch:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from waiting import until
 
 from stockade.cluster.features import Features
 from stockade.cluster.replica import tiering as tiering_module
@@ -10,7 +11,6 @@ from stockade.cluster.replica.replica import Replica
 from stockade.cluster.replica.tiering import next_segment
 from stockade.cluster.tiered import store as store_module
 
-from ..tiered.tiers import until
 from .test_replica import RECEIVED_MS, append, group_of, replica
 from .test_tiering import LOCAL, SEGMENT_BYTES, Held, House, scenario, serve
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from stockade.cluster.tiered import store as store_module
 from stockade.cluster.tiered.debts import Debts
@@ -20,7 +21,7 @@ from stockade.partition.places.urls import without_arguments
 from ..replica.test_replica import RECEIVED_MS
 from ..replica.test_tiering import House, scenario, serve
 from .test_tiered_log import filled
-from .tiers import FOLDER, store_at, until
+from .tiers import FOLDER, store_at
 
 
 def bytes_cached(tmp_path: Path) -> int:

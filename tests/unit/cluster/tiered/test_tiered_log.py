@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from waiting import until
 
 from stockade.cluster.tiered import cache, objects
 from stockade.cluster.tiered import log as tiered_log
@@ -20,7 +21,7 @@ from stockade.partition.log.interface import Slice
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import STREAM_START
 
-from .tiers import FOLDER, Tiered, command, path_of, store_at, until
+from .tiers import FOLDER, Tiered, command, path_of, store_at
 
 TIMES = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 BATCHES = st.lists(st.tuples(TIMES, st.integers(1, 400), st.booleans()), min_size=1, max_size=14)

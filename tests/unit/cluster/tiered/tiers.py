@@ -1,6 +1,5 @@
 """Logs with their old segments in a folder, for tests: what a leader does for them, without a leader."""
 
-import asyncio
 import time
 from functools import partial
 from pathlib import Path
@@ -64,9 +63,3 @@ class Tiered:
 def path_of(store_root: Path, item: TierObject) -> Path:
     (path,) = store_root.rglob(f"{item.first:020d}-{item.end:020d}-*{item.nonce}*")
     return path
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # type: ignore[operator]  # noqa: ASYNC110 (any state may be waited for)
-            await asyncio.sleep(0.01)

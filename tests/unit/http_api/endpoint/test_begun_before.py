@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
 from stockade.cluster.model import NO_PRINCIPAL, By
@@ -48,8 +49,7 @@ class House:
         lines = [f"{request} HTTP/1.1", "Host: n1", f"Authorization: Bearer {LEAVING.token}"]
         lines += ["Connection: close", "Content-Type: application/json"]
         writer.write("\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body[:half])
-        while not self.node.server.front.in_flight.requests.used:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
+        await until(lambda: self.node.server.front.in_flight.requests.used)
         try:
             yield Begun(reader, writer, body[half:])
         finally:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.cluster.access.principals import Access, Principal, PrincipalToken, new_token
 from stockade.cluster.access.quotas import Quota, Spending
@@ -17,7 +18,7 @@ from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 from ..conversation import JSON, Answer, Conversation, nodes
 from ..fake_partition import FakePartition
 from ..records.test_append import arrow_stream
-from ..request.test_slow_clients import Connection, connect, hang_up, until
+from ..request.test_slow_clients import Connection, connect, hang_up
 from ..samples import PARTS_FORM, parts_body
 from ..test_server import exchange
 

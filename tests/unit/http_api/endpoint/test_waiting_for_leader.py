@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from waiting import until
 
 from stockade.cluster.front import front
 
@@ -77,9 +78,7 @@ def test_a_request_whose_client_gives_up_waiting_is_not_proposed_later() -> None
 
 async def sees_requests(node: Conversation, count: int) -> None:
     """Return when so many requests are under way on a node."""
-    async with asyncio.timeout(60):
-        while node.server.front.in_flight.requests.used != count:  # noqa: ASYNC110  # nobody tells
-            await asyncio.sleep(0.01)
+    await until(lambda: node.server.front.in_flight.requests.used == count)
 
 
 def test_many_requests_that_wait_for_a_leader_leave_the_processor_to_the_election(
@@ -106,8 +105,7 @@ def test_many_requests_that_wait_for_a_leader_leave_the_processor_to_the_electio
             waiting = [asyncio.create_task(node.call("POST", RECORDS, {"records": [{}]})) for _ in range(count)]
             await sees_requests(node, count)
             first = tries
-            while tries < first + 20 * count:  # noqa: ASYNC110 (nobody tells)
-                await asyncio.sleep(0.01)
+            await until(lambda: tries >= first + 20 * count)
             elapsed = asyncio.get_running_loop().time() - began
             assert tries <= 3 * count + 2 * 200 * elapsed
             shared.lead("orders", "n1")

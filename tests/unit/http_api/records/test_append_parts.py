@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.cluster.front import front
 from stockade.http_api.reading.reader import BodyReader
@@ -342,9 +343,7 @@ def test_parts_go_on_when_their_client_is_gone() -> None:
         sending.cancel()
         await asyncio.wait([sending])
         shared.may_store.set()
-        async with asyncio.timeout(30):
-            while node.server.front.in_flight.requests.used:  # noqa: ASYNC110  # the node is in this process
-                await asyncio.sleep(0.01)
+        await until(lambda: not node.server.front.in_flight.requests.used)
         assert await node.values() == ["a"]
 
     run(test)

@@ -6,6 +6,7 @@ import json
 import pytest
 from aiohttp import web
 from msgspec import structs
+from waiting import until
 
 from stockade.partition.api.topics import Topic
 from stockade.partition.errors import NotLeaderOrFollower
@@ -234,12 +235,9 @@ def test_parts_of_an_answered_request_wait_for_a_leader_when_the_client_has_gone
             writer.transport.abort()
             server = node.server._runner.server
             assert server is not None
-            async with asyncio.timeout(30):
-                while len(server.connections) > 1:  # noqa: ASYNC110 (nobody tells)
-                    await asyncio.sleep(0.01)
-                before = tries
-                while tries < before + 3:  # noqa: ASYNC110 (nobody tells)
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(server.connections) <= 1)
+            before = tries
+            await until(lambda: tries >= before + 3)
             service.shared.lead("orders", "n1")
             found = await node.call("GET", f"{partition(0)}?offset=0&max_wait_ms=30000")
             assert [record["value"] for record in found.json["records"]] == ["x"]

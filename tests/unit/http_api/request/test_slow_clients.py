@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pyarrow as pa
 import pytest
+from waiting import until
 
 from stockade.cluster.front import front
 from stockade.http_api import server
@@ -30,12 +31,6 @@ async def connect(node: Conversation, first: bytes) -> Connection:
 async def hang_up(connections: list[Connection]) -> None:
     for _, writer in connections:
         writer.transport.abort()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
 
 
 async def others_are_answered(node: Conversation, count: int = 30) -> None:
@@ -90,8 +85,8 @@ def test_a_body_has_time_by_what_has_come_of_it(monkeypatch: pytest.MonkeyPatch)
 
     async def test(node: Conversation) -> None:
         loop = asyncio.get_running_loop()
-        silent, slow = [await connect(node, HEAD + b"Content-Length: 20\r\n\r\n") for _ in range(2)]
         began = loop.time()
+        silent, slow = [await connect(node, HEAD + b"Content-Length: 20\r\n\r\n") for _ in range(2)]
         await until(lambda: node.server.front.in_flight.arriving.used == 2)
         answer = asyncio.create_task(slow[0].readuntil(b"\r\n\r\n"))
         slow[1].write(b"x" * 10)  # worth ten seconds

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from types import FrameType
 
 import pytest
+from waiting import until
 
 from stockade.http_api.request.call import request_of
 from stockade.http_api.request.stalls import KEPT_MAX, LONG_WAIT_S, STALL_S, Asked, Stalls, _Seen
@@ -44,11 +45,6 @@ def watched(scenario: Callable[[Stalls], Awaitable[None]]) -> Stalls:
         return stalls
 
     return asyncio.run(main())
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110  # what it waits for has no event
-        await asyncio.sleep(0.001)
 
 
 def test_a_request_that_holds_the_loop_is_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:

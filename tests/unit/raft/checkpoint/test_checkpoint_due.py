@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from stockade.raft.checkpoint import group_storage
 from stockade.raft.checkpoint.group_storage import ENTRY_BYTES, STATE_SHARE, OpenGroup
 
-from ..cluster import GROUP, until
+from ..cluster import GROUP
 from ..file_machine import SMALL, FileMachine, single_node
 
 

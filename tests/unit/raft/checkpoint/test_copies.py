@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from waiting import until
 
 from stockade.partition.log.modes import open_to_others
 from stockade.raft.checkpoint import pace as pacing
@@ -29,7 +30,7 @@ from stockade.raft.core.group import Group
 from stockade.raft.log.configuration import NO_MEMBERS
 from stockade.raft.machine import ImageDamaged
 
-from ..cluster import FAST, GROUP, Cluster, until
+from ..cluster import FAST, GROUP, Cluster
 from ..file_machine import FileMachine, single_node, wal_numbers
 
 SETTINGS = replace(FAST, checkpoint_bytes=2000, wal_bytes_max=1 << 20, wal_file_bytes=4096)

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from stockade.raft.checkpoint.receiver import CheckpointCopy
 from stockade.raft.checkpoint.store import Checkpoint
 from stockade.raft.core.group import Group
 
-from ..cluster import until
 from .test_copies import agrees, behind
 
 

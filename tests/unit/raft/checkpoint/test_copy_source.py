@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from disk_calls import beside, recorded
+from waiting import until
 
 from stockade.raft.checkpoint import receiver as receiving
 from stockade.raft.checkpoint.digests import digest
@@ -42,7 +43,7 @@ from stockade.raft.wal.records import Run
 from stockade.raft.wal.writer import WalWriter
 
 from ...partition.log.test_descriptors import no_descriptor_left
-from ..cluster import GROUP, copy_of_a_moment, until
+from ..cluster import GROUP, copy_of_a_moment
 from ..file_machine import SingleNode, single_node
 
 Ask = Callable[[Question], Awaitable[bytes]]

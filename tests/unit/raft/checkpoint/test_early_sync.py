@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from stockade.raft.checkpoint import group_storage
 from stockade.raft.core.group import Group, Rejected
 from stockade.raft.machine import Image
 
-from ..cluster import GROUP, until
+from ..cluster import GROUP
 from ..file_machine import SMALL, FileMachine, SingleNode, single_node
 
 BYTES = 500

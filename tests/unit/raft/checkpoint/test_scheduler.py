@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from disk_calls import beside, recorded
+from waiting import until
 
 from stockade.raft.checkpoint.group_storage import ENTRY_BYTES
 from stockade.raft.checkpoint.store import CheckpointDamaged, CheckpointStore
@@ -16,7 +17,7 @@ from stockade.raft.host import RaftSettings
 from stockade.raft.machine import Image
 from stockade.raft.wal.errors import DiskRefused
 
-from ..cluster import GROUP, until
+from ..cluster import GROUP
 from ..file_machine import SMALL, FileMachine, single_node, wal_numbers
 from ..wal.test_wal_release import before_each_step
 

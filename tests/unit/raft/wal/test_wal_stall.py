@@ -4,12 +4,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 
 import pytest
+from waiting import until
 
 from stockade.raft.wal.errors import WalFailed, WalLocked, WalStalled
 from stockade.raft.wal.records import PAGE_BYTES
@@ -66,11 +67,6 @@ async def ended(log: Wal) -> None:
     await asyncio.to_thread(log._thread.close)
     log._writer.close()
     os.close(log._lock)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # a thread, or the log, changes it
-        await asyncio.sleep(0.001)
 
 
 def test_a_write_that_does_not_end_fails_the_log_and_keeps_its_lock(tmp_path: Path, disk: HeldDisk) -> None:

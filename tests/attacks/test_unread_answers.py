@@ -70,6 +70,23 @@ def way(server: HttpServer, house: House, *, https: bool) -> tuple[int, ssl.SSLC
     return (server.port, house.trusting()) if https else (server.ports[1], None)
 
 
+def held_when_paused(monkeypatch: pytest.MonkeyPatch) -> asyncio.Future[int]:
+    """How many bytes the node holds for the first client that is found to read too slowly, once there is one."""
+    held: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    pause = servers.HttpConnection.pause_writing
+
+    def tell(self: servers.HttpConnection) -> None:
+        pause(self)
+        self._loop.call_soon(look, self)
+
+    def look(connection: servers.HttpConnection) -> None:
+        if not held.done():
+            held.set_result(connection._unsent())
+
+    monkeypatch.setattr(servers.HttpConnection, "pause_writing", tell)
+    return held
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("https", [False, True], ids=["http", "https"])
 def test_a_client_that_reads_none_of_many_small_answers_is_cut_off(
@@ -92,22 +109,15 @@ def test_a_client_that_reads_none_of_many_small_answers_is_cut_off(
 def test_a_client_that_reads_nothing_loses_its_connection_to_a_new_one_at_the_bound(
     house: House, https: bool, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paused = asyncio.Event()
-    pause = servers.HttpConnection.pause_writing
-
-    def tell(self: servers.HttpConnection) -> None:
-        pause(self)
-        paused.set()
-
     monkeypatch.setattr(servers, "STUCK_S", 0.0)
-    monkeypatch.setattr(servers.HttpConnection, "pause_writing", tell)
 
     async def main() -> None:
+        held = held_when_paused(monkeypatch)
         async with (
             listening(HttpTls(house.section()), ConnectionBounds(1, 1, 1 << 20)) as server,
             unread(*way(server, house, https=https), question() * PIPELINED),
         ):
-            await paused.wait()
+            await held
             await counted(server, house, ENDED % ("evicted_address", 1))
 
     play(main(), loop)
@@ -119,31 +129,18 @@ def test_of_a_large_answer_that_is_not_read_the_node_holds_a_few_pieces(
     house: House, https: bool, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Measured before: 500 strangers that ask for the contract over TLS and read nothing take 250 MB of a node."""
-    held: list[int] = []
-    paused = asyncio.Event()
-    pause = servers.HttpConnection.pause_writing
-
-    def tell(self: servers.HttpConnection) -> None:
-        pause(self)
-        self._loop.call_soon(look, self)
-
-    def look(connection: servers.HttpConnection) -> None:
-        held.append(connection._unsent())
-        paused.set()
-
-    monkeypatch.setattr(servers.HttpConnection, "pause_writing", tell)
     monkeypatch.setattr(system, "asset", lambda name: bytes(ANSWER_BYTES))
 
     async def main() -> None:
+        held = held_when_paused(monkeypatch)
         asked = b"GET /openapi.json HTTP/1.1\r\nHost: n1\r\n\r\n"
         async with (
             listening(HttpTls(house.section())) as server,
             unread(*way(server, house, https=https), asked),
         ):
-            await paused.wait()
+            assert await held < ANSWER_BYTES // 4
 
     play(main(), loop)
-    assert held[0] < ANSWER_BYTES // 4
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -152,17 +149,6 @@ def test_of_encrypted_records_that_are_not_read_the_node_holds_a_few_pieces(
     house: House, follow: str, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who may read one topic could ask for its records on 5,000 connections, and each held up to 2 MiB."""
-    held: list[int] = []
-    paused = asyncio.Event()
-    pause = servers.HttpConnection.pause_writing
-
-    def tell(self: servers.HttpConnection) -> None:
-        pause(self)
-        self._loop.call_soon(look, self)
-
-    def look(connection: servers.HttpConnection) -> None:
-        held.append(connection._unsent())
-        paused.set()
 
     async def main() -> None:
         async with listening(HttpTls(house.section())) as server, client_of(server, house.trusting()) as client:
@@ -171,13 +157,12 @@ def test_of_encrypted_records_that_are_not_read_the_node_holds_a_few_pieces(
             for _ in range(6):
                 async with client.post(RECORDS, data=bytes(1_000_000), headers=TEXT) as stored:
                     assert stored.status == 200
-            monkeypatch.setattr(servers.HttpConnection, "pause_writing", tell)
+            held = held_when_paused(monkeypatch)
             head = f"GET {RECORDS}?max_bytes=10000000{follow} HTTP/1.1\r\nHost: n1\r\nAccept: {media.ARROW}\r\n\r\n"
             async with unread(*way(server, house, https=True), head.encode()):
-                await paused.wait()
+                assert await held < 512 * 1024
 
     play(main(), loop)
-    assert held[0] < 512 * 1024
 
 
 @pytest.mark.parametrize("loop", LOOPS)

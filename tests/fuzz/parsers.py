@@ -16,8 +16,6 @@ from aiohttp.http_parser import HttpRequestParser
 from stockade.http_api.endpoint.dispatch import HEADER_BYTES_MAX
 from stockade.http_api.fast_path.parser import HEADERS_MAX, read_head
 
-_FRAMING = frozenset(("content-length", "transfer-encoding", "connection", "host", "upgrade", "expect"))
-
 
 class Read(NamedTuple):
     """A request as it was read: names of headers in lower case, in the order in which they came."""

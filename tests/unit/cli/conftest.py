@@ -4,8 +4,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
+from stockade.testing import Cluster
 
 from ..client.fake_cluster import FakeCluster
+from .operating import Operator
 
 Run = Callable[..., Result]
 
@@ -26,3 +28,16 @@ def run(cluster: FakeCluster) -> Run:
         )
 
     return call
+
+
+@pytest.fixture(scope="module")
+def at() -> Iterator[Operator]:
+    with Cluster() as running:
+        yield Operator(running)
+
+
+@pytest.fixture
+def session(at: Operator) -> Iterator[str]:
+    opened = at.says("sessions", "open", "nightly", "--ttl", "120").strip()
+    yield opened
+    at.says("sessions", "end", opened)

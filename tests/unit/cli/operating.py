@@ -13,7 +13,7 @@ Call = Callable[..., Result]
 
 
 class Operator:
-    """Somebody at a command line. Commands that fail fail the test; ``refused`` is for those that shall."""
+    """A user at a command line. Commands that fail fail the test; ``refused`` is for those that shall."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

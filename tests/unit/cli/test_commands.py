@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,24 +18,10 @@ from stockade.partition.api.topics import Topic
 from stockade.partition.commands import Stamp
 from stockade.partition.errors import OutOfOrderSequence, PermissionDenied
 from stockade.partition.records.batch import message_from_columns
-from stockade.testing import Cluster
 
 from ..client.fake_cluster import FakeCluster
 from .conftest import Run
 from .operating import Operator
-
-
-@pytest.fixture(scope="module")
-def at() -> Iterator[Operator]:
-    with Cluster() as running:
-        yield Operator(running)
-
-
-@pytest.fixture
-def session(at: Operator) -> Iterator[str]:
-    opened = at.says("sessions", "open", "nightly", "--ttl", "120").strip()
-    yield opened
-    at.says("sessions", "end", opened)
 
 
 def test_a_topic_is_altered_and_sealed(at: Operator) -> None:

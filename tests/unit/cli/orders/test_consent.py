@@ -1,28 +1,13 @@
 """An order is carried out as it was shown, or not at all: against a real node."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from stockade.cli.orders.holdings import holdings
-from stockade.testing import Cluster
 
 from ..operating import Operator
-
-
-@pytest.fixture(scope="module")
-def at() -> Iterator[Operator]:
-    with Cluster() as running:
-        yield Operator(running)
-
-
-@pytest.fixture
-def session(at: Operator) -> Iterator[str]:
-    opened = at.says("sessions", "open", "mirror-1", "--ttl", "120").strip()
-    yield opened
-    at.says("sessions", "end", opened)
 
 
 def test_a_shared_grant_is_shown_with_all_its_epochs_and_in_a_plan_with_those(at: Operator, session: str) -> None:
@@ -70,8 +55,8 @@ def test_a_fence_names_the_writers_that_it_hits_and_hits_no_others(at: Operator,
     grant = at.tells("grants", "acquire", "hung", "--session", session)
     plan = planned(at, *order)
     [ending] = plan["state"]["grants"]
-    assert (ending["grant"], ending["client_id"], ending["partitions"]) == (grant["grant"], "mirror-1", [0, 1])
-    assert "stockade of mirror-1 loses its grant of epoch" in at.says(*order, "--plan")
+    assert (ending["grant"], ending["client_id"], ending["partitions"]) == (grant["grant"], "nightly", [0, 1])
+    assert "stockade of nightly loses its grant of epoch" in at.says(*order, "--plan")
     other = at.says("sessions", "open", "mirror-2", "--ttl", "120").strip()
     second = at.tells("grants", "acquire", "hung", "--session", other, "--mode", "fencing")
     new = changed(at, *order, "--confirm", plan["plan"])
@@ -151,12 +136,12 @@ def test_a_trim_says_who_had_not_read_it_and_follows_neither_a_new_writer_nor_ne
 def test_the_end_of_a_session_names_what_it_holds_and_ends_nothing_else(at: Operator, session: str) -> None:
     at.says("topics", "create", "kept")
     grant = at.tells("grants", "acquire", "kept", "--session", session)
-    [listed] = at.tells("sessions", "describe", "mirror-1")
+    [listed] = at.tells("sessions", "describe", "nightly")
     order = ("sessions", "fence", listed["handle"])
     plan = planned(at, *order)
     assert plan["state"] == {
         "handle": listed["handle"],
-        "client_id": "mirror-1",
+        "client_id": "nightly",
         "grants": [grant["grant"]],
         "resources": 0,
     }
@@ -166,7 +151,7 @@ def test_the_end_of_a_session_names_what_it_holds_and_ends_nothing_else(at: Oper
     assert new["state"]["resources"] == 1
     at.says("sessions", "renew", session)
     done = at.tells(*order, "--confirm", new["plan"], "--reason", "hangs")
-    assert done == {"handle": listed["handle"], "client_id": "mirror-1", "grants": [grant["grant"]], "resources": 1}
+    assert done == {"handle": listed["handle"], "client_id": "nightly", "grants": [grant["grant"]], "resources": 1}
     assert at.call("sessions", "renew", session).exit_code == 5
     assert at.tells("grants", "list", "kept")["grants"] == []
     assert at.call(*order).exit_code == 1, "it has ended"

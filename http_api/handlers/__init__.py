@@ -1,4 +1,4 @@
-"""Handlers of everything but records: topics, cluster, grants, groups, producers, stages, lists, pages.
+"""Handlers of everything but records, a file for each part of the API; `system.py` and `console.py` serve pages.
 
 In: a `Call`.
 Out: an answer in the contract's shape.

@@ -434,7 +434,7 @@ class RaftNode(SyncObj):
         elif now >= leading.beat_at and leading.puts_off_beat(now):
             self.quiescence.end()  # it is in use
             return False
-        elif now >= leading.beat_at and not self._quiesces(leading):
+        elif now >= leading.beat_at and not self._quiesce_if_due(leading):
             if leading.is_cut_off(now - self._election_timeout_s, self._ports.heard_at):
                 self._follow(self.term, None)
             else:
@@ -471,8 +471,8 @@ class RaftNode(SyncObj):
         if self.leading is None:
             self._following.acknowledge(beat=True)
 
-    def _quiesces(self, leading: LeaderState) -> bool:
-        """Let the group quiesce, if it may. Returns whether it is quiescent now."""
+    def _quiesce_if_due(self, leading: LeaderState) -> bool:
+        """Returns whether the group is quiescent now."""
         return self.quiescence.is_due(leading, self.commit_index) and self._quiesce(leading)
 
     def _quiesce(self, leading: LeaderState) -> bool:

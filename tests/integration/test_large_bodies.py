@@ -1,4 +1,4 @@
-"""A body that is dear to read harms no other request (reviews/production.md, finding 5)."""
+"""A body that is dear to read harms no other request."""
 
 import threading
 from collections.abc import Iterator

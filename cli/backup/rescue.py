@@ -119,6 +119,11 @@ async def _add(client: Client, partition: StoppedPartition, stop: int) -> tuple[
     CannotRestore if those before them are not this disk's, DiskRefused, StockadeError.
     """
     topic = await patiently(client, lambda: client.topic(partition.topic))
+    if topic.topic_id == partition.topic_id:  # never of a restored topic
+        raise CannotRestore(
+            f"the topic there has the id {topic.topic_id}, too: is it the cluster of this disk? It has decided already"
+            " which of these records it keeps. If it is a new one, delete the topic there and create it again"
+        )
     there = await patiently(client, lambda: client.offsets(partition.topic, partition.partition))
     at, first = there.log_end, partition.first
     if at == 0 < first == partition.log.log_start and first < stop:  # there is no backup; older records were dropped

@@ -32,6 +32,7 @@ class StoppedPartition:
     """A partition as the disk has it, with all commands of its log applied, known to be committed or not."""
 
     topic: str
+    topic_id: int
     partition: int
     machine: PartitionMachine
     log: SegmentLog
@@ -44,7 +45,8 @@ class StoppedPartition:
 
     def __init__(self, node: StoppedNode, assignment: Assignment, group: StoppedGroup, scratch: Path) -> None:
         """Blocks. Raises DiskRefused, OSError."""
-        self.topic, self.partition, self.end = assignment.topic, assignment.partition, group.end
+        self.topic, self.topic_id, self.partition = assignment.topic, assignment.topic_id, assignment.partition
+        self.end = group.end
         self.log = SegmentLog()
         self.machine = PartitionMachine(PartitionConfig(assignment.topic_id), self.log)
         stored = StoredMachine(self.machine, self.log)

@@ -408,6 +408,8 @@ def test_the_disk_of_a_stopped_node_tells_all_that_its_log_has(data: Path, other
             expect(200, topic.append("\n".join(LINES), number % 2))
         before = {number: rows(topic, number, 100) for number in range(2)}
         running = stockade(new, "backup", "rescue", str(lost.nodes[0].data))
+        lost.kill(lost.nodes[0])
+        wrong = stockade(lost.nodes[1].url, "backup", "rescue", str(lost.nodes[0].data), "--timeout", "60")
         lost.kill_all()
         disk = lost.nodes[0].data
         found = contents(disk)
@@ -425,6 +427,8 @@ def test_the_disk_of_a_stopped_node_tells_all_that_its_log_has(data: Path, other
         assert added(done(new, "backup", "rescue", str(disk))) == [(0, 0), (0, 0)]
         assert contents(disk) == found
     assert running.returncode == 1, running
+    assert wrong.returncode == 1, wrong
+    assert wrong.stderr.count("is it the cluster of this disk?") == 2
     assert "in use by another process" in running.stderr
     for number, table in before.items():
         assert last(rows(topic.at(new), number, 100)).equals(last(table))

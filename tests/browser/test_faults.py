@@ -80,7 +80,7 @@ for (const hidden of [true, false]) {
 
 
 def test_a_stream_of_events_that_went_silent_gives_its_connection_back(console: Console) -> None:
-    """It kept it. A browser has six to a node: after five pauses of a node the page said for good that it is silent."""
+    """A browser has six to a node: after five pauses of a node the page said for good that it did not answer."""
     console.open("", "Overview")
     console.script(MUTE)
     console.until(lambda: console.script("return window.streams.length > 2"), "another attempt")

@@ -218,9 +218,7 @@ def test_an_open_record_shows_the_whole_of_its_key_and_of_its_headers(console: C
         console.find(".record")[0].click()
         console.sees(f"Key\n{key}", ".record-body")
         console.sees("digest: base64:/9j/4AA=", ".record-body")
-        chips = "[...document.querySelectorAll('.record-body .chip')]"
-        right = f"return Math.max(...{chips}.map(chip => chip.getBoundingClientRect().right))"
-        assert console.script(right) <= size[0]
+        assert max(each.rect["x"] + each.rect["width"] for each in console.find(".record-body .chip")) <= size[0]
 
 
 def test_long_names_are_cut_in_tables_and_no_page_scrolls_sideways(console: Console, scene: Scene) -> None:
@@ -301,6 +299,15 @@ def test_every_control_is_reached_by_tab_and_shows_where_it_is(console: Console)
         style = "return getComputedStyle(document.activeElement).outlineStyle"
         assert console.script("return document.activeElement === document.body") or console.script(style) != "none"
     assert {"Overview", "Change", "Evict writers", "Delete", "orders/0"} <= reached
+
+
+def test_the_pages_of_the_contract_and_of_problems_have_names_for_all_that_can_be_filled_in(console: Console) -> None:
+    for path in ("docs/problems", "docs"):
+        console.driver.get(f"{console.url}/{path}")
+        console.until(lambda: console.find("h2"), "the page")
+        console.script("document.querySelectorAll('.operation').forEach(each => { each.open = true; })")
+        assert console.findings() == []
+    assert console.field("topic").get_attribute("value") == "orders"
 
 
 def test_the_theme_that_a_person_chose_stays(console: Console) -> None:

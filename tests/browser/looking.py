@@ -79,10 +79,10 @@ class Console:
     def _clicked(self, name: str, within: str) -> bool:
         """False while it cannot be pressed, as the act of a plan that is still being made."""
         found = self.button(name, within)
-        is_ready = bool(found.is_enabled())
-        if is_ready:
-            found.click()
-        return is_ready
+        if not found.is_enabled():
+            return False
+        found.click()
+        return True
 
     def field(self, label: str, within: str = "body") -> WebElement:
         def named() -> WebElement | None:

@@ -76,7 +76,7 @@ for (const hidden of [true, false]) {
   document.dispatchEvent(new Event('visibilitychange'));
 }
 """
-"""The node's events end to come, while the connection stays, as of a process that is stopped; and time goes faster."""
+"""The node's events end, and the connection stays, as of a process that is stopped; and time goes by faster."""
 
 
 def test_a_stream_of_events_that_went_silent_gives_its_connection_back(console: Console) -> None:

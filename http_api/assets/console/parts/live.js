@@ -77,7 +77,7 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
         if (error.status === 401) tell("stranger", error);
         else if (error.status === 0) tell("silent", error);
         else told(once, hasData && isMomentary(error) ? error : null);
-        if (error.status === 0 || isMomentary(error)) next ||= EVERY_MS;
+        if (error.status === 0 || error.status >= 500) next ||= EVERY_MS;  // not for 429: a long search would use up each new allowance
         setState((before) => ({ data: isLasting(error) ? null : before.data, error }));
       }
       if (next && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && next === EVERY_MS ? STREAMED_MS : next);

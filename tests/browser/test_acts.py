@@ -316,7 +316,7 @@ def test_a_question_that_is_left_while_its_act_goes_on_says_so(console: Console,
     closed(console)
 
 
-def test_a_name_cannot_turn_around_the_words_beside_it(console: Console, scene: Scene, topic: str) -> None:
+def test_a_name_cannot_turn_around_what_is_said_beside_it(console: Console, scene: Scene, topic: str) -> None:
     """U+202E in the name of a writer drew what the console said of it from right to left."""
     Writer(scene.url, "pod-\u202ex").acquire(topic, "mia\u202e")
     console.open(f"topics/{topic}/0", f"{topic}/0")

@@ -38,6 +38,8 @@ class _Known(msgspec.Struct, frozen=True):
     removed: list[str] = []
     controllers: list[str] = []
     cluster_id: str = ""  # empty in a file of older software, until the next catalog
+    left: dict[str, str] = {}
+    """By node id: a Raft address in this node's configuration from which the node has moved since."""
 
 
 def is_member(data: Path) -> bool:
@@ -106,23 +108,39 @@ class ClusterView:
 
     def raft_peers(self) -> dict[str, Address]:
         """Raft addresses of the other nodes, by id. An address in this node's configuration (perhaps of a proxy) has
-        precedence over the controller's.
+        precedence over the controller's, unless the node itself was there and has moved.
         """
         ways = {entry.node_id: entry.raft for entry in self.members() if entry.node_id != self._config.node_id}
-        return {node_id: parse_address(self._own_ways.get(node_id, address)) for node_id, address in ways.items()}
+        ways |= {
+            node_id: way
+            for node_id, way in self._own_ways.items()
+            if node_id in ways and self._known.left.get(node_id) != way
+        }
+        return {node_id: parse_address(way) for node_id, way in ways.items()}
 
     async def follow(self, catalog: Catalog) -> None:
         """Take over a catalog of the controller, durably. One older than the last is ignored."""
         if catalog.index < self.index:
             return
         self.moves, self.balance = catalog.moves, catalog.balance
-        known = _Known(catalog.index, catalog.nodes, catalog.removed, catalog.controllers, self._config.cluster_id)
+        told = catalog.index, catalog.nodes, catalog.removed, catalog.controllers
+        known = _Known(*told, self._config.cluster_id, self._left(catalog))
         if known != self._known:
             await in_thread(write_durably, self._path, msgspec.json.encode(known))
             for text, event in _changes(self._known, known):
                 _log.info("cluster: %s", text, extra={"event": {"event": "cluster_changed", **event}})
             self._take(known)
         self.changed.notify()
+
+    def _left(self, catalog: Catalog) -> dict[str, str]:
+        """The configured addresses that nodes have left, by this catalog or by one before."""
+        now = {entry.node_id: entry.raft for entry in catalog.nodes}
+        before = {entry.node_id: entry.raft for entry in self._known.nodes}
+        moved = {node_id for node_id in before.keys() & now.keys() if before[node_id] != now[node_id]}
+        left = self._known.left | {
+            node_id: way for node_id, way in self._own_ways.items() if node_id in moved and before[node_id] == way
+        }
+        return {node_id: way for node_id, way in left.items() if node_id in now}
 
     def _take(self, known: _Known) -> None:
         entries = self._configured | {entry.node_id: entry for entry in known.nodes}

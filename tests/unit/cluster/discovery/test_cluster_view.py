@@ -184,3 +184,21 @@ def test_each_change_of_the_members_is_a_line_in_the_log(tmp_path: Path, caplog:
         "cluster: n2 is no member any more",
     ]
     assert vars(caplog.records[-1])["event"] == {"event": "cluster_changed", "node_removed": "n2"}
+
+
+def test_a_configured_address_from_which_its_node_has_moved_gives_way_and_that_of_a_proxy_does_not(
+    tmp_path: Path,
+) -> None:
+    """Nodes dialled one that had moved where their configuration had it, until each was changed and restarted."""
+    through_proxy = [*MEMBERS[:2], Member("n3", "http://h3:1", "proxy:2")]
+    book = ClusterView(config(tmp_path, members=through_proxy))
+    told(book, 9, entry("n1", "h1"), entry("n2", "h2"), entry("n3", "h3"))
+    assert book.raft_peers() == {"n2": ("h2", 2), "n3": ("proxy", 2)}
+    told(book, 10, entry("n1", "h1"), entry("n2", "h8"), entry("n3", "h9"))
+    assert book.raft_peers() == {"n2": ("h8", 2), "n3": ("proxy", 2)}
+    book = ClusterView(config(tmp_path, members=through_proxy))
+    assert book.raft_peers() == {"n2": ("h8", 2), "n3": ("proxy", 2)}, "after a restart, too"
+    told(book, 11, entry("n1", "h1"), entry("n2", "h2"), entry("n3", "h9"))
+    assert book.raft_peers()["n2"] == ("h2", 2), "it moved back"
+    new = [*MEMBERS[:1], Member("n2", "http://h2:1", "proxy:3")]
+    assert ClusterView(config(tmp_path, members=new)).raft_peers()["n2"] == ("proxy", 3), "a newer configuration"

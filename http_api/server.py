@@ -21,7 +21,7 @@ from .endpoint.dispatch import HEADER_BYTES_MAX
 from .fast_path.connection import FastConnection, FastRoutes, serialized
 from .fast_path.parser import HEADERS_MAX
 from .library import check_library
-from .request.call import SLOWEST_BYTES_PER_S, STALL_S, reset
+from .request.call import SLOWEST_BYTES_PER_S, STALL_S, SentPast, reset
 from .request.connections import FIRST_BYTE_S, HEAD_S, Connections, Guest
 from .request.metrics import AccessLogger, access_log
 
@@ -108,7 +108,7 @@ class HttpConnection(FastConnection):
     document. It is counted among the client connections unless another node has opened it.
     """
 
-    __slots__ = ("_held_up_s", "_open", "_unsent_bytes", "_wire", "door")
+    __slots__ = ("_held_up_s", "_open", "_past", "_unsent_bytes", "_wire", "door")
 
     def __init__(self, connections: Connections, routes: FastRoutes, manager: web.Server, **options: object) -> None:
         super().__init__(routes, manager, **options)
@@ -116,6 +116,7 @@ class HttpConnection(FastConnection):
         self._wire: asyncio.Transport | None = None  # aiohttp forgets its own before the last bytes are sent
         self._held_up_s: float | None = None  # since when an answer, or the close, waits for the client to take more
         self._unsent_bytes = 0  # in the write buffer at _held_up_s
+        self._past: SentPast | None = None
         self.door: Guest | None = None
         """The TLS handshake that is counted until this connection takes its place; None: there was none."""
 
@@ -154,9 +155,17 @@ class HttpConnection(FastConnection):
     def _hold_up(self, now_s: float) -> None:
         self._held_up_s, self._unsent_bytes = now_s, self._unsent()
 
+    def send_past(self, part: SentPast | None) -> None:
+        """Count the bytes that are sent past the transport from now on; None: they are sent."""
+        self._past = part
+        self._held_up_s = None
+        if part is not None:
+            self._hold_up(self._loop.time())
+
     def _unsent(self) -> int:
         wire = self._wire
-        return 0 if wire is None or wire.is_closing() else wire.get_write_buffer_size()
+        past = 0 if self._past is None else self._past.left
+        return past if wire is None or wire.is_closing() else past + wire.get_write_buffer_size()
 
     @property
     def has_asked(self) -> bool:
@@ -206,6 +215,8 @@ class HttpConnection(FastConnection):
             wire.abort()
         else:
             reset(wire)
+        if self._past is not None:
+            self._past.stop()
 
     def handle_error(
         self,

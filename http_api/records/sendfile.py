@@ -67,10 +67,16 @@ async def send(call: Call, parts: Sequence[_Part]) -> None:
         return
     try:
         await _flush(call, transport)
-        await _Sending(socket, parts).done()
+        sending = _Sending(socket, parts)
+        call.send_past(sending)
+        try:
+            await sending.done()
+        finally:
+            call.send_past(None)
         call.request.writer.output_size += sum(length for _, _, length in parts)
     except (TimeoutError, ConnectionError) as error:
-        call.cut_off()
+        if not transport.is_closing():
+            call.cut_off()
         raise ConnectionResetError("the client is gone, or takes nothing") from error
     finally:
         os.close(socket)
@@ -97,6 +103,16 @@ class _Sending:
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self._has_moved = False
         self._watch = self._loop.call_later(STALL_S, self._check_progress)
+
+    @property
+    def left(self) -> int:
+        """Bytes that are not sent yet."""
+        return self._left + sum(length for _, _, length in self._waiting)
+
+    def stop(self) -> None:
+        """Send no more: the connection was closed."""
+        if not self._finished.done():
+            self._finished.set_exception(ConnectionResetError("the connection was closed"))
 
     async def done(self) -> None:
         """Return when the kernel has all bytes. Raises OSError, and TimeoutError when the client takes nothing for

@@ -82,6 +82,19 @@ class FastPath(Protocol):
         ...
 
 
+class SentPast(Protocol):
+    """Bytes of an answer that are sent past the transport of its connection."""
+
+    @property
+    def left(self) -> int:
+        """Bytes that are not sent yet."""
+        ...
+
+    def stop(self) -> None:
+        """Send no more: the connection was closed."""
+        ...
+
+
 class Need(NamedTuple):
     """A right that the caller of a route must have. ``parameter`` is the path parameter with the name that the right is
     on. None: either the kind has no names, or the name is in the body, and the handler checks the right on it.
@@ -462,6 +475,12 @@ class Call:
         self.stream = stream
         await stream.prepare(self.request)
         return stream
+
+    def send_past(self, part: SentPast | None) -> None:
+        """Let the connection count what is sent past its transport from now on as waiting in it; None: it is over."""
+        tell: Callable[[SentPast | None], None] | None = getattr(self.request.protocol, "send_past", None)
+        if tell is not None:
+            tell(part)
 
     async def write_text(self, text: bytes) -> None:
         """Send text as the next piece of a begun answer, which counts as held. Raises ThrottlingQuotaExceeded, and as

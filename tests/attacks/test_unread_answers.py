@@ -18,6 +18,7 @@ from stockade.http_api.app import HttpServer
 from stockade.http_api.codec import media
 from stockade.http_api.handlers import system
 from stockade.http_api.handlers.console import build
+from stockade.http_api.records import sendfile
 from stockade.http_api.request import connections
 from stockade.http_api.request.connections import ConnectionBounds
 
@@ -119,6 +120,44 @@ def test_a_client_that_reads_nothing_loses_its_connection_to_a_new_one_at_the_bo
         ):
             await held
             await counted(server, house, ENDED % ("evicted_address", 1))
+
+    play(main(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_that_reads_no_long_answer_of_records_loses_its_connection_to_a_new_one_at_the_bound(
+    house: House, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel sends these from the files, and the connection passed for a busy one."""
+    monkeypatch.setattr(servers, "STUCK_S", 0.0)
+    began = asyncio.Event()
+    send = sendfile._Sending._send
+
+    def tell(self: sendfile._Sending) -> None:
+        send(self)
+        began.set()
+
+    monkeypatch.setattr(sendfile._Sending, "_send", tell)
+
+    async def main() -> None:
+        async with listening(HttpTls(house.section()), ConnectionBounds(2, 2, 1 << 20)) as server:
+            async with client_of(server, house.trusting()) as client:
+                async with client.post("/v1/topics", json={"name": "orders"}) as made:
+                    assert made.status == 201
+                for _ in range(12):
+                    async with client.post(RECORDS, data=bytes(1_000_000), headers=TEXT) as stored:
+                        assert stored.status == 200
+            head = f"GET {RECORDS}?max_bytes=60000000 HTTP/1.1\r\nHost: n1\r\nAccept: {media.ARROW}\r\n\r\n"
+            async with (
+                unread(server.ports[1], None, head.encode()) as one,
+                unread(server.ports[1], None, head.encode()),
+            ):
+                await began.wait()
+                await counted(server, house, ENDED % ("evicted_address", 1))
+                assert one.transport is not None
+            async with asyncio.timeout(60):
+                while server.front.in_flight.requests.used:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
     play(main(), loop)
 

@@ -213,6 +213,24 @@ def test_what_a_follower_has_taken_is_given_back() -> None:
     alone(test)
 
 
+def test_large_answers_of_any_kind_are_bounded_all_together() -> None:
+    """A topic of 10,000 partitions is described in 4 MB: no bound counted those that are not read."""
+
+    async def test(node: Conversation) -> None:
+        await node.topic("wide", partitions=400)
+        budget = node.server.front.in_flight.answer_bytes
+        budget.limit = size = len((await node.call("GET", "/v1/topics/wide")).body)
+        assert size > dispatch.LARGE_BYTES
+        assert (await node.call("GET", "/v1/topics/wide")).status == 200
+        budget.limit = size - 1000
+        refused = await node.call("GET", "/v1/topics/wide")
+        assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
+        assert (await node.call("GET", "/openapi.json")).status == 200, "it is in memory once"
+        assert budget.used == 0
+
+    run(test)
+
+
 def test_the_last_records_are_counted_while_they_are_sent() -> None:
     async def test(node: Conversation) -> None:
         assert (await node.call("POST", RECORDS, b"x" * 100_000, TEXT)).status == 200

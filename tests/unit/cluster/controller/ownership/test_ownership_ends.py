@@ -231,6 +231,22 @@ def test_the_late_report_of_an_earlier_install_puts_no_newer_grant_in_force() ->
     assert driver.machine.slots.is_in_force(second.grant_id) is True and not driver.may_write(first, 0)
 
 
+def test_the_late_report_of_an_install_ends_no_release() -> None:
+    """The release would be answered, and the partition never told: the token would stay good."""
+    driver = house(1)
+    grant = driver.granted("a")
+    report = driver.tell(next(driver.machine.work()))
+    assert report is not None
+    freed = driver.release("a", grant.grant_id)
+    assert isinstance(freed, Freed)
+    driver.do(report)
+    assert driver.release("a", grant.grant_id) == freed and driver.may_write(grant, 0)
+    assert [driver.machine.is_over(fence) for fence in freed.fences] == [False]
+    driver.settle()
+    assert [driver.machine.is_over(fence) for fence in freed.fences] == [True]
+    assert driver.release("a", grant.grant_id) == Freed([], []) and not driver.may_write(grant, 0)
+
+
 def test_a_ticket_answers_its_grant_while_that_lives_and_fenced_after() -> None:
     driver = house()
     grant = driver.granted("a")

@@ -558,7 +558,7 @@ class Producer:
         if conditions.message_id is not None and not topic.config.dedupe_window_ms:
             topic = await self.client.metadata.anew(topic.name)
             if not topic.config.dedupe_window_ms:
-                raise InvalidRequest("message_id: the topic has no dedupe_window_ms, so it remembers no message ids")
+                raise InvalidRequest("message_id: the topic has no dedupe_window_ms; `stockade topics alter` sets it")
         return topic
 
     def _choose(self, topic: Topic, record: Record) -> Route:

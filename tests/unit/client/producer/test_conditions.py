@@ -86,7 +86,7 @@ def test_what_cannot_be_meant_is_refused_before_it_is_sent(cluster: FakeCluster)
     cluster.create("t", 2)
 
     async def work(producer: Producer) -> None:
-        with pytest.raises(InvalidRequest, match="dedupe_window_ms"):
+        with pytest.raises(InvalidRequest, match="dedupe_window_ms; `stockade topics alter` sets it"):
             _ = await producer.send_batch("t", 0, [b"a"], message_id="m")
         with pytest.raises(InvalidRequest, match="partition"):
             _ = await producer.send_batch("t", None, [b"a"], if_log_end=0)

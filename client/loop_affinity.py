@@ -7,6 +7,7 @@ ever, and in a forked child two processes would write into one connection, so su
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
 from threading import get_ident
 
 from .errors import OtherEventLoop, UsedAfterFork
@@ -86,4 +87,5 @@ class LoopEnd:
         finally:
             close, self._close = self._close, None
             if close is not None:
-                await close()
+                with suppress(UsedAfterFork):  # a child that was forked inside the loop ends its copy of it
+                    await close()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stockade import Client, ClientConfig, Consumer, Delivery, Producer, Session
-from stockade.client.errors import ClientClosed, OtherEventLoop, ProducerAborted
-from stockade.client.loop_affinity import LoopAffinity
+from stockade.client.errors import ClientClosed, OtherEventLoop, ProducerAborted, UsedAfterFork
+from stockade.client.loop_affinity import LoopAffinity, LoopEnd
 
 from .fake_cluster import FakeCluster, Fault
 
@@ -147,6 +147,22 @@ def test_a_producer_that_was_closed_is_not_stopped_again_at_the_end_of_the_loop(
     assert len(stops) == 1
     assert caplog.text == ""
     assert cluster.values("t") == [b"v"]
+
+
+def test_a_child_that_was_forked_inside_the_loop_and_ends_it_closes_nothing_of_its_parents(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ends: list[LoopEnd] = []
+
+    async def close() -> None:
+        raise UsedAfterFork  # as each call of an object of the parent's
+
+    async def run() -> None:
+        ends.append(LoopEnd(close))
+        await ends[0].watch()
+
+    asyncio.run(run())
+    assert caplog.text == ""
 
 
 def test_a_cancelled_close_of_a_client_has_closed_its_connections(cluster: FakeCluster) -> None:

@@ -10,8 +10,9 @@ from bisect import bisect_right
 from collections import deque
 
 from ..ports import Log
+from ..wal.errors import AnotherHistory
 from ..wal.records import Location, LogEntry, RecoveredGroup
-from .configuration import CONFIGURATION, Configuration
+from .configuration import CONFIGURATION, NO_MEMBERS, Configuration
 from .origin import FIRST_INDEX, NO_TOMBSTONE, ORIGIN_OF_JOINER, GroupTombstone, Origin, continuation
 
 
@@ -65,7 +66,8 @@ class TermRuns:
 class ConfigurationHistory:
     """The configuration at the log's origin, and those in its entries. Each is in force from its index on."""
 
-    def __init__(self, index: int, configuration: Configuration) -> None:
+    def __init__(self, group_id: int, index: int, configuration: Configuration) -> None:
+        self._group_id = group_id
         self._known = [(index, configuration)]
 
     @property
@@ -82,7 +84,14 @@ class ConfigurationHistory:
         return [self.at(index), *(known for begins, known in self._known if begins > index)]
 
     def add(self, index: int, configuration: Configuration) -> None:
-        """Note that the entry at ``index`` holds this configuration."""
+        """Note that the entry at ``index`` holds this configuration. Raises AnotherHistory if it cannot be the next one
+        here: a change is of one node. A joining node knows none before its first.
+        """
+        before = self._known[-1][1]
+        voters, learners = configuration.voters.items(), configuration.learners.items()
+        changed = {*(before.voters.items() ^ voters), *(before.learners.items() ^ learners)}
+        if before != NO_MEMBERS and len(dict(changed)) > 1:
+            raise AnotherHistory(self._group_id)
         self._known.append((index, configuration))
 
     def truncate(self, from_index: int) -> None:
@@ -152,7 +161,7 @@ class GroupLog:
         self.last_index: int = index  # on disk or not
         self._locations: list[Location] = []
         self._terms = TermRuns(index, term)
-        self._configurations = ConfigurationHistory(index, configuration)
+        self._configurations = ConfigurationHistory(self._group_id, index, configuration)
         self._unsynced: deque[tuple[int, int]] = deque()
         self._last_lsn = self._state_lsn
         self._durable_index = index
@@ -358,18 +367,18 @@ class GroupLog:
     # From here on: what pysyncobj calls, by its names. A position is an index minus base_index.
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append an entry."""
+        """Append an entry. Raises AnotherHistory, and has stored nothing, if the log is of another cluster."""
         last_term = self._terms.last
         if idx != self.last_index + 1 or term < last_term:
             raise ValueError(f"group {self._group_id}: entry {(term, idx)} cannot follow {self.end}")
+        if command[:1] == CONFIGURATION:  # first, as it may be refused
+            self._configurations.add(idx, Configuration.of_entry(command))
         self._last_lsn, location = self._log.append(self._group_id, idx, term, command)
         self._locations.append(location)
         self.last_index = idx
         if term != last_term:
             self._terms.add(idx, term)
         self._unsynced.append((self._last_lsn, idx))
-        if command[:1] == CONFIGURATION:
-            self._configurations.add(idx, Configuration.of_entry(command))
 
     def setCurrentTerm(self, term: int, voted_for: str | None) -> None:  # noqa: N802
         """Save term and vote; ``state_is_durable`` says when they are on disk."""

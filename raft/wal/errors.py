@@ -42,6 +42,18 @@ class WalCorrupt(DiskRefused):
         self.position = position
 
 
+class AnotherHistory(DiskRefused):
+    """The log of a group here is not the beginning of its leader's, whose entries were about to follow.
+
+    Raft takes entries of the same index and term for the same, which they are within one cluster. A disk of another
+    cluster that has the same ids would pass for a copy; but the members in its log are others.
+    """
+
+    def __init__(self, group_id: int) -> None:
+        fault = "its log is not the beginning of the leader's: it is of a cluster that was founded before, or elsewhere"
+        super().__init__(Path("groups") / f"{group_id:016x}", fault)
+
+
 class WalLocked(Exception):
     """Another process uses this data folder."""
 

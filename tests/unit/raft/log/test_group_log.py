@@ -2,9 +2,10 @@
 
 import pytest
 
-from stockade.raft.log.configuration import founding_configuration
+from stockade.raft.log.configuration import Configuration, founding_configuration
 from stockade.raft.log.group_log import ENTRIES_MAX, FORGOTTEN, NO_OP, GroupLog
 from stockade.raft.log.origin import GroupTombstone, Origin
+from stockade.raft.wal.errors import AnotherHistory
 from stockade.raft.wal.records import LogEntry, RecoveredGroup
 
 from ..simulated_log import SimulatedLog
@@ -157,6 +158,25 @@ def test_a_configuration_is_in_force_from_its_append_until_it_is_cut_off() -> No
     assert (simulated.log.configuration_at(2), simulated.log.configuration_at(3)) == (TWO, THREE)
     simulated.log.truncate(3)
     assert (simulated.log.configuration, simulated.log.configuration_index) == (TWO, 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (THREE, Configuration({"a": 8, "b": 9}, {"c": 3})),  # where "c" came with this disk in place of its own
+        (THREE, founding_configuration({"a": 1, "b": 9, "c": 9})),
+        (Configuration(TWO.voters, {"c": 3}), Configuration({"a": 1}, {"c": 9})),
+    ],
+)
+def test_the_log_of_another_cluster_with_the_same_indexes_and_terms_takes_no_leaders_entries(
+    before: Configuration, after: Configuration
+) -> None:
+    """A disk of another cluster passed for a copy: it became a voter with other records than those of the leader."""
+    simulated = SimulatedLog("11", before)
+    with pytest.raises(AnotherHistory, match="it is of a cluster that was founded before, or elsewhere"):
+        simulated.log.add(after.entry(), 4, 2)
+    assert (simulated.log.last_index, simulated.log.configuration) == (3, before)
+    simulated.log.add(b"\x00x", 4, 2)  # nothing of it is in the way
 
 
 def test_a_checkpoint_keeps_the_configuration_that_was_in_force() -> None:

@@ -123,7 +123,8 @@ async def _handle(call: Call) -> web.StreamResponse:
         media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
-        if route.needs is not None:  # what strangers may ask for is in memory once, for all of them
+        # What strangers may ask for is in memory once, for all; Arrow is at most 256 KiB here, and not counted.
+        if route.needs is not None and response.content_type != media.ARROW:
             call.hold_answer(len(response.body))
         await _send_large(call, response, response.body)
     return response

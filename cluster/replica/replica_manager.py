@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from ...partition.api.cluster import Reassignment
 from ...partition.api.topics import TopicConfig
@@ -80,6 +81,7 @@ class ReplicaManager:
         self._close_group = close_group
         self._forget_tombstones = forget_tombstones
         self._held: dict[tuple[int, int], Replica] = {}  # by topic id and partition
+        self._founders: dict[tuple[int, int], dict[str, int]] = {}  # of those held: the log of each begins with them
         self.topics: dict[str, Placement] = {}
         self.index: int = 0
         self.controller: tuple[str | None, int] = (None, 0)
@@ -126,7 +128,9 @@ class ReplicaManager:
                 await self._erase(replica)
         new = [assignment for key, assignment in wanted.items() if key not in self._held]
         changed = [
-            a for key, a in wanted.items() if key in self._held and self._held[key].config_order < a.config_order
+            structs.replace(a, founders=self._founders[key])
+            for key, a in wanted.items()
+            if key in self._held and self._held[key].config_order < a.config_order
         ]
         notes = iter((*new, *changed))
         while await in_thread(self._remember, notes):  # a node that stops waits for one note, not for hundreds
@@ -201,7 +205,7 @@ class ReplicaManager:
     def _open(self, assignment: Assignment) -> None:
         _log.info("opening %s/%d of topic %d", assignment.topic, assignment.partition, assignment.topic_id)
         replica = self._open_replica(assignment, self._path(assignment.group_id))
-        self._held[assignment.key] = replica
+        self._held[assignment.key], self._founders[assignment.key] = replica, assignment.founders
         self._configure(replica, assignment)
 
     def _configure(self, replica: Replica, assignment: Assignment) -> None:
@@ -210,7 +214,7 @@ class ReplicaManager:
     async def _erase(self, replica: Replica) -> None:
         group = replica.group.group_id
         _log.info("erasing %s/%d of topic %d", replica.topic, replica.partition, replica.topic_id)
-        del self._held[replica.topic_id, replica.partition]
+        del self._held[replica.topic_id, replica.partition], self._founders[replica.topic_id, replica.partition]
         placed = self.topics.get(replica.topic)
         is_deleted = placed is None or placed.topic_id != replica.topic_id
         replica.retire(is_deleted=is_deleted)

@@ -100,23 +100,27 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
         answering = tuple(probe.node_id for probe in asked if probe.cluster is not None)
         heard = [node.url for node, probe in zip(nodes, probes, strict=True) if probe.cluster is not None]
         told = await _states(transport, [*answering, *heard])
+    seen = [*answers, *(probe.cluster for probe in probes if probe.cluster is not None)]
+    is_led = any(cluster.controller.leader_node is not None for cluster in seen)
     dead = {probe.node_id for probe in probes if not probe.is_itself}
     timeout_ms = min(config.request_timeout_ms, TOPICS_TIMEOUT_MS)
     patience_ms = timeout_ms + config.linger_ms
     quick = replace(config, bootstrap=answering, request_timeout_ms=timeout_ms, delivery_timeout_ms=patience_ms)
     async with Client(quick) as client:
-        settings, topics = await asyncio.gather(_look_at_settings(client), _look_at_topics(client, probes, told))
+        settings, topics = await asyncio.gather(
+            _look_at_settings(client), _look_at_topics(client, probes, told, is_led=is_led)
+        )
     return [*judge_nodes(probes), *judge_states(told, dead), *settings, *topics], True
 
 
-async def _look_at_topics(client: Client, probes: Sequence[Probe], told: NodeStates) -> list[Finding]:
+async def _look_at_topics(client: Client, probes: Sequence[Probe], told: NodeStates, *, is_led: bool) -> list[Finding]:
     """The findings about the topics; if the controller does not tell them, those about the partitions of which nodes
-    know no leader. No node is asked for the topics while none names a controller leader.
+    know no leader. ``is_led``: whether a node names a controller leader; else none is asked for the topics.
     """
     dead = {probe.node_id for probe in probes if not probe.is_itself}
     leaderless = _of_the_leaderless(len(dead), len(probes))
     try:
-        if all(probe.cluster is None or probe.cluster.controller.leader_node is None for probe in probes):
+        if not is_led:
             raise LeaderNotAvailable("no controller leader is known")
         return [*judge_topics([await client.topic(each.name) for each in await client.topics(internal=True)], dead)]
     except StockadeError as error:

@@ -26,6 +26,7 @@ from stockade.cli.commands.doctor import (
     judge_topics,
 )
 from stockade.cli.commands.what_if import Finding
+from stockade.client.transport.http import Transport
 from stockade.partition.api.cluster import (
     Cluster,
     DiskSpace,
@@ -249,6 +250,23 @@ def test_nodes_of_which_none_answers_at_its_own_address_are_told() -> None:
     silent = [Probe(node, None, False, 0.0, "does not answer", "Start it.") for node in ("n1", "n2")]
     wrong = ("wrong", "does not answer")
     assert verdicts(*silent) == {"node n1": wrong, "node n2": wrong}
+
+
+def test_topics_are_looked_at_through_a_forwarded_port_although_no_node_answers_at_its_own_address(
+    cluster: FakeCluster, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that no controller leader was known, while the node behind that port named one."""
+    probe = doctor._probe
+
+    async def forwarded(transport: Transport, name: str, url: str) -> Probe:
+        return (
+            await probe(transport, name, url) if name == url else Probe(name, None, False, 0.0, "silent", "Start it.")
+        )
+
+    cluster.create("orders", 1)
+    monkeypatch.setattr(doctor, "_probe", forwarded)
+    findings = {finding["about"]: finding for finding in json.loads(run("doctor", "--output", "json").output)}
+    assert "topic orders" in findings and "topics" not in findings
 
 
 def test_a_node_that_is_cut_off_is_told_as_such_and_not_as_a_disagreement() -> None:

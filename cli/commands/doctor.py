@@ -99,7 +99,7 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
         probes = await asyncio.gather(*(_probe(transport, node.node_id, node.url) for node in nodes))
         answering = tuple(probe.node_id for probe in asked if probe.cluster is not None)
         heard = [node.url for node, probe in zip(nodes, probes, strict=True) if probe.cluster is not None]
-        told = await _states(transport, [*answering, *heard])
+        told = await _states(transport, [*answering, *heard], everywhere=not heard)
     seen = [*answers, *(probe.cluster for probe in probes if probe.cluster is not None)]
     is_led = any(cluster.controller.leader_node is not None for cluster in seen)
     dead = {probe.node_id for probe in probes if not probe.is_itself}
@@ -130,13 +130,21 @@ async def _look_at_topics(client: Client, probes: Sequence[Probe], told: NodeSta
         return [unseen, *judge_leaderless(told, leaderless)]
 
 
-async def _states(transport: Transport, urls: Sequence[str]) -> NodeStates:
-    """The counters of the nodes, asked of each one itself: nodes that do not reach each other tell theirs, too. Those
-    that do not tell them are left out: old software, a missing right, or no answer.
+async def _states(transport: Transport, urls: Sequence[str], *, everywhere: bool) -> NodeStates:
+    """The counters of the nodes, asked of each one itself: nodes that do not reach each other tell theirs, too. With
+    ``everywhere`` those at ``urls`` are asked for all, as no other is reached from here. Nodes that do not tell theirs
+    are left out: old software, a missing right, or no answer.
     """
 
     async def state(url: str) -> list[NodeState]:
-        ask = Request(method="GET", path="/v1/nodes", node=url, only_node=True, timeout_ms=PROBE_TIMEOUT_MS)
+        ask = Request(
+            method="GET",
+            path="/v1/nodes",
+            params={"everywhere": "true"} if everywhere else None,
+            node=url,
+            only_node=True,
+            timeout_ms=PROBE_TIMEOUT_MS,
+        )
         try:
             return decode(await transport.request(ask), NodeStates).nodes
         except StockadeError:

@@ -252,10 +252,12 @@ def test_nodes_of_which_none_answers_at_its_own_address_are_told() -> None:
     assert verdicts(*silent) == {"node n1": wrong, "node n2": wrong}
 
 
-def test_topics_are_looked_at_through_a_forwarded_port_although_no_node_answers_at_its_own_address(
+def test_topics_and_states_are_looked_at_through_a_forwarded_port_although_no_node_answers_at_its_own_address(
     cluster: FakeCluster, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It said that no controller leader was known, while the node behind that port named one."""
+    """It said that no controller leader was known, while the node behind that port named one; and of the others'
+    certificates it said nothing.
+    """
     probe = doctor._probe
 
     async def forwarded(transport: Transport, name: str, url: str) -> Probe:
@@ -267,6 +269,7 @@ def test_topics_are_looked_at_through_a_forwarded_port_although_no_node_answers_
     monkeypatch.setattr(doctor, "_probe", forwarded)
     findings = {finding["about"]: finding for finding in json.loads(run("doctor", "--output", "json").output)}
     assert "topic orders" in findings and "topics" not in findings
+    assert "/v1/nodes?everywhere=true" in cluster.paths("GET")
 
 
 def test_a_node_that_is_cut_off_is_told_as_such_and_not_as_a_disagreement() -> None:

@@ -130,9 +130,12 @@ async def _add(client: Client, partition: StoppedPartition, stop: int) -> tuple[
         await client.begin_at(partition.topic, partition.partition, first, topic_id=topic.topic_id)
         at = first
     if at < min(first, stop):
+        gap = f"it ends at {at} there, and begins at {first} on this disk"
+        if first > partition.log.log_start:
+            raise CannotRestore(f"{gap}; older records are in the tiered store: restore the last backup first")
         raise CannotRestore(
-            f"it ends at {at} there, and begins at {first} on this disk; older records were dropped, or are in the"
-            " tiered store: restore the last backup first"
+            f"{gap}; older records were dropped: restore the last backup first. If that is what is there, these records"
+            " need a topic without any: delete it there, and create it again; the backup may go into another topic"
         )
     both = min(at, partition.log.log_end) - 1  # the last record that both should have
     if both >= max(first, there.log_start):

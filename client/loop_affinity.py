@@ -85,6 +85,9 @@ class LoopEnd:
         try:
             yield
         finally:
+            self._generator = None  # it ends already, with its loop: `forget` has nothing to end
+            if self._close is not None:
+                await asyncio.sleep(0)  # the application's generators end beside this one, and may close the owner
             close, self._close = self._close, None
             if close is not None:
                 with suppress(UsedAfterFork):  # a child that was forked inside the loop ends its copy of it

@@ -296,8 +296,8 @@ class Producer:
         self.client.affinity.enter()
         self._is_closing = True
         try:
-            if self._sender is not None:
-                _ = await self._settle(self._sender.routes)
+            await self._loop_end.forget()
+            _ = await self._settle(() if self._sender is None else self._sender.routes)
         finally:
             await self.abort()
         self._results.raise_all_unseen()

@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -162,6 +162,32 @@ def test_a_child_that_was_forked_inside_the_loop_and_ends_it_closes_nothing_of_i
         await ends[0].watch()
 
     asyncio.run(run())
+    assert caplog.text == ""
+
+
+def test_a_generator_that_closes_its_producer_at_the_end_of_the_loop_has_its_records_stored(
+    cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The loop ends all generators at one time: the producer was aborted while its ``close`` began."""
+    cluster.create("t")
+
+    async def rows() -> AsyncGenerator[None, None]:
+        producer = await Producer(ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=60_000)).start()
+        try:
+            while True:
+                _ = await producer.send("t", b"v")
+                yield
+        finally:
+            await producer.close()
+
+    async def run() -> AsyncGenerator[None, None]:
+        begun = rows()
+        await anext(begun)
+        return begun
+
+    for number in range(10):  # the loop ends its generators in no order
+        _ = asyncio.run(run())
+        assert cluster.values("t") == [b"v"] * (number + 1)
     assert caplog.text == ""
 
 

@@ -39,6 +39,7 @@ async def rows(
     adds the producer of each record. Raises FileNotFoundError when a file of the slice was removed since, and as
     ``hold``.
     """
+    has_begun = False
     for batches in _groups(batch for run in found.runs for batch in run.load()):
         read_bytes = sum(batch.length for batch in batches)
         hold(read_bytes)
@@ -48,8 +49,10 @@ async def rows(
             first = max(0, start - batch.base_offset)
             each_turn = max(1, min(RECORDS_PER_TURN, BYTES_PER_TURN * batch.count // max(1, columns.nbytes)))
             for row in range(first, batch.count, each_turn):
+                if has_begun:  # no turn after the last piece: thousands of followers would hold one batch at one time
+                    await asyncio.sleep(0)
+                has_begun = True
                 yield list(_rendered(batch, row, columns.slice(row, each_turn), with_meta))
-                await asyncio.sleep(0)
 
 
 async def take(

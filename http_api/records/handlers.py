@@ -1,5 +1,6 @@
 """Handlers of one partition: append, fetch, find an offset, read the tail, trim, and list the tenures of its slot."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, cast
@@ -110,6 +111,7 @@ async def _tail(call: Call, partition: Partition, found: Slice, start: Offset) -
         if start >= end:
             return
         call.free_answer()
+        await asyncio.sleep(0)
         found = await partition.read(start, max_bytes=TAIL_PIECE_BYTES, min_bytes=0, max_wait_ms=0, local=True)
         await call.pay(found.size)
 

@@ -1,7 +1,8 @@
 """Slow readers, slow writers and crowds: they have limits, and harm nobody else."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,10 @@ from waiting import until
 from stockade.cluster.front import front
 from stockade.http_api import server
 from stockade.http_api.endpoint import dispatch
+from stockade.http_api.records import sendfile
 from stockade.http_api.request import call as calls
+from stockade.http_api.request.connections import Descriptors
+from stockade.partition.log.interface import Run
 
 from ..conversation import ARROW, RECORDS, TEXT, Conversation, nodes, run
 from ..records.test_append import arrow_stream
@@ -209,6 +213,39 @@ def test_what_a_follower_has_taken_is_given_back() -> None:
             await reader.readexactly(1_000_000)
         await until(lambda: budget.used == 0)
         await hang_up([(reader, writer)])
+
+    alone(test)
+
+
+@pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream", ARROW["Content-Type"]])
+def test_followers_that_take_what_comes_hold_it_one_after_the_other(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All held a new batch, or had its file open, at one time, so that streams of good clients ended at the bound."""
+    opened, opens = sendfile.opened, 0
+
+    @contextmanager
+    def one_at_a_time(runs: Sequence[Run], descriptors: Descriptors) -> Iterator[list[tuple[int, int, int]]]:
+        nonlocal opens
+        with opened(runs, descriptors) as parts:
+            opens += bool(runs)
+            assert opens < 2
+            yield parts
+            opens -= bool(runs)
+
+    monkeypatch.setattr(sendfile, "opened", one_at_a_time)
+
+    async def test(node: Conversation) -> None:
+        in_flight = node.server.front.in_flight
+        in_flight.answer_bytes.limit = 150_000
+        following = FETCH.replace(b" HTTP/1.1\r\n", b"&follow=true HTTP/1.1\r\nAccept: " + form.encode() + b"\r\n")
+        followers = [await connect(node, following) for _ in range(20)]
+        await until(lambda: in_flight.followers.used == 20)
+        for _ in range(3):
+            assert (await node.call("POST", RECORDS, b"x" * 20_000, TEXT)).status == 200
+            for taken in await asyncio.gather(*(reader.readexactly(20_000) for reader, _ in followers)):
+                assert b"THROTTLING" not in taken
+        await until(lambda: in_flight.answer_bytes.used == 0)
+        assert in_flight.followers.used == 20
+        await hang_up(followers)
 
     alone(test)
 

@@ -123,8 +123,9 @@ async def _handle(call: Call) -> web.StreamResponse:
         media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
-        # What strangers may ask for is in memory once, for all; Arrow is at most 256 KiB here, and not counted.
-        if route.needs is not None and response.content_type != media.ARROW:
+        # What strangers may ask for is in memory once, for all; Arrow is at most 256 KiB here, and not counted. Records
+        # as text were counted while they were rendered, as many as there was room for.
+        if route.needs is not None and response.content_type != media.ARROW and not call.held_answer_bytes:
             call.hold_answer(len(response.body))
         await _send_large(call, response, response.body)
     return response

@@ -237,6 +237,27 @@ def test_answers_that_are_not_taken_leave_room_for_those_of_others() -> None:
     run(Quota(), test)
 
 
+def test_an_answer_of_as_many_records_as_there_is_room_for_is_not_refused_once_it_is_rendered() -> None:
+    """It was counted a second time, and found no room for what did not fit before either."""
+
+    async def test(node: Conversation, access: Access) -> None:
+        arrow = bearer(ROOT.token) | {"Content-Type": "application/vnd.apache.arrow.stream"}
+        for _ in range(10):
+            body = arrow_stream([b"\xff" * 60_000])  # a third longer as text
+            assert (await node.call("POST", RECORDS, body, arrow)).status == 200
+        in_flight = node.server.front.in_flight
+        in_flight.answer_bytes.limit = 900_000
+        in_flight.take(answer_bytes=100_000)
+        use_of(access).held_answer_bytes += 100_000  # of answers that its clients do not read
+        answer = await node.call("GET", RECORDS, None, bearer(METERED.token))
+        assert (answer.status, 0 < answer.json["next_offset"] < 10) == (200, True)
+        in_flight.give_back(answer_bytes=100_000)
+        use_of(access).held_answer_bytes -= 100_000
+        assert (use_of(access).held_answer_bytes, in_flight.answer_bytes.used) == (0, 0)
+
+    run(Quota(), test)
+
+
 @pytest.mark.parametrize("path", [RECORDS, KEYED])
 @pytest.mark.parametrize("is_forwarded", [False, True])
 def test_appends_without_acknowledgement_leave_room_for_those_of_others(path: str, is_forwarded: bool) -> None:

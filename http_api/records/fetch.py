@@ -20,6 +20,7 @@ from ...partition.records.batch import STREAM_END, STREAM_START
 from ..codec import json_codec, media
 from ..codec.parameters import INT64_MAX, integer
 from ..request.call import SLOWEST_BYTES_PER_S, STALL_S, Call
+from ..request.connections import Descriptors
 from . import sendfile
 from .encode import first_offset, take
 
@@ -61,6 +62,9 @@ SHORT_BYTES = 256 * 1024
 
 READINGS_MAX = 3
 """Tries of a fetch whose records are dropped while they are read."""
+
+_FOR_A_MOMENT = Descriptors()
+"""Files that are closed in the turn in which they were opened have no bound: there is one at a time."""
 
 BATCHES_PER_TURN = 5000
 """Batches whose producers are read before the event loop gets its turn."""
@@ -189,8 +193,9 @@ async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamRe
         "Stockade-Next-Offset": str(found.next_offset),
     }
     end = STREAM_END + (await _origins(found) if wanted.origins else b"")
-    with sendfile.opened(found.runs, call.context.descriptors) as parts:
-        if found.size <= SHORT_BYTES:
+    is_short = found.size <= SHORT_BYTES
+    with sendfile.opened(found.runs, _FOR_A_MOMENT if is_short else call.context.descriptors) as parts:
+        if is_short:
             body = b"".join((STREAM_START, *sendfile.pieces(parts), end))
             return web.Response(body=body, headers=headers)
         length = len(STREAM_START) + found.size + len(end)

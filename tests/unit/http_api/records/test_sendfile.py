@@ -127,10 +127,13 @@ def test_an_answer_for_whose_files_no_descriptor_is_left_is_refused_and_may_be_a
         bounds = ConnectionBounds(100, 100, descriptors_max=1 << 20, forwarding_descriptors_max=-(1 << 20))
         async with nodes(1, bounds=bounds) as (node,):
             await fill(node)
+            assert (await node.call("POST", RECORDS, arrow_stream([b"x"]), ARROW)).status == 200
             answer = await node.call("GET", LONG, None, ACCEPT_ARROW)
             assert (answer.status, answer.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
             assert "open already" in answer.json["detail"]
             assert (await node.call("GET", LONG)).status == 200, "text needs no file while it is sent"
+            short = await node.call("GET", f"{RECORDS}?offset={BATCHES}", None, ACCEPT_ARROW)
+            assert short.status == 200, "nor does a short answer"
 
     asyncio.run(main())
 

@@ -124,8 +124,9 @@ async def _handle(call: Call) -> web.StreamResponse:
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
         # What strangers may ask for is in memory once, for all; Arrow is at most 256 KiB here, and not counted. Records
-        # as text were counted while they were rendered, as many as there was room for.
-        if route.needs is not None and response.content_type != media.ARROW and not call.held_answer_bytes:
+        # as text were counted while they were rendered. What an act did is told: a refusal says that it did nothing.
+        is_counted = route.needs is not None and response.content_type != media.ARROW and not call.held_answer_bytes
+        if is_counted and route.method == "GET":
             call.hold_answer(len(response.body))
         await _send_large(call, response, response.body)
     return response

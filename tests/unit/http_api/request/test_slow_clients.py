@@ -16,7 +16,7 @@ from stockade.http_api.request import call as calls
 from stockade.http_api.request.connections import Descriptors
 from stockade.partition.log.interface import Run
 
-from ..conversation import ARROW, RECORDS, TEXT, Conversation, nodes, run
+from ..conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, nodes, run
 from ..records.test_append import arrow_stream
 
 HEAD = f"POST {RECORDS} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n".encode()
@@ -264,6 +264,21 @@ def test_large_answers_of_any_kind_are_bounded_all_together() -> None:
         assert (refused.status, refused.json["code"]) == (429, "THROTTLING_QUOTA_EXCEEDED")
         assert (await node.call("GET", "/openapi.json")).status == 200, "it is in memory once"
         assert budget.used == 0
+
+    run(test)
+
+
+def test_an_act_that_was_done_is_told_though_its_large_answer_finds_no_room() -> None:
+    """It was refused after it was done, by a problem that says that it had no effect: a retry did it twice."""
+
+    async def test(node: Conversation) -> None:
+        node.server.front.in_flight.answer_bytes.limit = 0
+        made = await node.topic("wide", partitions=400)
+        lines = b"".join(b'{"key": "%d", "value": "x"}\n' % number for number in range(4000))
+        stored = await node.call("POST", "/v1/topics/wide/records", lines, NDJSON)
+        assert (len(made["partitions"]), stored.status) == (400, 200)
+        node.server.front.in_flight.answer_bytes.limit = 1 << 20
+        assert len((await node.call("GET", "/v1/topics/wide")).body) > dispatch.LARGE_BYTES
 
     run(test)
 

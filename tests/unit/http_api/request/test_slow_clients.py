@@ -189,6 +189,7 @@ def test_what_a_follower_of_text_has_not_taken_is_counted_and_bounded(form: str)
             assert (await node.call("POST", RECORDS, b"x" * 8_000_000, TEXT)).status == 200
         budget = node.server.front.in_flight.answer_bytes
         following = FETCH.replace(b" HTTP/1.1\r\n", b"&follow=true HTTP/1.1\r\nAccept: " + form.encode() + b"\r\n")
+        following = following.replace(b"Host: x", b"Host: x\r\nConnection: close")
         slow = await connect(node, following)
         await until(lambda: budget.used >= 8_000_000)
         budget.limit = 10_000_000

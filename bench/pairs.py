@@ -3,7 +3,8 @@
 ``python bench/pairs.py main [--workload requests] [--partitions 1] [--starts 3] [--rounds 20] [--seconds 1]`` runs a
 cluster of each at one time and loads them in turns; each round begins with the other one, and a ratio is that of the
 two loads of a round. A machine that is faster in one second than in the next bends no ratio much, and the clusters
-start anew several times, the other one first, so one lucky start does not decide. A loss of 2 % shows in some hundred rounds.
+start anew several times, the other one first, so one lucky start does not decide. A loss of 2 % shows in some hundred
+rounds.
 """
 
 # ruff: noqa: T201  # it prints tables

@@ -4,7 +4,6 @@ Every exception ends here. A StockadeError is answered as a problem document; an
 the request's id and answered as INTERNAL_ERROR. A client that closes its connection is not counted as an error.
 """
 
-import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable
@@ -28,7 +27,7 @@ from ...partition.errors import (
 )
 from ..codec import media, problems
 from ..codec.parameters import Parameters, is_utf8
-from ..request.call import SLOWEST_BYTES_PER_S, STALL_S, Call, RequestHandler, Route, leader_named_by
+from ..request.call import Call, RequestHandler, Route, leader_named_by
 from ..request.context import Context
 from ..request.metrics import NO_ROUTE, OBSERVATION, Observation
 from ..request.tracing import TRACEPARENT, traced
@@ -183,16 +182,12 @@ async def _send_large(call: Call, response: web.Response, body: bytes) -> None:
     response.headers.update(media.NO_SNIFFING)
     for name, value in call.leader_headers().items():
         response.headers.setdefault(name, value)
-    try:
-        async with asyncio.timeout(STALL_S + len(body) / SLOWEST_BYTES_PER_S):
-            await response.prepare(call.request)
-            for start in range(0, len(pieces), PIECE_BYTES):
-                await response.write(pieces[start : start + PIECE_BYTES])
-            response.body = None  # it is sent
-            await response.write_eof()
-    except TimeoutError as error:
-        call.cut_off()
-        raise ConnectionResetError("the client takes its answer too slowly") from error
+    async with call.taken_in_time(len(body)):
+        await response.prepare(call.request)
+        for start in range(0, len(pieces), PIECE_BYTES):
+            await response.write(pieces[start : start + PIECE_BYTES])
+        response.body = None  # it is sent
+        await response.write_eof()
 
 
 def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:

@@ -19,7 +19,7 @@ from ...partition.log.interface import Slice, StoredBatch
 from ...partition.records.batch import STREAM_END, STREAM_START
 from ..codec import json_codec, media
 from ..codec.parameters import INT64_MAX, integer
-from ..request.call import SLOWEST_BYTES_PER_S, STALL_S, Call
+from ..request.call import Call
 from ..request.connections import Descriptors
 from . import sendfile
 from .encode import first_offset, take
@@ -200,14 +200,10 @@ async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamRe
             return web.Response(body=body, headers=headers)
         length = len(STREAM_START) + found.size + len(end)
         stream = await call.start_stream(200, headers, length)
-        try:
-            async with asyncio.timeout(STALL_S + length / SLOWEST_BYTES_PER_S):
-                await call.write(STREAM_START)
-                await sendfile.send(call, parts)
-                await call.write(end)
-        except TimeoutError as error:  # its files are open, and keep the room on the disk that retention would free
-            call.cut_off()
-            raise ConnectionResetError("the client takes its answer too slowly") from error
+        async with call.taken_in_time(length):  # its files are open, and keep the room that retention would free
+            await call.write(STREAM_START)
+            await sendfile.send(call, parts)
+            await call.write(end)
         return stream
 
 

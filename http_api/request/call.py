@@ -10,7 +10,8 @@ import os
 import secrets
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import FrameType
@@ -475,6 +476,18 @@ class Call:
         self.stream = stream
         await stream.prepare(self.request)
         return stream
+
+    @asynccontextmanager
+    async def taken_in_time(self, size: int) -> AsyncIterator[None]:
+        """Inside, an answer of ``size`` bytes is sent; a client that takes it too slowly is cut off. Raises
+        ConnectionResetError.
+        """
+        try:
+            async with asyncio.timeout(STALL_S + size / SLOWEST_BYTES_PER_S):
+                yield
+        except TimeoutError as error:
+            self.cut_off()
+            raise ConnectionResetError("the client takes its answer too slowly") from error
 
     def send_past(self, part: SentPast | None) -> None:
         """Let the connection count what is sent past its transport from now on as waiting in it; None: it is over."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import uvloop
 
-from stockade.http_api.records import fetch, sendfile
+from stockade.http_api.records import sendfile
 from stockade.http_api.request import call
 from stockade.http_api.request.connections import ConnectionBounds
 from stockade.partition.log.interface import StoredBatch
@@ -158,8 +158,8 @@ def test_a_client_that_takes_a_long_answer_too_slowly_is_cut_off_whatever_it_tak
     on_a_loop: Callable[[Coroutine[Any, Any, None]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It kept files open for as long as it liked, and so the room of records that retention had dropped."""
-    monkeypatch.setattr(fetch, "STALL_S", 0.3)
-    monkeypatch.setattr(fetch, "SLOWEST_BYTES_PER_S", 1 << 30)
+    monkeypatch.setattr(call, "STALL_S", 0.3)
+    monkeypatch.setattr(call, "SLOWEST_BYTES_PER_S", 1 << 30)
 
     async def main() -> None:
         async with nodes(1) as (node,):

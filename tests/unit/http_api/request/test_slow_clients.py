@@ -126,8 +126,8 @@ def test_slow_bodies_take_no_more_than_their_share_of_the_requests_in_flight() -
 
 
 def test_a_reader_that_takes_its_text_too_slowly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch, "STALL_S", 0.2)
-    monkeypatch.setattr(dispatch, "SLOWEST_BYTES_PER_S", 1 << 30)
+    monkeypatch.setattr(calls, "STALL_S", 0.2)
+    monkeypatch.setattr(calls, "SLOWEST_BYTES_PER_S", 1 << 30)
 
     async def test(node: Conversation) -> None:
         for _ in range(4):

@@ -3,7 +3,7 @@ PYTHON ?= python3
 TOX := .tools/tox/bin/tox
 STOCKADE := .venv/bin/stockade
 
-.PHONY: cluster demo test attacks simulate chaos endurance chaos-mutants spark-zip spark-kill bench fuzz docs lint types format lock audit dist image release clean
+.PHONY: cluster demo test attacks simulate chaos endurance chaos-mutants spark-zip spark-kill bench pairs fuzz docs lint types format lock audit dist image release clean
 
 # NODES nodes with their data in DATA: HTTP ports count up from PORT, Raft ports from PORT + 100. For a second cluster beside
 # the first: make cluster PORT=7501 DATA=/tmp/other
@@ -63,6 +63,11 @@ bench: $(TOX)
 	@$(TOX) run -q -e bench -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	    $(if $(PEERS),--peers $(PEERS)) $(if $(ONLY),--only $(ONLY)) $(if $(PARTITIONS),--partitions $(PARTITIONS)) \
 	    $(if $(AGAIN),--again $(AGAIN))
+
+# Is this tree slower than the revision BASE? WORKLOAD=producer and PARTITIONS=16 measure that, in place of single requests to one.
+pairs: $(TOX)
+	@$(TOX) exec -q -e bench -- python bench/pairs.py $(BASE) $(if $(WORKLOAD),--workload $(WORKLOAD)) \
+	    $(if $(PARTITIONS),--partitions $(PARTITIONS))
 
 # requirements/*.txt: what a container and CI install, with hashes. UPGRADE=1 takes the newest versions that are allowed.
 lock: $(TOX)

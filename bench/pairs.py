@@ -10,28 +10,20 @@ rounds.
 # ruff: noqa: T201  # it prints tables
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from figures import Load, Sample, paired_ratio, quartiles, sample_of
-from processor import PIDS
-from systems.common import finished
-from systems.stockade import Nodes, clusters
+from figures import Sample, paired_ratio, quartiles, sample_of
+from systems.common import loaded
+from systems.stockade import clusters
 from workloads import turns
 
 TREE, TREE_NAME = "", "this tree"
 WORKLOADS = ("requests", "latency", "fenced", "producer", "small")
 """Those whose amount is seconds."""
-
-
-def measured(nodes: Nodes, command: Sequence[str], environment: Mapping[str, str] | None = None) -> Sample:
-    """The sample of one load of these nodes."""
-    said = finished(command, {PIDS: ",".join(map(str, nodes.pids))} | dict(environment or {}))
-    return sample_of(Load(**json.loads(said)))
 
 
 def report(samples: Mapping[str, Sequence[Sample]]) -> None:
@@ -76,7 +68,8 @@ def main() -> None:
             begun = len(samples[TREE_NAME])
             for number, name in turns(chosen.rounds + 1, tuple(samples)):
                 nodes = running[names[name]]
-                found = measured(nodes, nodes.command(chosen.workload, chosen.partitions, chosen.seconds))
+                command = nodes.command(chosen.workload, chosen.partitions, chosen.seconds)
+                found = sample_of(loaded(nodes.pids, command))
                 if number:  # the first round warms up
                     samples[name].append(found)
         print(f"start {start + 1} of {chosen.starts}", flush=True)

@@ -5,7 +5,6 @@ and the pages that the kernel has not written back are written back. So no syste
 pages affect another's figures. A measurement that fails costs its own figures only, and the page gives the reason.
 """
 
-import json
 import os
 import tempfile
 import time
@@ -14,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from figures import Load, Sample, sample_of
-from processor import PIDS, processor_s
+from processor import processor_s
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from setup_tools import CannotHave
-from systems.common import NODES, Failed, Running, System, finished, last_line
+from systems.common import NODES, Failed, Running, System, last_line, loaded
 from workloads import Cell, Options, cells_of, turns
 
 SPARE_S = 120.0
@@ -143,8 +142,7 @@ def _loaded(running: Running, cell: Cell, options: Options) -> Sample:
 def _load(running: Running, cell: Cell, amount: float) -> Load:
     command = running.command(cell.workload, cell.partitions, amount)
     timeout_s = SPARE_S + (0 if cell.workload in READING else amount)
-    said = finished(command, {PIDS: ",".join(map(str, running.pids))}, timeout_s)
-    return Load(**json.loads(said))
+    return loaded(running.pids, command, timeout_s=timeout_s)
 
 
 def _reason(error: Exception) -> str:

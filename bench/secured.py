@@ -19,10 +19,10 @@ from tempfile import TemporaryDirectory
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from figures import Sample
+from figures import Sample, sample_of
 from loads.over_http import TOKEN, call
-from pairs import measured, report
-from systems.common import python_load
+from pairs import report
+from systems.common import loaded, python_load
 from systems.stockade import Nodes, cluster
 from workloads import turns
 
@@ -64,7 +64,7 @@ def main() -> None:
             at, its_environment = both[name]
             where = {"urls": at.urls, "topic": at.topic, "partitions": chosen.partitions}
             command = python_load("appends", **where, in_flight=chosen.in_flight, seconds=chosen.seconds)
-            found = measured(at, command, its_environment)
+            found = sample_of(loaded(at.pids, command, its_environment))
             if number:  # the first round warms up
                 samples[name].append(found)
     report(samples)

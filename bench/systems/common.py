@@ -15,6 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from figures import Load
+from processor import PIDS
+
 NODES = 3
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0
@@ -133,6 +136,14 @@ def until_open(servers: Sequence[Spawned], ports: Sequence[int], name: str) -> N
 def python_load(name: str, **arguments: Any) -> list[str]:
     """The command of a load in Python."""
     return [sys.executable, str(LOADS), name, json.dumps(arguments)]
+
+
+def loaded(
+    pids: Sequence[int], command: Sequence[str], environment: Mapping[str, str] | None = None, timeout_s: float = 120.0
+) -> Load:
+    """Run a load of the servers with these process ids to its end. Raises Failed."""
+    said = finished(command, {PIDS: ",".join(map(str, pids))} | dict(environment or {}), timeout_s)
+    return Load(**json.loads(said))
 
 
 def last_line(text: str) -> str:

@@ -60,13 +60,13 @@ spark-kill: $(TOX)
 # make bench ROUNDS=1 SECONDS=2. PEERS=etcd,kafka (or none), ONLY=producer,requests and PARTITIONS=1,16 measure less;
 # AGAIN=bench/results/<run>.json only writes the page of that run again.
 bench: $(TOX)
-	@$(TOX) run -q -e bench -- $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
+	@$(TOX) run -q -e bench -- main.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) \
 	    $(if $(PEERS),--peers $(PEERS)) $(if $(ONLY),--only $(ONLY)) $(if $(PARTITIONS),--partitions $(PARTITIONS)) \
 	    $(if $(AGAIN),--again $(AGAIN))
 
 # Is this tree slower than the revision BASE? WORKLOAD=producer and PARTITIONS=16 measure that, in place of single requests to one.
 pairs: $(TOX)
-	@$(TOX) exec -q -e bench -- python bench/pairs.py $(BASE) $(if $(WORKLOAD),--workload $(WORKLOAD)) \
+	@$(TOX) run -q -e bench -- pairs.py $(BASE) $(if $(WORKLOAD),--workload $(WORKLOAD)) \
 	    $(if $(PARTITIONS),--partitions $(PARTITIONS))
 
 # requirements/*.txt: what a container and CI install, with hashes. UPGRADE=1 takes the newest versions that are allowed.

@@ -52,6 +52,8 @@ DAY_MS = 86_400_000
 CERTIFICATE_DAYS_MIN = 14
 """A certificate with fewer days left is a warning, as in ops/alerts.yml."""
 LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
+REPLICATED_FROM_NODES = 3
+"""In a cluster of so many nodes a topic has three replicas, unless its creator asked for another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +110,24 @@ async def _look(config: ClientConfig) -> tuple[list[Finding], bool]:
     quick = replace(config, bootstrap=answering, request_timeout_ms=timeout_ms, delivery_timeout_ms=patience_ms)
     async with Client(quick) as client:
         settings, topics = await asyncio.gather(
-            _look_at_settings(client), _look_at_topics(client, probes, told, is_led=is_led)
+            _look_at_settings(client), _look_at_topics(client, dead, len(probes), told, is_led=is_led)
         )
     return [*judge_nodes(probes), *judge_states(told, dead), *settings, *topics], True
 
 
-async def _look_at_topics(client: Client, probes: Sequence[Probe], told: NodeStates, *, is_led: bool) -> list[Finding]:
-    """The findings about the topics; if the controller does not tell them, those about the partitions of which nodes
-    know no leader. ``is_led``: whether a node names a controller leader; else none is asked for the topics.
+async def _look_at_topics(
+    client: Client, dead: set[str], nodes: int, told: NodeStates, *, is_led: bool
+) -> list[Finding]:
+    """The findings about the topics, of a cluster of so many nodes; if the controller does not tell them, those about
+    the partitions of which nodes know no leader. ``is_led``: whether a node names a controller leader; else none is
+    asked for the topics.
     """
-    dead = {probe.node_id for probe in probes if not probe.is_itself}
-    leaderless = _of_the_leaderless(len(dead), len(probes))
+    leaderless = _of_the_leaderless(len(dead), nodes)
     try:
         if not is_led:
             raise LeaderNotAvailable("no controller leader is known")
-        return [*judge_topics([await client.topic(each.name) for each in await client.topics(internal=True)], dead)]
+        topics = [await client.topic(each.name) for each in await client.topics(internal=True)]
+        return [*judge_topics(topics, dead, nodes)]
     except StockadeError as error:
         is_waiting = isinstance(error, LeaderNotAvailable | NotLeaderOrFollower | RequestTimedOut)
         advice = leaderless if is_waiting else error.hint_on("cli")
@@ -329,11 +334,14 @@ def _of_the_leaderless(silent: int, nodes: int) -> str:
     return ELECTING if 2 * silent < nodes else LEADERLESS
 
 
-def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
-    """Check that every partition has a leader, and that all its replicas are on nodes that answer (not in ``dead``)."""
+def judge_topics(topics: Sequence[Topic], dead: set[str], nodes: int) -> Iterator[Finding]:
+    """Check that every partition has a leader, that all its replicas are on nodes that answer (not in ``dead``), and
+    that it has more than one where the cluster has ``nodes`` enough.
+    """
     for topic in topics:
         orphans = [state.partition for state in topic.partitions if state.leader_node is None]
         short = [state.partition for state in topic.partitions if {*state.replicas} & dead]
+        single = [state.partition for state in topic.partitions if len(state.replicas) == 1]
         about = f"topic {topic.name}"
         if orphans:
             lost = [topic.partitions[number].replicas for number in orphans]
@@ -343,6 +351,12 @@ def judge_topics(topics: Sequence[Topic], dead: set[str]) -> Iterator[Finding]:
         elif short:
             advice = "One more loss may stop writes: start the missing nodes, or move the replicas."
             yield Finding(about, "warning", f"a replica is away: {_partitions(short)}", advice)
+        elif single and nodes >= REPLICATED_FROM_NODES:
+            advice = (
+                "It is lost with the disk of one node, and stops with that node. More replicas: `stockade cluster move"
+                " TOPIC PARTITION NODES`, with three nodes."
+            )
+            yield Finding(about, "warning", f"one replica: {_partitions(single)}", advice)
         else:
             yield Finding(
                 about, "ok", f"{count(len(topic.partitions), 'partition')} led, and the nodes of all replicas answer"

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ...partition.errors import InternalError, RequestTimedOut, StockadeError
+from ...partition.errors import InternalError, NotEnoughReplicas, RequestTimedOut, StockadeError
 from ...raft.core.group import Group
 from .. import rpc
 from ..access.store import PrincipalStore
@@ -37,7 +37,7 @@ from ..controller.machine import ControllerMachine
 from ..controller.sessions import RENEWALS_PER_COMMAND_MAX, Leases
 from ..controller.timed import Asked
 from ..controller.topology.catalog import Topic
-from ..controller.topology.placement import Node, within_reach
+from ..controller.topology.placement import Node, default_factor, within_reach
 from ..features import LEDGER, Features
 from ..groups import ServedGroup
 from ..rpc import Catalog, Placement
@@ -158,6 +158,18 @@ class ControllerGroup(ServedGroup):
     def away(self) -> list[str]:
         """Those of ``eligible`` that are not present."""
         return [node_id for node_id, _ in self.eligible if not self.is_present(node_id)]
+
+    def default_factor(self) -> int:
+        """The replication factor of a new topic that leaves it to the cluster. Raises NotEnoughReplicas while founding
+        nodes have not registered that would make it greater: a topic keeps the factor that it began with.
+        """
+        assignment, known = self.machine.assignment, len(self.eligible)
+        awaited = sorted({*assignment.controllers} - assignment.nodes.registered())
+        found = default_factor(known + len(awaited))
+        if found > known and awaited:
+            names = ", ".join(awaited)
+            raise NotEnoughReplicas(f"replication factor {found} with {known} nodes; not joined yet: {names}")
+        return found
 
     def nodes_for(self, replication_factor: int) -> list[Node]:
         """The nodes on which new partitions with so many replicas are placed now. Raises NotEnoughReplicas."""

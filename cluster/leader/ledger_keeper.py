@@ -91,7 +91,7 @@ class LedgerKeeper:
         are_all_here = {node_id for node_id, _ in eligible}.issuperset(controllers)
         if not eligible or (not are_all_here and leading_s < FOUNDING_S):
             return
-        nodes = self._control.nodes_for(default_factor(eligible))
+        nodes = self._control.nodes_for(default_factor(len(eligible)))
         await self._control.decide(lambda now: KeepLedger(now_ms=now, config=self._config, nodes=nodes), TopicCreated)
 
     async def _grow(self, topic: Topic) -> None:

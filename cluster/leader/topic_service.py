@@ -23,7 +23,6 @@ from ..controller.commands import (
     TopicDeleted,
 )
 from ..controller.topology.catalog import group_id, topic_partition
-from ..controller.topology.placement import default_factor
 from ..features import TIERS, WIDE_GROUPS
 from ..groups import Router
 from ..model import NO_PRINCIPAL, By
@@ -217,7 +216,7 @@ class TopicService:
             config = self._with_retention(name, config)
         nodes = self._control.eligible
         if self._control.machine.catalog.topic(name) is None:
-            replication_factor = replication_factor or default_factor(nodes)  # of all nodes, also of those left out
+            replication_factor = replication_factor or self._control.default_factor()
             nodes = self._control.nodes_for(replication_factor)
         created = await self._control.decide(
             lambda now: CreateTopic(

@@ -60,9 +60,9 @@ class Descriptors:
     """
 
     def __init__(self, bounds: ConnectionBounds | None = None) -> None:
-        clients, forwarding = (1 << 30, 1 << 30) if bounds is None else bounds[2:]
-        self._files_max = (clients + forwarding) // 2  # lower: forwarding goes on beside slow readers
-        self._forwarding_max = forwarding
+        bounds = bounds or ConnectionBounds(*[1 << 30] * 3)
+        self._forwarding_max = bounds.forwarding_descriptors_max
+        self._files_max = (bounds.descriptors_max + self._forwarding_max) // 2  # forwarding goes on beside slow readers
         self._dialled = 0
 
     def opened(self, opening: Callable[[], int]) -> int:

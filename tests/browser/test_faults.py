@@ -108,8 +108,9 @@ def test_the_overview_says_how_the_cluster_is_when_no_controller_leads(console: 
 
 def test_the_overview_says_that_a_node_refuses_the_files_of_its_certificate(console: Console) -> None:
     console.open("", "Overview")
-    found = console.driver.execute_async_script(ATTENTION, {"refused_certificates": ["http"]})
-    assert [(each["kind"], each["runbook"]) for each in found] == [("bad", "StockadeCertificateRefused")]
+    told = console.driver.execute_async_script(ATTENTION, {"refused_certificates": ["http"]})
+    found = [each for each in told if each.get("runbook") == "StockadeCertificateRefused"]
+    assert [each["kind"] for each in found] == ["bad"], told  # beside it may be what this machine is short of
     assert found[0]["text"].startswith("n1 refuses the files of its certificate for clients")
 
 

@@ -303,7 +303,7 @@ def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:
         return command.replication_factor
     if existing is not None:
         return existing.replication_factor
-    return placement.default_factor(command.nodes)
+    return placement.default_factor(len(command.nodes))
 
 
 def _check_shape(command: CreateTopic, factor: int) -> None:

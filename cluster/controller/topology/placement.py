@@ -59,9 +59,9 @@ def within_reach(nodes: Sequence[Node], is_present: Callable[[str], bool], repli
     return here + away[: max(0, replication_factor - len(here))]
 
 
-def default_factor(nodes: Sequence[Node]) -> int:
-    """The replication factor of a topic that leaves it to the cluster."""
-    return REPLICATION_FACTOR_DEFAULT if len(nodes) >= REPLICATION_FACTOR_DEFAULT else 1
+def default_factor(nodes: int) -> int:
+    """The replication factor of a topic that leaves it to the cluster, of which so many nodes take replicas."""
+    return REPLICATION_FACTOR_DEFAULT if nodes >= REPLICATION_FACTOR_DEFAULT else 1
 
 
 def place(

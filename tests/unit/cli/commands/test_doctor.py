@@ -307,11 +307,20 @@ def test_a_move_that_waits_for_a_node_that_is_away_says_so() -> None:
 def test_partitions_without_leader_or_with_replicas_on_dead_nodes_are_named() -> None:
     states = [PartitionState(p, None, "n1" if p else None, 1, ["n1", "n2"]) for p in range(12)]
     topic = Topic("t", 1, 2, False, TopicConfig(), states)
-    [finding] = judge_topics([topic], set())
+    [finding] = judge_topics([topic], set(), 2)
     assert (finding.verdict, finding.found) == ("wrong", "no leader: partition 0")
-    [finding] = judge_topics([Topic("t", 1, 2, False, TopicConfig(), states[1:])], {"n2"})
+    [finding] = judge_topics([Topic("t", 1, 2, False, TopicConfig(), states[1:])], {"n2"}, 2)
     assert finding.verdict == "warning"
     assert finding.found == "a replica is away: partitions 1, 2, 3, 4, 5, 6, 7, 8 and 3 more"
+
+
+def test_a_topic_with_one_replica_is_a_warning_where_there_are_nodes_for_three() -> None:
+    states = [PartitionState(0, None, "n1", 1, ["n1", "n2", "n3"]), PartitionState(1, None, "n1", 1, ["n1"])]
+    topic = Topic("t", 1, 1, False, TopicConfig(), states)
+    [finding] = judge_topics([topic], set(), 3)
+    assert (finding.verdict, finding.found) == ("warning", "one replica: partition 1")
+    assert "stockade cluster move" in finding.advice
+    assert [each.verdict for each in judge_topics([topic], set(), 2)] == ["ok"]
 
 
 def test_an_election_is_waited_for_and_no_majority_is_asked_for_where_one_is() -> None:
@@ -320,8 +329,8 @@ def test_an_election_is_waited_for_and_no_majority_is_asked_for_where_one_is() -
     assert {each.about: each.advice for each in judge_nodes([*alive, dead])}["controller"] == ELECTING
     assert {each.about: each.advice for each in judge_nodes([alive[0], dead, dead])}["controller"] == LEADERLESS
     topic = Topic("t", 1, 1, False, TopicConfig(), [PartitionState(0, None, None, 1, ["n1", "n2", "n3"])])
-    assert [each.advice for each in judge_topics([topic], {"n3"})] == [ELECTING]
-    assert [each.advice for each in judge_topics([topic], {"n2", "n3"})] != [ELECTING]
+    assert [each.advice for each in judge_topics([topic], {"n3"}, 3)] == [ELECTING]
+    assert [each.advice for each in judge_topics([topic], {"n2", "n3"}, 3)] != [ELECTING]
 
 
 @pytest.mark.parametrize(("elections", "looks"), [(1, 2), (LOOKS_MAX, LOOKS_MAX)])

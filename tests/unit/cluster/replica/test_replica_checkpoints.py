@@ -99,6 +99,19 @@ async def running(data: Path) -> AsyncIterator[Replica]:
         replica.close()
 
 
+@asynccontextmanager
+async def started(data: Path, count: int, settings: RaftSettings) -> AsyncIterator[tuple[list[Node], dict[str, int]]]:
+    """The nodes n1, n2, …, each with a folder of its name in ``data``, and the incarnation of each."""
+    addresses = {f"n{number}": free_address() for number in range(1, count + 1)}
+    nodes = [Node(data / node_id, node_id, addresses, settings) for node_id in addresses]
+    async with AsyncExitStack() as stack:
+        for node in nodes:
+            (data / node.host.node_id).mkdir()
+            await node.host.start()
+            stack.push_async_callback(node.host.stop)
+        yield nodes, {node.host.node_id: node.host.incarnation for node in nodes}
+
+
 def batch_of(value: bytes) -> Batch:
     return batch_from_columns([None], [value], None, None, now_ms=7, batch_bytes_max=1 << 20)
 
@@ -154,14 +167,7 @@ def test_a_replica_that_is_filled_by_a_checkpoint_has_the_stages_too(
     caplog.set_level("INFO")
 
     async def scenario() -> None:
-        addresses = {f"n{number}": free_address() for number in (1, 2, 3)}
-        nodes = [Node(tmp_path / node_id, node_id, addresses, PATIENT) for node_id in addresses]
-        async with AsyncExitStack() as stack:
-            for node in nodes:
-                (tmp_path / node.host.node_id).mkdir()
-                await node.host.start()
-                stack.push_async_callback(node.host.stop)
-            founders = {node.host.node_id: node.host.incarnation for node in nodes}
+        async with started(tmp_path, 3, PATIENT) as (nodes, founders):
             first, second = (node.open(founders) for node in nodes[:2])
             await until(lambda: first.group.is_leader or second.group.is_leader)
             leader = first if first.group.is_leader else second
@@ -266,15 +272,8 @@ def test_a_stopped_disk_is_read_as_a_start_would_read_it_and_stays_as_it_is(tmp_
 
 def test_a_disk_knows_of_its_checkpoint_alone_that_it_is_committed(tmp_path: Path) -> None:
     async def scenario() -> dict[str, int]:
-        addresses = {f"n{number}": free_address() for number in (1, 2)}
         settings = replace(PATIENT, checkpoint_bytes=400_000)  # after 90 appends or so
-        nodes = [Node(tmp_path / node_id, node_id, addresses, settings) for node_id in addresses]
-        async with AsyncExitStack() as stack:
-            for node in nodes:
-                (tmp_path / node.host.node_id).mkdir()
-                await node.host.start()
-                stack.push_async_callback(node.host.stop)
-            founders = {node.host.node_id: node.host.incarnation for node in nodes}
+        async with started(tmp_path, 2, settings) as (nodes, founders):
             replicas = [node.open(founders) for node in nodes]
             await until(lambda: any(replica.group.is_leader for replica in replicas))
             (leader,) = [replica for replica in replicas if replica.group.is_leader]

@@ -185,5 +185,5 @@ def test_a_refusal_to_place_a_partition_names_the_nodes_that_are_away() -> None:
         within_reach(members, {"n1"}.__contains__, 3)
     assert within_reach(members, {"n1"}.__contains__, 1) == [("n1", None)]
     assert within_reach(members, {"n1", "n3"}.__contains__, 3) == [("n1", None), ("n3", None), ("n2", None)]
-    assert default_factor(members) == 3
-    assert default_factor(members[:2]) == 1
+    assert default_factor(3) == 3
+    assert default_factor(2) == 1

@@ -4,6 +4,7 @@ It runs on a thread of its own, so that asynchronous, blocking and command-line 
 """
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -85,7 +86,7 @@ class FakeCluster(FakeState):
         """A grant that is installed slowly is in force when ``released`` is set."""
         self._arrival = threading.Condition()
         self._loop = asyncio.new_event_loop()
-        self._runners: list[web.AppRunner] = []
+        self._ports: list[tuple[web.AppRunner, socket.socket]] = []
 
     def paths(self, method: str) -> list[str]:
         return [path for verb, path in self.requests if verb == method]
@@ -103,8 +104,7 @@ class FakeCluster(FakeState):
 
     def kill(self, node: str) -> None:
         """The node's port answers nothing from now on."""
-        runner = self._runners[self.nodes.index(node)]
-        asyncio.run_coroutine_threadsafe(_end(runner), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(_end(*self._ports[self.nodes.index(node)]), self._loop).result(10)
 
     @contextmanager
     def running(self, nodes: int) -> Iterator["FakeCluster"]:
@@ -124,14 +124,14 @@ class FakeCluster(FakeState):
         for _ in range(nodes):
             runner = web.AppRunner(self._app(), shutdown_timeout=0.1)
             await runner.setup()
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            self._runners.append(runner)
-            self.nodes.append(f"http://127.0.0.1:{runner.addresses[0][1]}")
+            listener = socket.create_server(("127.0.0.1", 0))
+            await web.SockSite(runner, listener).start()
+            self._ports.append((runner, listener))
+            self.nodes.append(f"http://127.0.0.1:{listener.getsockname()[1]}")
 
     async def _stop(self) -> None:
-        for runner in self._runners:
-            await _end(runner)
+        for runner, listener in self._ports:
+            await _end(runner, listener)
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._answer], client_max_size=64 << 20)
@@ -463,14 +463,14 @@ class FakeCluster(FakeState):
         return answer({"session": session, "client_id": "c", **times}, status)
 
 
-async def _end(runner: web.AppRunner) -> None:
+async def _end(runner: web.AppRunner, listener: socket.socket) -> None:
     """Close the runner's port and its connections.
 
-    The runner forgets a connection that its server learns of while it ends, so it begins when there is none: one that
-    was accepted just before takes some turns until the server knows it.
+    asyncio leaks a connection that it accepts in the turn of the loop in which its server is closed, and aiohttp one
+    that its server learns of while the runner ends. So accepting ends first, some turns before.
     """
-    for site in list(runner.sites):
-        await site.stop()
+    if listener.fileno() >= 0:
+        asyncio.get_running_loop().remove_reader(listener)
     for _ in range(5):
         await asyncio.sleep(0)
     await runner.cleanup()

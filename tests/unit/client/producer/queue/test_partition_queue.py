@@ -138,6 +138,18 @@ def test_97_a_second_answer_for_a_batch_changes_nothing() -> None:
     assert driver.outcomes == {"a": "0"}
 
 
+def test_97_a_second_answer_for_a_batch_gives_none_of_its_numbers_to_the_next() -> None:
+    """A batch with a message id gives its numbers back when it turns out to be a duplicate of another one."""
+    driver = Driver()
+    driver.add_batch("a", message_id="m")
+    driver.pump()
+    driver.store("a", 0)
+    driver.store("a", 0, duplicate=True)
+    driver.add("b")
+    driver.pump()
+    assert (driver.batches["a"].first_seq, driver.batches["b"].first_seq) == (0, 1)
+
+
 def test_answered_batches_keep_their_place_in_the_window_until_those_before_them_are_settled() -> None:
     driver = in_flight(*"abcdef")
     for name in "bcde":

@@ -8,10 +8,11 @@ from msgspec import structs
 from ...client.api.client import Client
 from ...partition.api.ownership import FenceTenure, Grant, Ticket
 from ...partition.api.topics import Mode, Topic
+from ...partition.errors import LeaderNotAvailable
 from ..orders.holdings import Holding, holdings
 from ..ui.completion_names import TOPIC
 from ..ui.connection import with_client
-from ..ui.exits import WRITER
+from ..ui.exits import WRITER, refuse
 from ..ui.manual import Manual
 from ..ui.output import numbers, output_option, show_json, show_result, show_table, some
 from ..ui.parameters import mode_option, partitions_option
@@ -92,16 +93,26 @@ async def describe(client: Client, topic: str, partitions: Sequence[int], output
     """Show who holds the partitions of TOPIC and who held them, latest first, and how each tenure ended.
 
     HELD FOR is measured by the lease clock, which stands still while there is no leader. REFUSED counts a
-    zombie's writes: those that came with a grant's token after its end.
+    zombie's writes: those that came with a grant's token after its end. Partitions without a leader cannot be asked:
+    they are named, and the command ends with code 1.
     """
     described = await client.topic(topic)
     wanted = partitions or [each.partition for each in described.partitions]
-    found = [await client.fences(topic, number) for number in wanted]
+    leaderless = {each.partition for each in described.partitions if each.leader_node is None}
+    found = [await client.fences(topic, number) for number in wanted if number not in leaderless]
     if output == "json":
         show_json(found)
-        return
-    headings = ["PARTITION", "EPOCH", "OWNER", "PRODUCER", "MODE", "BEGAN BY", "HELD FOR", "END", "REFUSED"]
-    show_table(headings, [_tenure(fences.partition, tenure) for fences in found for tenure in fences.fences])
+    else:
+        headings = ["PARTITION", "EPOCH", "OWNER", "PRODUCER", "MODE", "BEGAN BY", "HELD FOR", "END", "REFUSED"]
+        show_table(headings, [_tenure(fences.partition, tenure) for fences in found for tenure in fences.fences])
+    end_without([f"{topic}/{number}" for number in wanted if number in leaderless], output)
+
+
+def end_without(unknown: Sequence[str], output: str) -> None:
+    """If there are partitions without a leader, which could not be asked, name them and end the process, code 1."""
+    if unknown:
+        detail = f"without {some(unknown, UNKNOWN_SHOWN)}: no leader is known"
+        refuse(LeaderNotAvailable.code, detail, as_json=output == "json", no_side_effects=True)
 
 
 @grants.command(

@@ -21,6 +21,7 @@ from ..ui.exits import REFUSED
 from ..ui.manual import Manual
 from ..ui.output import confirm, output_option, show_json, show_rest, show_table, yes_option
 from ..ui.parameters import ROWS_MAX, MomentType, WholeNumber, partitions_option, prefix_option
+from .grants import end_without
 
 
 @click.command(
@@ -228,15 +229,21 @@ async def list_groups(client: Client, prefix: str, output: str) -> None:
 async def describe(client: Client, group: str, topics: Sequence[str], output: str) -> None:
     """Show the resources of GROUP with their owners, and its position and lag, in records, in each partition.
 
-    LAG counts the records from the position to the log's end; without a position, all records.
+    LAG counts the records from the position to the log's end; without a position, all records. Partitions without a
+    leader cannot be asked: they are named, and the command ends with code 1.
     """
     resources = await client.resources(group)
     known = {each.name: each.partitions for each in await client.topics(internal=True)}
     chosen = [*dict.fromkeys([*topics, *_topics_of(resources, known)])]
-    positions = await _positions(client, group, chosen, resources)
+    positions, unknown = await _positions(client, group, chosen, resources)
     if output == "json":
         show_json({"group": group, "resources": resources, "positions": positions})
-        return
+    else:
+        _show(group, resources, positions, is_whole=not unknown)
+    end_without(unknown, output)
+
+
+def _show(group: str, resources: Sequence[Resource], positions: Sequence[GroupPosition], *, is_whole: bool) -> None:
     if resources:
         rows = [(r.resource, r.client_id or "-", r.generation, r.fence_epoch) for r in resources]
         show_table(["RESOURCE", "OWNER", "GENERATION", "FENCE EPOCH"], rows)
@@ -247,19 +254,22 @@ async def describe(client: Client, group: str, topics: Sequence[str], output: st
             ["TOPIC", "PARTITION", "OWNER", "POSITION", "LOG END", "LAG"],
             [(p.topic, p.partition, p.owner or "-", _or_dash(p.offset), p.log_end, p.lag) for p in positions],
         )
-    if not resources and not positions:
+    if not resources and not positions and is_whole:
         click.echo(f"{group}: owns nothing; --topic shows its positions in a topic")
 
 
 async def _positions(
     client: Client, group: str, topics: Sequence[str], resources: Sequence[Resource]
-) -> list[GroupPosition]:
+) -> tuple[list[GroupPosition], list[str]]:
+    """The group's positions in these topics, and the partitions that cannot be asked, as they have no leader."""
     owned = {each.resource: each for each in resources}
-    found = []
+    found, unknown = list[GroupPosition](), list[str]()
     for topic in topics:
-        numbers = [each.partition for each in (await client.topic(topic)).partitions]
-        found += await asyncio.gather(*(_position(client, group, topic, number, owned) for number in numbers))
-    return found
+        partitions = (await client.topic(topic)).partitions
+        led = [each.partition for each in partitions if each.leader_node is not None]
+        found += await asyncio.gather(*(_position(client, group, topic, number, owned) for number in led))
+        unknown += [f"{topic}/{each.partition}" for each in partitions if each.leader_node is None]
+    return found, unknown
 
 
 async def _position(

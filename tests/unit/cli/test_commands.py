@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -100,12 +101,9 @@ def test_grants_say_who_holds_what_and_who_held_it(at: Operator, session: str) -
     assert at.tells("grants", "list", "held")["grants"] == []
 
 
-def test_grants_are_listed_where_another_partition_has_no_leader(
-    at: Operator, session: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The list waited 30 s, and showed none at all, just when StockadePendingFences says to look at it."""
-    at.says("topics", "create", "halved", "--partitions", "3")
-    at.says("grants", "acquire", "halved", "--session", session, "--partition", "0")
+@pytest.fixture
+def behead(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets all partitions of a topic but the first seem to have no leader, from its call on."""
     topic = Client.topic
 
     async def beheaded(client: Client, name: str, **how: Any) -> Topic:
@@ -113,11 +111,54 @@ def test_grants_are_listed_where_another_partition_has_no_leader(
         found.partitions[1:] = [structs.replace(each, leader=None, leader_node=None) for each in found.partitions[1:]]
         return found
 
-    monkeypatch.setattr(Client, "topic", beheaded)
+    return lambda: monkeypatch.setattr(Client, "topic", beheaded)
+
+
+def test_grants_are_listed_where_another_partition_has_no_leader(
+    at: Operator, session: str, behead: Callable[[], None]
+) -> None:
+    """The list waited 30 s, and showed none at all, just when StockadePendingFences says to look at it."""
+    at.says("topics", "create", "halved", "--partitions", "3")
+    at.says("grants", "acquire", "halved", "--session", session, "--partition", "0")
+    behead()
     told = at.tells("grants", "list", "halved")
     assert [holding["partitions"] for holding in told["grants"]] == [[0]]
     assert told["unknown"] == ["halved/1", "halved/2"]
     assert at.call("grants", "list", "halved").stderr == "without halved/1, halved/2: no leader is known\n"
+
+
+def test_what_partitions_with_a_leader_know_is_shown_where_others_have_none(
+    at: Operator, session: str, behead: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`grants describe` waited 30 s for each partition without a leader, `groups describe` for all of them, and neither
+    showed the others then.
+    """
+    at.says("topics", "create", "parted", "--partitions", "3")
+    at.says("grants", "acquire", "parted", "--session", session, "--partition", "0")
+    at.says("groups", "reset", "reading", "parted", "--to", "earliest", "--yes")
+    behead()
+    for call in ("fences", "position"):
+        monkeypatch.setattr(Client, call, only_of_the_first(getattr(Client, call)))
+    for words in (("grants", "describe", "parted"), ("groups", "describe", "reading", "--topic", "parted")):
+        said, told = at.call(*words), at.call(*words, "--output", "json")
+        assert (said.exit_code, told.exit_code) == (1, 1)
+        assert said.stderr == "Error: without parted/1, parted/2: no leader is known\n"
+        assert json.loads(told.stderr)["code"] == "LEADER_NOT_AVAILABLE"
+        assert len(said.stdout.splitlines()) == 2
+        shown = json.loads(told.stdout)
+        assert [each["partition"] for each in (shown if words[0] == "grants" else shown["positions"])] == [0]
+    [nothing] = at.call("grants", "describe", "parted", "--partition", "2").stdout.splitlines()
+    assert nothing.startswith("PARTITION")
+
+
+def only_of_the_first(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of the client that fails where it is asked of another partition than 0."""
+
+    async def ask(client: Client, *names: Any, **more: Any) -> Any:
+        assert names[-1] == 0
+        return await call(client, *names, **more)
+
+    return ask
 
 
 def test_who_is_fenced_on_purpose_is_refused_and_counted(at: Operator, session: str) -> None:

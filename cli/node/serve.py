@@ -28,7 +28,7 @@ from ...cluster.config import ConfigError, NodeConfig, parse_address
 from ...cluster.discovery.cluster_view import is_member
 from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
-from ...cluster.node.node import Node
+from ...cluster.node.node import Node, view_of
 from ...cluster.tiered.place import probe
 from ...http_api.app import LINGER_S, HttpServer, start_http
 from ...partition.api.cluster import Cluster
@@ -123,7 +123,11 @@ _log = logging.getLogger("stockade")
     type=click.Path(dir_okay=False, path_type=Path),
     help="The node's TOML file. Variables STOCKADE_… say single settings, or without a file all of them.",
 )
-@click.option("--check", is_flag=True, help="Check the configuration, and the tiered store's place, and do not run.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Check the configuration, whose the data folder is, and the tiered store's place, and do not run.",
+)
 @click.option(
     "--processes",
     type=WholeNumber(1, PROCESSES_MAX),
@@ -172,6 +176,7 @@ def serve(
         limit = allowed()
         tiered = settings.tiered
         faults = [] if (why := cannot_write(Path(settings.data_dir))) is None else [f"data_dir: {why}"]
+        faults = faults or [why for node in settings.nodes() if (why := _refused(node)) is not None]
         if tiered is not None and (fault := probe(tiered.place, settings.cluster_id)) is not None:
             faults.append(fault)
         if faults:
@@ -209,6 +214,19 @@ def _usable(config: Path | None, processes: int | None) -> tuple[NodeConfig, str
     except ConfigError as error:
         raise unusable(source, error.faults) from error
     return settings, source
+
+
+def _refused(node: NodeConfig) -> str | None:
+    """Why a node would not start with the data folder that it has, as one of another node, cluster or release; None if
+    it would. Blocks.
+    """
+    try:
+        view_of(node)
+    except DiskRefused as error:
+        return str(error)
+    except OSError as error:
+        return f"data_dir: {CannotStart(error)}"
+    return None
 
 
 def _summary(settings: NodeConfig) -> str:

@@ -52,6 +52,17 @@ STANDING_TIMEOUT_S = 1.0
 """A node that has not answered with its standing by then counts as away."""
 
 
+def view_of(config: NodeConfig) -> ClusterView:
+    """The members as a node knows them, if its data folder is its own, and of software that fits. Blocks. Raises
+    DiskRefused, OSError.
+    """
+    data = Path(config.data_dir)
+    check_level(data, SOFTWARE)
+    view = ClusterView(config)
+    view.check_disk(incarnation_of(data))
+    return view
+
+
 class Node:
     """A running node: ``service`` is what a front talks to, ``failure`` why it had to stop by itself."""
 
@@ -61,10 +72,8 @@ class Node:
         (a disk error, a broken invariant). Raises OSError or what the log finds wrong with the disk.
         """
         await asyncio.to_thread(_close_to_others, Path(config.data_dir))
-        await asyncio.to_thread(check_level, Path(config.data_dir), SOFTWARE)
-        failure, view = NodeFailure(on_failure), ClusterView(config)
+        failure, view = NodeFailure(on_failure), await asyncio.to_thread(view_of, config)
         principals = PrincipalStore(Path(config.data_dir), is_member=view.index > 0)
-        view.check_disk(await asyncio.to_thread(incarnation_of, Path(config.data_dir)))
         disk = await asyncio.to_thread(DiskWatch, config.node_id, Path(config.data_dir), config.limits)
         host = RaftHost(
             config.node_id,

@@ -180,6 +180,21 @@ def test_a_data_folder_that_cannot_be_written_is_found_by_a_check(
     assert cannot_write(tmp_path / "new" / "folder") == f"{tmp_path}: Read-only file system"
 
 
+@pytest.mark.parametrize("folder", ["n1", "n1.2"])
+def test_a_data_folder_of_another_cluster_is_named_by_a_start_and_by_a_check(tmp_path: Path, folder: str) -> None:
+    """The check said that all was fine, and the node did not start."""
+    data = tmp_path / ("n1" if folder == "n1" else f"n1/{folder}")
+    data.mkdir(parents=True)
+    (data / "members.json").write_text('{"index": 9, "cluster_id": "another"}')
+    path = machine(tmp_path, CONFIG if folder == "n1" else MACHINE)
+    checked = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])
+    assert checked.exit_code == 1
+    fault = f"{data}/members.json: it is of the cluster 'another', and this node is of 'house'. Nothing is damaged"
+    assert fault in checked.stderr
+    if folder == "n1":
+        assert fault in serve(path).stderr
+
+
 @pytest.mark.parametrize("text", [CONFIG, MACHINE])
 def test_a_data_folder_that_cannot_be_looked_into_is_named_without_a_traceback(tmp_path: Path, text: str) -> None:
     """As is a folder that was restored by root. Root itself is refused a name that is too long."""

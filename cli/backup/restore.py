@@ -35,7 +35,7 @@ from ...client.api.client import Client
 from ...client.api.conditions import Conditions
 from ...client.retry import is_momentary, pause_before_next
 from ...partition.api.topics import BATCH_BYTES_MAX, Topic, TopicConfig
-from ...partition.errors import NotFound, OffsetMismatch, StockadeError, UnknownTopicOrPartition
+from ...partition.errors import NotFound, OffsetMismatch, PlanChanged, StockadeError, UnknownTopicOrPartition
 from ...partition.records.batch import compressed
 from .create import record_at
 from .manifest import Damaged, DataFile, Manifest, PartitionBackup, PositionBackup, PrincipalBackup, TopicBackup
@@ -170,7 +170,8 @@ class TopicRestore:
             self._topic_id = self._present.topic_id
             logs = await self._logs()
             is_new = self._present.config == self._open and not any(end for _, end in logs)
-            if is_new and self._topic_id == topic.topic_id:  # ``_created`` was cut short
+            if is_new and self._topic_id == topic.topic_id:  # as where ``_created`` was cut short
+                await self._check_unused(self._present)
                 self._present = None
         if any(end for _, end in logs) and not self._manner.resume:
             raise CannotRestore(f"topic {self._name} has records already: {self._elsewhere}, or go on with --resume")
@@ -191,6 +192,15 @@ class TopicRestore:
         """(log_start, log_end) of each partition."""
         found = [await self._client.offsets(self._name, each.partition) for each in self._topic.partitions]
         return [(each.log_start, each.log_end) for each in found]
+
+    async def _check_unused(self, present: Topic) -> None:
+        """Raises CannotRestore if others use the topic, which has no records, and is to be created anew."""
+        contents = [await self._client.contents(self._name, each.partition, 1) for each in present.partitions]
+        if any(each.slot_mode is not None for each in present.partitions) or any(each.total for each in contents):
+            raise CannotRestore(
+                f"topic {self._name} is there already, with the id that it has in the backup, and writers hold it or"
+                f" groups have positions there: delete it, or {self._elsewhere}"
+            )
 
     @property
     def _elsewhere(self) -> str:
@@ -248,8 +258,11 @@ class TopicRestore:
                 return made
             await self._client.change_topic(self._name, seal=True)  # so that no record is deleted
             if any(end for _, end in await self._logs()):
-                raise CannotRestore(f"someone else writes to {self._name}")
-            await self._client.delete_topic(self._name, topic_id=made.topic_id)
+                raise CannotRestore(f"someone else writes to {self._name}, which is sealed now")
+            try:
+                await self._client.delete_topic(self._name, topic_id=made.topic_id, if_grants=())
+            except PlanChanged as error:
+                raise CannotRestore(f"someone else holds {self._name}, which is sealed now") from error
 
     async def _close(self) -> None:
         """Give the topic its own configuration, when it has all its records. Raises CannotRestore if others changed its

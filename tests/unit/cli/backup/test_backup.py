@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,6 +55,7 @@ from stockade.partition.errors import (
     LeaderNotAvailable,
     NotFound,
     OffsetMismatch,
+    PlanChanged,
     RequestTimedOut,
     TopicAlreadyExists,
     TopicSealed,
@@ -259,6 +261,7 @@ class Restoring:
         self.left = left
         self.level = 2
         self.topic_id, self.is_sealed = 8, False
+        self.holder_mode: str | None = None
 
     async def connect(self) -> Any:
         return SimpleNamespace(feature_level=self.level)
@@ -269,15 +272,21 @@ class Restoring:
         self.created, self.topic_config = config, self.topic_config or config
         return SimpleNamespace(topic_id=self.topic_id, config=self.topic_config)
 
-    async def delete_topic(self, name: str, *, topic_id: int) -> None:
-        assert (topic_id, self.rows, self.is_sealed) == (self.topic_id, [], True)
+    async def delete_topic(self, name: str, *, topic_id: int, if_grants: Sequence[str]) -> None:
+        assert (topic_id, self.rows, self.is_sealed, if_grants) == (self.topic_id, [], True, ())
+        if self.holder_mode is not None:
+            raise PlanChanged("other grants would end than those that the order names")
         self.created = self.topic_config = None
         self.topic_id, self.is_sealed = self.topic_id + 1, False
 
     async def topic(self, name: str) -> Any:
         if self.topic_config is None:
             raise UnknownTopicOrPartition(topic=name)
-        return SimpleNamespace(topic_id=self.topic_id, partitions=[0], config=self.topic_config)
+        partitions = [SimpleNamespace(partition=0, slot_mode=self.holder_mode)]
+        return SimpleNamespace(topic_id=self.topic_id, partitions=partitions, config=self.topic_config)
+
+    async def contents(self, name: str, partition: int, most: int) -> Any:
+        return SimpleNamespace(total=len(self.positions))
 
     async def fetch(self, topic: str, partition: int, offset: int, **_: Any) -> Any:
         row = pa.Table.from_batches(self.rows).slice(offset, 1).to_batches()[0]

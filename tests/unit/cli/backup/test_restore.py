@@ -10,7 +10,7 @@ import pytest
 
 from stockade.cli.backup import restore_command
 from stockade.cli.backup.manifest import Manifest, PositionBackup
-from stockade.cli.backup.restore import CannotRestore, Manner, Restored, prepare
+from stockade.cli.backup.restore import OPEN, CannotRestore, Manner, Restored, prepare
 from stockade.cli.backup.restore_command import _told_of_a_part
 from stockade.cli.backup.store import Store
 from stockade.partition.errors import LeaderNotAvailable
@@ -113,7 +113,7 @@ def test_a_topic_that_was_to_get_another_id_gets_it_in_the_next_attempt(store: S
     first, second, manifest = Restoring(), Restoring(), backup_of_both(store)
     first.topic_id, delete = 7, first.delete_topic
 
-    async def cut_short(name: str, *, topic_id: int) -> None:
+    async def cut_short(name: str, **_: Any) -> None:
         first.delete_topic = delete  # type: ignore[method-assign]
         raise LeaderNotAvailable(retry_after_ms=1)
 
@@ -137,6 +137,38 @@ def test_a_topic_with_the_id_of_the_backup_stays_when_others_have_written_to_it(
     with pytest.raises(CannotRestore, match="someone else writes to first"):
         restored(Topics(first, Restoring()), store, manifest)
     assert (first.topic_id, len(first.rows)) == (7, 1)
+
+
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("use", ["writer", "group"])
+def test_an_empty_topic_with_the_id_of_the_backup_stays_when_others_use_it(
+    store: Store, use: str, resume: bool
+) -> None:
+    """It was deleted and created again, with the grants and positions in it."""
+    first, manifest = Restoring(), backup_of_both(store)
+    first.topic_id = 7
+    first.created = first.topic_config = msgspec.structs.replace(manifest.topics[0].config, **OPEN)
+    if use == "writer":
+        first.holder_mode = "Exclusive"
+    else:
+        first.positions = {"g": 0}
+    with pytest.raises(CannotRestore, match="topic first is there already, with the id that it has in the backup"):
+        restored(Topics(first, Restoring()), store, manifest, resume=resume)
+    assert (first.topic_id, first.is_sealed) == (7, False)
+
+
+def test_a_topic_with_the_id_of_the_backup_stays_when_a_writer_takes_it_meanwhile(store: Store) -> None:
+    first, manifest = Restoring(), backup_of_both(store)
+    first.topic_id, create = 7, first.create_topic
+
+    async def and_hold(name: str, **more: Any) -> Any:
+        first.holder_mode = "Exclusive"
+        return await create(name, **more)
+
+    first.create_topic = and_hold  # type: ignore[method-assign]
+    with pytest.raises(CannotRestore, match="someone else holds first, which is sealed now"):
+        restored(Topics(first, Restoring()), store, manifest)
+    assert first.topic_id == 7
 
 
 @pytest.mark.parametrize("offset", [0, 1, 4])

@@ -2,6 +2,9 @@
 
 A node's disk does not say how far its groups had committed. What a checkpoint covers was committed; a later entry of
 the log may be, as only a majority of the replicas could tell. If a group has one voter, its disk is that majority.
+
+Of a log that is damaged, the entries before the damage are read. They may have been replaced behind it, as may any
+entry that is not known to be committed.
 """
 
 import os
@@ -16,6 +19,7 @@ from .host import check_level
 from .log.configuration import CONFIGURATION, Configuration, founding_configuration
 from .log.origin import FIRST_INDEX, Origin, continuation
 from .messages import Software
+from .wal.errors import WalCorrupt
 from .wal.files import WalReader, lock_to_read
 from .wal.records import LogEntry, RecoveredGroup
 from .wal.recovery import recover
@@ -38,7 +42,9 @@ class StoppedNode:
     """The disk of a stopped node, in ``with``, which keeps the node from starting. Blocks while it reads the log."""
 
     def __init__(self, data: Path, software: Software) -> None:
-        """Raises WalLocked if the node runs, DiskRefused if its log is damaged, FileNotFoundError if it has none."""
+        """Raises WalLocked if the node runs, FileNotFoundError if the folder has no log, DiskRefused if no log of that
+        folder can be read, OSError.
+        """
         check_level(data, software)
         if not (data / "groups").exists():
             raise FileNotFoundError(f"{data} has no data of a node")
@@ -49,6 +55,8 @@ class StoppedNode:
         except BaseException:
             os.close(self._lock)
             raise
+        self.fault: WalCorrupt | OSError | None = recovery.fault
+        """What is wrong with the log, of which only the records before that are read; None: nothing."""
         self._incarnation = recovery.identity.incarnation
         self._groups = recovery.groups
         self._reader = WalReader(data / "wal")
@@ -65,7 +73,8 @@ class StoppedNode:
     def group(self, group_id: int, founders: Mapping[str, int]) -> StoppedGroup:
         """A group with these founders. Raises DiskRefused if its checkpoint is damaged, or does not fit the log."""
         recovered = self._groups.get(group_id, RecoveredGroup())
-        checkpoint = self._store.read(group_id) if group_id in self._groups else None
+        is_there = group_id in self._groups or self.fault is not None  # the damage may hide where the group begins
+        checkpoint = self._store.read(group_id) if is_there else None
         path = self._store.path(group_id)
         founding = Origin(configuration=founding_configuration(founders))
         origin = founding if checkpoint is None else checkpoint.origin

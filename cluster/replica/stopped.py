@@ -12,6 +12,7 @@ from typing import Self
 import msgspec
 import pyarrow as pa
 
+from ...partition.api.topics import TopicConfig
 from ...partition.config import PartitionConfig
 from ...partition.durable.stored_machine import StoredMachine
 from ...partition.log.image import ImageDamaged
@@ -80,21 +81,30 @@ class StoppedPartition:
 
 
 class StoppedPartitions:
-    """The partitions on the disk of a stopped node, in ``with``, by topic and partition."""
+    """The partitions on the disk of a stopped node, in ``with``, by topic and partition.
+
+    ``faults``: damage that concerns all of them, or one that is not known for that reason.
+    """
 
     def __init__(self, data: Path) -> None:
-        """Raises WalLocked, DiskRefused, FileNotFoundError."""
-        self._notes: dict[tuple[str, int], Assignment] = {}
+        """Raises WalLocked, DiskRefused, OSError."""
+        self.faults: list[str] = []
+        notes: list[Assignment] = []
         for path in sorted((data / "partitions").glob("*/replica.json")):
             try:
                 note = msgspec.json.decode(path.read_bytes(), type=Assignment)
-            except msgspec.DecodeError as error:
-                raise DiskRefused(path, f"damaged ({error})") from error
-            key = note.topic, note.partition
-            # Of two topics with one name the older one was deleted.
-            if key not in self._notes or self._notes[key].topic_id < note.topic_id:
-                self._notes[key] = note
+                if note.group_id != int(path.parent.name, 16):
+                    raise ValueError(f"it is of the group {note.group_id:016x}")
+                notes.append(note)
+            except (ValueError, OSError) as error:
+                self.faults.append(f"{path}: damaged ({error}), so it is not known which partition is in this folder")
+        newest = {note.topic: note.topic_id for note in sorted(notes, key=lambda note: note.topic_id)}
+        # Of two topics with one name the older one was deleted.
+        self._notes = {(each.topic, each.partition): each for each in notes if each.topic_id == newest[each.topic]}
         self._node = StoppedNode(data, SOFTWARE)
+        if (fault := self._node.fault) is not None:
+            text = f"{fault.path}: {fault.fault}" if isinstance(fault, DiskRefused) else str(fault)
+            self.faults.append(f"{text}; what the log has behind that could not be read, of any partition")
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +114,11 @@ class StoppedPartitions:
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
         return iter(sorted(self._notes))
+
+    def definition(self, topic: str) -> tuple[TopicConfig, int]:
+        """The settings of a topic, and how many partitions it has, as far as this disk shows."""
+        notes = [note for (name, _), note in self._notes.items() if name == topic]
+        return max(notes, key=lambda note: note.config_order).config, 1 + max(note.partition for note in notes)
 
     def open(self, topic: str, partition: int, scratch: Path) -> StoppedPartition:
         """Read a partition; the empty folder ``scratch`` has to stay until its records were read. Blocks. Raises

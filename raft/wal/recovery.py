@@ -1,10 +1,11 @@
 """Recovery of the write-ahead log from its files, after a stop of any kind.
 
 Recovery reads all records, and then truncates the last file where its intact records end. It is idempotent: a process
-that is killed during a recovery finds the same in the next one. Or it changes no file, for a reader of a stopped
-node's disk. Recovery never drops a record that was reported
+that is killed during a recovery finds the same in the next one. Recovery never drops a record that was reported
 durable: it raises WalCorrupt if such a record is damaged. There is one exception, which it cannot tell from an
 unfinished flush: damage to the very last flush, after which nothing was written.
+
+For a reader of a stopped node's disk, recovery changes no file, and takes what comes before a damage.
 """
 
 import os
@@ -43,7 +44,7 @@ def recover(directory: Path, *, changes: bool = True) -> "Recovery":
     so also if files or the identity are missing.
 
     An empty directory becomes a new log. Without ``changes`` the directory and its files stay as they are: a torn tail
-    is only passed over, and a log without an identity is refused.
+    is only passed over, a log without an identity is refused, and ``fault`` says where a damage ended the reading.
     """
     identity, numbers = WalIdentity.read(directory), numbers_in(directory)
     if identity is None:
@@ -57,11 +58,16 @@ def recover(directory: Path, *, changes: bool = True) -> "Recovery":
             if changes:
                 path_of(directory, number).unlink()
     recovery = Recovery(identity, changes=changes)
-    for number in range(identity.first, identity.last + 1):
-        path = path_of(directory, number)
-        if number not in numbers:
-            raise WalCorrupt(path, 0, "the file is missing")
-        recovery.read(path, number, is_last=number == identity.last)
+    try:
+        for number in range(identity.first, identity.last + 1):
+            path = path_of(directory, number)
+            if number not in numbers:
+                raise WalCorrupt(path, 0, "the file is missing")
+            recovery.read(path, number, is_last=number == identity.last)
+    except (WalCorrupt, OSError) as fault:
+        if changes:
+            raise
+        recovery.fault = fault
     if changes:
         remove_before(directory, identity.first)
     return recovery
@@ -98,6 +104,8 @@ class Recovery:
         self.end: int = 0
         self.sizes: dict[int, int] = {}
         """Bytes of each file, by number."""
+        self.fault: WalCorrupt | OSError | None = None
+        """What ended the reading before the log's end."""
 
     def read(self, path: Path, number: int, *, is_last: bool) -> None:
         """Read the next file; truncate the last one, durably, where its records end, if recovery makes changes. Raises

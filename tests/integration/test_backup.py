@@ -428,10 +428,74 @@ def test_the_disk_of_a_stopped_node_tells_all_that_its_log_has(data: Path, other
         assert contents(disk) == found
     assert running.returncode == 1, running
     assert wrong.returncode == 1, wrong
-    assert wrong.stderr.count("is it the cluster of this disk?") == 2
+    assert re.search(r"^on-disk/0-1: .* is it the cluster of this disk\?", wrong.stderr, re.MULTILINE)
     assert "in use by another process" in running.stderr
     for number, table in before.items():
         assert last(rows(topic.at(new), number, 100)).equals(last(table))
+
+
+def test_topics_that_no_backup_has_are_rescued_with_the_positions_of_groups(data: Path, other: LocalCluster) -> None:
+    """Of a topic that was missing it said no more than that; groups that read it from its end skipped all of it."""
+    new = other.nodes[0].url
+    with LocalCluster(data / "unsaved", nodes_count=1, port_base=0, restart=False) as lost:
+        topic = filled(lost.nodes[0].url, "unsaved", 2, 4, require_fence=False, retention_ms=-1)
+        done(lost.nodes[0].url, "groups", "reset", "reading", "unsaved", "--to-offset", "450", "--yes")
+        done(lost.nodes[0].url, "topics", "alter", "unsaved", "--config", "require_fence=true")
+        before = {number: rows(topic, number) for number in range(2)}
+        lost.kill_all()
+    disk = lost.nodes[0].data
+    missing = stockade(new, "backup", "rescue", str(disk))
+    assert missing.returncode == 1, missing
+    create, alter = re.findall(r"`stockade ([^`]*)`", missing.stderr)
+    assert create == "topics create unsaved --partitions 2 --config retention_ms=-1"
+    while done(new, *create.split())["topic_id"] == topic_id_of(disk):  # of another cluster, by chance
+        done(new, "topics", "delete", "unsaved", "--yes")
+    done(new, "groups", "reset", "reading", "unsaved", "--partition", "1", "--to-offset", "0", "--yes")
+    saved = done(new, "backup", "rescue", str(disk))
+    assert [(each["added"], each["added_unknown"], each["positions"]) for each in saved] == [(600, 0, 1)] * 2
+    done(new, "groups", "reset", "reading", "unsaved", "--partition", "0", "--to-offset", "500", "--yes")
+    assert [each["positions"] for each in done(new, "backup", "rescue", str(disk))] == [0, 0]
+    found = done(new, "groups", "describe", "reading", "--topic", "unsaved")["positions"]
+    assert [each["offset"] for each in found] == [500, 450]
+    assert done(new, *alter.split())["config"]["require_fence"] is True
+    for number, table in before.items():
+        assert rows(topic.at(new), number).equals(table)
+
+
+def topic_id_of(disk: Path) -> int:
+    (note, *_) = (disk / "partitions").glob("*/replica.json")
+    found: int = json.loads(note.read_bytes())["topic_id"]
+    return found
+
+
+def test_what_is_damaged_on_a_disk_is_named_and_all_else_is_rescued(data: Path) -> None:
+    """One damaged note of a replica, or one flipped bit of the log, refused the whole disk."""
+    with LocalCluster(data / "hurt", nodes_count=1, port_base=0, restart=False) as lost:
+        url = lost.nodes[0].url
+        filled(url, "first", 1, 1)
+        filled(url, "second", 1, 1)
+        expect(200, Topic(url, "second").append("here it breaks", 0))
+        expect(200, Topic(url, "first").append("behind it", 0))
+        lost.kill_all()
+    disk = lost.nodes[0].data
+
+    def told() -> tuple[list[tuple[str, int]], str]:
+        ended = offline("backup", "rescue", str(disk), "--dry-run", "--json")
+        assert ended.returncode == (1 if ended.stderr else 0)
+        return [(each["topic"], each["log_end"]) for each in json.loads(ended.stdout)], ended.stderr
+
+    assert told() == ([("first", 301), ("second", 301)], "")
+    [log] = [path for path in (disk / "wal").glob("*.wal") if b"here it breaks" in path.read_bytes()]
+    log.write_bytes(log.read_bytes().replace(b"here it breaks", b"here it brakes"))
+    found, fault = told()
+    assert found == [("first", 300), ("second", 300)]
+    assert json.loads(fault)["detail"].startswith(f"{log}: position ")
+    [note] = [path for path in (disk / "partitions").glob("*/replica.json") if b'"first"' in path.read_bytes()]
+    for content in (b"{", note.read_bytes().replace(b'"partition":0', b'"partition":1')):
+        note.write_bytes(content)
+        found, fault = told()
+        assert found == [("second", 300)]
+        assert json.loads(fault)["detail"].startswith(f"{note}: damaged (")
 
 
 def last(table: pa.Table) -> pa.Table:

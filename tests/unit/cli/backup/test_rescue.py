@@ -16,7 +16,7 @@ class Restored:
     config = SimpleNamespace(delivery_timeout_ms=1000)
 
     async def topic(self, name: str) -> Any:
-        return SimpleNamespace(topic_id=9)
+        return SimpleNamespace(topic_id=9, partitions=[0])
 
     async def offsets(self, name: str, partition: int) -> Any:
         return SimpleNamespace(log_start=0, log_end=600)

@@ -169,6 +169,42 @@ def test_damage_to_what_was_durable_is_refused_with_place_and_advice(
     assert "`stockade rebuild --data DIR`" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "name, position, records",
+    [
+        (FIRST, 0, 0),
+        (FIRST, FILE_HEADER_BYTES + 50, 0),
+        (FIRST, FILE_HEADER_BYTES + RECORD_BYTES + 50, 1),
+        (SECOND, 20, 2),
+        (SECOND, FILE_HEADER_BYTES + 50, 2),
+    ],
+)
+def test_a_reader_of_a_stopped_nodes_disk_gets_what_is_before_a_damage(
+    tmp_path: Path, name: str, position: int, records: int
+) -> None:
+    """One flipped bit hid all partitions of the last disk that was left."""
+    files = a_log_of_two_files(tmp_path / "wal")
+    damaged = files | {name: patched(files[name], position, b"\0\xff\0\xff")}
+    restore(tmp_path / "wal", damaged)
+    found = recover(tmp_path / "wal", changes=False)
+    assert isinstance(found.fault, WalCorrupt)
+    assert found.fault.path == tmp_path / "wal" / name
+    assert [entry.index for group in found.groups.values() for entry in group.entries] == [11, 12, 13, 14][:records]
+    assert contents(tmp_path / "wal") == damaged
+
+
+def test_a_reader_of_a_stopped_nodes_disk_gets_what_is_before_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    a_log_of_two_files(tmp_path / "wal")
+    whole = recover(tmp_path / "wal", changes=False)
+    assert (whole.fault, len(whole.groups[1].entries)) == (None, 4)
+    (tmp_path / "wal" / SECOND).unlink()
+    (tmp_path / "wal" / SECOND).mkdir()
+    found = recover(tmp_path / "wal", changes=False)
+    assert (isinstance(found.fault, OSError), len(found.groups[1].entries)) == (True, 2)
+    with pytest.raises(OSError, match=SECOND):
+        recover(tmp_path / "wal")
+
+
 def test_a_refusal_changes_no_file_and_leaves_no_lock(tmp_path: Path) -> None:
     files = a_log_of_two_files(tmp_path / "wal")
     damaged = files | {SECOND: patched(files[SECOND], FILE_HEADER_BYTES + 9, b"damage")}

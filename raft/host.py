@@ -288,9 +288,11 @@ class RaftHost:
         """The connected nodes with little room on their disks (1), or none to spare (2), by node id."""
         return self._transport.disks
 
-    def set_peer(self, node_id: str, address: Address) -> None:
-        """Add a node of the cluster, or change its address; that counts from the next dial on."""
-        self._transport.set_peer(node_id, address)
+    def set_peer(self, node_id: str, address: Address, former: Address | None = None) -> None:
+        """Add a node of the cluster, or change its address; that counts from the next dial on. ``former``: an address
+        at which the node may be again.
+        """
+        self._transport.set_peer(node_id, address, former)
 
     def remove_peer(self, node_id: str) -> None:
         """Remove a node: its connection is closed, and it is refused when it dials."""

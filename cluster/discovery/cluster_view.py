@@ -118,6 +118,18 @@ class ClusterView:
         }
         return {node_id: parse_address(way) for node_id, way in ways.items()}
 
+    def former_ways(self) -> dict[str, Address]:
+        """By id: the address in this node's configuration, of nodes that were there, and of which the controller has
+        another one now. A node that is back there can tell no controller before it is reached.
+        """
+        return {
+            entry.node_id: parse_address(way)
+            for entry in self._known.nodes
+            if (way := self._own_ways.get(entry.node_id)) is not None
+            and way == self._known.left.get(entry.node_id)
+            and way != entry.raft
+        }
+
     async def follow(self, catalog: Catalog) -> None:
         """Take over a catalog of the controller, durably. One older than the last is ignored."""
         if catalog.index < self.index:

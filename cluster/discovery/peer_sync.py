@@ -22,9 +22,9 @@ class PeerSync:
     async def run(self) -> None:
         """Apply each change of the view to the host. Runs until cancelled."""
         while True:
-            peers = self._view.raft_peers()
+            peers, formers = self._view.raft_peers(), self._view.former_ways()
             for node_id, address in peers.items():
-                self._host.set_peer(node_id, address)
+                self._host.set_peer(node_id, address, formers.get(node_id))
             for node_id in self._known.keys() - peers.keys():
                 asyncio.get_running_loop().call_later(FAREWELL_S, self._part, node_id)
             self._known, pace = peers, self._view.balance.copy_bytes_per_s

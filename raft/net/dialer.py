@@ -1,7 +1,10 @@
-"""Keeps a connection to each node that this node dials: after each failure it dials the last known address again."""
+"""Keeps a connection to each node that this node dials: after each failure it dials the last known address again, in
+turn with a former one, if the node may be back there.
+"""
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -53,15 +56,25 @@ class Dialer:
         self._timeout_s = timeout_s
         self._reconnect_s = reconnect_s
         self._addresses: dict[str, Address] = {}
+        self._formers: dict[str, Address] = {}
+        self._turns: Counter[str] = Counter()
+        """By node: an even number where the next dial goes to its address, an odd one where to its former address."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._told: set[tuple[str, str]] = set()
         """Nodes that could not be reached, each with a failure that is in the log."""
 
     def dial(self, peer: str, address: Address) -> None:
         """Dial a node from now on, at this address. An open connection stays; the next dial uses the address."""
-        self._addresses[peer] = address
+        self._addresses[peer], self._turns[peer] = address, 0
         if peer not in self._tasks:
             self._tasks[peer] = asyncio.get_running_loop().create_task(self._stay_connected(peer))
+
+    def look_also(self, peer: str, former: Address | None) -> None:
+        """Dial a node at this address, too, while it is not connected; None: only at the other one."""
+        if former is None:
+            self._formers.pop(peer, None)
+        else:
+            self._formers[peer] = former
 
     def leave(self, peer: str) -> None:
         """Stop dialling a node, and cancel the dial under way; an open connection stays."""
@@ -71,8 +84,11 @@ class Dialer:
             task.cancel()
 
     def reached(self, peer: str) -> None:
-        """Forget the failures to reach a node, as it is connected: the same failure after this is news."""
+        """Forget the failures to reach a node, as it is connected: the same failure after this is news. The next dial
+        goes where this one went.
+        """
         self._told = {(node, why) for node, why in self._told if node != peer}
+        self._turns[peer] += 1
 
     async def stop(self) -> None:
         """Stop dialling all nodes."""
@@ -87,25 +103,32 @@ class Dialer:
                 connection = await self._connect(peer)
             except OSError as error:
                 self._failed(peer, error)
+                self._turns[peer] += 1
             except Exception:  # a bug, which must not separate two nodes for ever
                 _log.exception("dialling %s failed", peer)
             else:
                 await connection.closed.wait()
                 if connection.is_to_be_dialled_again:
                     continue
+                self._turns[peer] += 1  # unless it was reached: another process may be there
             await asyncio.sleep(self._reconnect_s)
 
     def _failed(self, peer: str, error: OSError) -> None:
         """Log a failed dial, once for each reason."""
-        host, port = self._addresses[peer]
+        host, port = self._way(peer)
         why = error.strerror or str(error) or f"no answer in {self._timeout_s:g} s"
         failure = peer, f"cannot reach {peer} at {host}:{port}: {why}"
         if failure not in self._told:
             self._told.add(failure)
             _log.info(failure[1])
 
+    def _way(self, peer: str) -> Address:
+        """Where the next dial of a node goes."""
+        address = self._addresses[peer]
+        return self._formers.get(peer, address) if self._turns[peer] % 2 else address
+
     async def _connect(self, peer: str) -> Dialled:
-        return await first_of(self._addresses[peer], self._timeout_s, partial(self._connect_to, peer))
+        return await first_of(self._way(peer), self._timeout_s, partial(self._connect_to, peer))
 
     async def _connect_to(self, peer: str, address: Address) -> Dialled:
         made: list[Dialled] = []

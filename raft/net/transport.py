@@ -178,8 +178,9 @@ class Transport:
         """Ids of the connected nodes."""
         return set(self.incarnations)
 
-    def set_peer(self, node_id: str, address: Address) -> None:
-        """Add a node, or change its address: the next dial goes there, an open connection stays."""
+    def set_peer(self, node_id: str, address: Address, former: Address | None = None) -> None:
+        """Add a node, or change its address: the next dial goes there, or to ``former``. An open connection stays."""
+        self._dialer.look_also(node_id, former)
         if self._peers.get(node_id) == address:
             return
         self._peers[node_id] = address
@@ -302,8 +303,7 @@ class Transport:
         """Give ``protocol`` a connection of its own to another node. Raises OSError if that fails: then nothing was
         sent to the protocol at the other end.
         """
-        address = self._peers.get(node_id)
-        if address is None:
+        if (address := self._peers.get(node_id)) is None:
             raise ConnectionError(f"node {node_id} is not known")
         connection = await first_of(address, self._times.dead_s, partial(self._dial_stream, node_id, protocol))
         try:

@@ -144,7 +144,7 @@ class FakeHost:
         self.calls.append(node_id)
         raise ConnectionError(node_id)
 
-    def set_peer(self, node_id: str, address: tuple[str, int]) -> None:
+    def set_peer(self, node_id: str, address: tuple[str, int], former: tuple[str, int] | None = None) -> None:
         """It connects to no node."""
 
     def remove_peer(self, node_id: str) -> None:

@@ -196,9 +196,10 @@ def test_a_configured_address_from_which_its_node_has_moved_gives_way_and_that_o
     assert book.raft_peers() == {"n2": ("h2", 2), "n3": ("proxy", 2)}
     told(book, 10, entry("n1", "h1"), entry("n2", "h8"), entry("n3", "h9"))
     assert book.raft_peers() == {"n2": ("h8", 2), "n3": ("proxy", 2)}
+    assert book.former_ways() == {"n2": ("h2", 2)}, "it may move back, and can say so to no controller; a proxy stays"
     book = ClusterView(config(tmp_path, members=through_proxy))
     assert book.raft_peers() == {"n2": ("h8", 2), "n3": ("proxy", 2)}, "after a restart, too"
     told(book, 11, entry("n1", "h1"), entry("n2", "h2"), entry("n3", "h9"))
-    assert book.raft_peers()["n2"] == ("h2", 2), "it moved back"
+    assert (book.raft_peers()["n2"], book.former_ways()) == (("h2", 2), {}), "it moved back"
     new = [*MEMBERS[:1], Member("n2", "http://h2:1", "proxy:3")]
     assert ClusterView(config(tmp_path, members=new)).raft_peers()["n2"] == ("proxy", 3), "a newer configuration"

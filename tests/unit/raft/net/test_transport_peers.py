@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from socket import create_server
 
 import pytest
 
@@ -54,6 +55,28 @@ def test_a_node_that_moves_is_dialled_at_its_new_address_at_once(run: Run) -> No
             await n2.until(lambda: n2.events == ["up n1"])
 
     run(scenario)
+
+
+@pytest.mark.parametrize("there", ["nothing", "another node", "no answer"])
+def test_a_node_that_is_back_at_its_former_address_is_found(run: Run, there: str) -> None:
+    async def scenario() -> None:
+        times = LivenessTimeouts(dead_s=0.5, reconnect_s=0.01)
+        async with Node("n1", {"n2": UNSET}) as n1, Node("n0", {}) as n0, Node("n2", {}, times=times) as n2:
+            answers = {"another node": n0.transport.address, "no answer": mute.getsockname()}
+            address = answers.get(there, ("127.0.0.1", 1))
+            n2.transport.set_peer("n1", address)
+            n2.transport.set_peer("n1", address, n1.transport.address)
+            await n2.until(lambda: n2.events == ["up n1"])
+            for _ in range(3):  # it is dialled where it was reached
+                n2.events.clear()
+                n1.transport.remove_peer("n2")
+                n1.transport.set_peer("n2", UNSET)
+                await n2.until(lambda: n2.events == ["down n1", "up n1"])
+            n2.transport.set_peer("n1", n1.transport.address)
+            assert n2.transport.connected == {"n1"}
+
+    with create_server(UNSET) as mute:  # takes connections, and never says anything
+        run(scenario)
 
 
 def test_a_live_connection_stays_when_an_address_changes(run: Run) -> None:

@@ -47,6 +47,55 @@ def test_a_page_of_a_cluster_without_a_topic_offers_the_drill(driver: webdriver.
         console.check_log()
 
 
+SLOW = """
+window.asked = 0;
+const fetched = window.fetch;
+window.fetch = async (url, options) => {
+  if (!String(url).startsWith(arguments[0])) return fetched(url, options);
+  window.asked++;
+  await new Promise((done) => setTimeout(done, 2500));
+  return fetched(url, options);
+};
+"""
+"""Answers under a path come after two and a half seconds."""
+
+
+def storm(scene: Scene, topic: str) -> Writer:
+    """A zombie on a topic of its own: each of its writes is one more change that the node tells."""
+    scene.topic(topic)
+    zombie = Writer(scene.url, "pod-z").acquire(topic, "zoe")
+    assert zombie.write("mine", topic=topic) == 200
+    Writer(scene.url, "pod-y").acquire(topic, "yann")
+    return zombie
+
+
+def test_answers_that_are_slower_than_changes_are_shown(console: Console, scene: Scene) -> None:
+    """Each change began another reading, whose answer alone counted: while a zombie wrote on, there was never one."""
+    zombie = storm(scene, "stormy")
+    console.open("", "Overview")
+    console.script(SLOW, "/v1/refused_writes")
+    console.script("location.hash = '#/refused?topic=stormy'")
+    console.until(lambda: zombie.write("late", topic="stormy") and "yann held epoch 2" in console.text("main"), "a row")
+
+
+def test_a_search_ends_while_a_zombie_writes_on_and_is_not_made_again(console: Console, scene: Scene) -> None:
+    zombie = storm(scene, "searched")
+    console.open("topics/searched/0?tab=log", "searched/0")
+    console.script(SLOW, "/v1/topics/searched/partitions/0/records")
+    console.fill("Key", "k0")
+    console.press("Seek")
+    console.until(lambda: "Reading" in console.text("main"), "no record of another key")
+    told = "1 record with this key among 1 read"
+    console.until(lambda: zombie.write("late", topic="searched") and told in console.text("main"), "what it found")
+    asked = console.script("return window.asked")
+    before = console.text("section[aria-label='Was refused'] .pen-fact")
+    assert zombie.write("late", topic="searched") == 403
+    console.until(lambda: console.text("section[aria-label='Was refused'] .pen-fact") != before, "one more")
+    assert console.script("return window.asked") == asked
+    console.press("Seek")
+    console.until(lambda: console.script("return window.asked") == asked + 1, "a person may ask again")
+
+
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
     """Nodes that stay dead."""

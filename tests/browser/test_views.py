@@ -177,6 +177,22 @@ def test_a_search_by_key_goes_on_where_it_stopped(console: Console, scene: Scene
     console.sees("found", ".records")
 
 
+def test_a_search_by_key_shows_all_that_it_found_in_pages(console: Console, scene: Scene) -> None:
+    """It told of 120 records and showed fifty, without a word of the others, nor a way to them."""
+    scene.topic("hot", require_fence=False)
+    records = [{"key": "often", "value": f"number {number}"} for number in range(120)]
+    scene.call("POST", "/v1/topics/hot/partitions/0/records", {"records": records})
+    console.open("topics/hot/0?tab=log&key=often", "hot/0")
+    console.sees("120 records with this key among 120 read")
+    console.sees("1–50 of 120", ".pager")
+    console.press("Next", "main")
+    console.sees("51–100 of 120", ".pager")
+    console.press("Next", "main")
+    console.sees("101–120 of 120", ".pager")
+    assert [each.text for each in console.find(".records .offset")] == [str(offset) for offset in range(19, -1, -1)]
+    assert console.findings() == []
+
+
 def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scene: Scene) -> None:
     scene.topic("shapes", require_fence=False)
     long = json.dumps({"rows": ["x" * 50] * 9000})

@@ -44,11 +44,13 @@ export function useConnection() {
 
 /** All readers of the page read again now: after an act of its own, and after a login. */
 const readers = new Set();
-export const readAgain = () => readers.forEach((reader) => reader());
+export const readAgain = () => readers.forEach((reader) => reader.now());
+/** The node says that something changed: those read again that show what is now. */
+export const readOn = () => readers.forEach((reader) => reader.seen());
 
 /**
  * What `read` answers, again and again: { data, error, refresh }; with an `everyMs` of 0 once it has been answered, no
- * more, unless something changes. `keys`: begin anew when one changes. The last answer
+ * more, unless this page acts. `keys`: begin anew when one changes. The last answer
  * stays while the node does not answer, so that a page at night shows what was there.
  */
 export function useLive(read, keys, everyMs = EVERY_MS) {
@@ -59,42 +61,58 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
   useEffect(() => {
     const stop = new AbortController();
     let timer = 0;
-    let turn = 0;
+    let isReading = false;
+    let isAskedFor = false;
     let hasData = false;
+    let isAnswered = false;
     const once = async () => {
-      clearTimeout(timer);
-      const mine = ++turn;
       let next = everyMs;
       try {
         const data = await latest.current(stop.signal);
-        if (mine !== turn) return;
-        hasData = true;
-        told(once, null);
+        if (stop.signal.aborted) return 0;
+        hasData = isAnswered = true;
+        told(reader, null);
         setState({ data, error: null });
       } catch (error) {
-        if (error.name === "AbortError" || mine !== turn) return;
+        if (error.name === "AbortError" || stop.signal.aborted) return 0;
+        isAnswered = false;
         if (!error.problem) console.error(error);
         if (error.status === 401) tell("stranger", error);
         else if (error.status === 0) tell("silent", error);
-        else told(once, hasData && isMomentary(error) ? error : null);
+        else told(reader, hasData && isMomentary(error) ? error : null);
         if (error.status === 0 || error.status >= 500) next ||= EVERY_MS;  // not for 429: a long search would use up each new allowance
         setState((before) => ({ data: isLasting(error) ? null : before.data, error }));
       }
-      if (next && !stop.signal.aborted) timer = setTimeout(whenSeen, connection.isStreamed && next === EVERY_MS ? STREAMED_MS : next);
+      return next;
     };
-    const whenSeen = () => (document.hidden ? undefined : once());
-    const seen = () => (document.hidden ? undefined : once());
-    refresh.current = once;
+    /** One reading at a time: where changes come faster than answers, none of these would ever be the latest. */
+    const now = async () => {
+      clearTimeout(timer);
+      isAskedFor = isReading;
+      if (isReading) return;
+      isReading = true;
+      let next;
+      do {
+        isAskedFor = false;
+        next = await once();
+      } while (isAskedFor && !stop.signal.aborted);
+      isReading = false;
+      if (next && !stop.signal.aborted) timer = setTimeout(seen, connection.isStreamed && next === EVERY_MS ? STREAMED_MS : next, true);
+    };
+    const seen = (isDue) => {
+      if (!document.hidden && (isDue === true || everyMs || !isAnswered)) now();
+    };
+    const reader = { now, seen };
+    refresh.current = now;
     setState((before) => ({ ...before, error: null }));
-    once();
-    readers.add(once);
+    now();
+    readers.add(reader);
     document.addEventListener("visibilitychange", seen);
     return () => {
-      turn = -1;
       stop.abort();
       clearTimeout(timer);
-      readers.delete(once);
-      refused.delete(once);
+      readers.delete(reader);
+      refused.delete(reader);
       document.removeEventListener("visibilitychange", seen);
     };
   }, [...keys, everyMs]);

@@ -2,7 +2,7 @@
 
 import { useEffect, useReducer } from "../vendor/preact.js";
 import { get, send } from "./api.js";
-import { connection, readAgain, tell } from "./live.js";
+import { connection, readOn, tell } from "./live.js";
 
 const KEPT_S = 600;
 const RETRY_MS = 2000;
@@ -81,7 +81,7 @@ function take(told) {
     state.points = [...state.points.filter((each) => each.at > point.at - KEPT_S), point];
   }
   const now = signature(told);
-  if (before !== null && before !== now) readAgain();
+  if (before !== null && before !== now) readOn();
   before = now;
   if (connection.state !== "partly") tell("live");
   watchers.forEach((watch) => watch());

@@ -5,12 +5,13 @@ import { get, keep, path, send, withQuery } from "../parts/api.js";
 import { bytes, count, exact, moment, plural, pretty } from "../parts/format.js";
 import { useLive } from "../parts/live.js";
 import { change } from "../parts/router.js";
-import { Card, Chip, Empty, Field, Loading, Refused } from "../parts/ui.js";
+import { Card, Chip, Empty, Field, Loading, Pager, Refused } from "../parts/ui.js";
 
 const SHOWN = 50;
 const PAGE_BYTES = 256 * 1024;
-/** Records of one search by key: the log has no index by key, so the page reads them. */
+/** Records, and pages of them, of one search by key: the log has no index by key, so the page reads them. */
 const SCANNED_MAX = 20000;
+const SCANS_MAX = 64;
 const SCAN_BYTES = 1024 * 1024;
 const FILE_BYTES_MAX = 8 * 1024 * 1024;
 const LIVE_MS = 1000;
@@ -49,7 +50,7 @@ async function read(base, query, signal) {
     if (found.offset < 0) return { records: [], ...found, note: "No record is so young." };
     offset = found.offset;
   }
-  if (offset === undefined || offset === "") {
+  if (offset === "") {
     const tail = await get(`${base}/tail`, { n: SHOWN }, { signal });
     return { ...tail, records: tail.records.reverse(), newest: true };
   }
@@ -60,6 +61,7 @@ async function read(base, query, signal) {
 async function byKey(base, { key, offset }, signal) {
   const found = [];
   let scanned = 0;
+  let scans = 0;
   let at = offset || "earliest";
   let page;
   do {
@@ -67,41 +69,52 @@ async function byKey(base, { key, offset }, signal) {
     scanned += page.records.length;
     found.push(...page.records.filter((record) => keyOf(record) === key));
     at = page.next_offset;
-  } while (at < page.log_end && scanned < SCANNED_MAX && page.records.length);
+  } while (at < page.log_end && scanned < SCANNED_MAX && ++scans < SCANS_MAX && page.records.length);
   const rest = at < page.log_end ? at : null;
   const note = `${plural(found.length, "record")} with this key among ${count(scanned)} read${rest === null ? "" : `, up to offset ${count(rest)}`}.`;
-  return { ...page, records: found.slice(-SHOWN).reverse(), newest: true, note, rest };
+  return { ...page, records: found.reverse(), newest: true, note, rest };
 }
 
 export function Log({ topic, partition, query }) {
   const base = path`/v1/topics/${topic}/partitions/${partition}`;
   const [isLive, setLive] = useState(false);
   const [isRaw, setRaw] = useState(false);
-  const asked = { offset: query.offset, at: query.at, key: query.key };
-  const isTail = !query.offset && !query.at && !query.key;
-  const log = useLive((signal) => read(base, asked, signal), [base, JSON.stringify(asked)], isLive && isTail ? LIVE_MS : 0);
+  const { offset = "", at = "", key = "" } = query;
+  const asked = JSON.stringify({ offset, at, key });
+  const isTail = !offset && !at && !key;
+  const log = useLive(async (signal) => ({ asked, ...(await read(base, { offset, at, key }, signal)) }), [base, asked], isLive && isTail ? LIVE_MS : 0);
+  const seek = (wanted) => (JSON.stringify(wanted) === asked ? log.refresh() : change(wanted));
+  const found = log.data?.asked === asked && log.data;  // a search takes its time: what was there before is not what it found
   return html`<${Card} flush>
-    <${Controls} key=${JSON.stringify(asked)} ...${{ query, isLive: isLive && isTail, setLive, isTail, isRaw, setRaw }} />
+    <${Controls} key=${asked} ...${{ query: { offset, at, key }, seek, isLive: isLive && isTail, setLive, isTail, isRaw, setRaw }} />
     ${log.error && html`<${Refused} error=${log.error} />`}
-    ${!log.data && !log.error && html`<${Loading} />`}
-    ${log.data && html`<${Records} log=${log.data} isRaw=${isRaw} isLive=${isLive && isTail} />
-      <${Foot} base=${base} log=${log.data} name=${`${topic}-${partition}`} isTail=${isTail} />`}
+    ${!found && !log.error && html`<${Loading} />`}
+    ${found && html`<${Found} key=${asked} log=${found} ...${{ base, isRaw, isTail, isLive: isLive && isTail, name: `${topic}-${partition}` }} />`}
   <//>`;
 }
 
-function Controls({ query, isLive, setLive, isTail, isRaw, setRaw }) {
-  const [form, setForm] = useState({ offset: query.offset || "", at: query.at || "", key: query.key || "" });
+/** What was read, so many records at a time: a search by key may have found thousands. */
+function Found({ log, base, name, isRaw, isTail, isLive }) {
+  const [first, setFirst] = useState(0);
+  const shown = { ...log, records: log.records.slice(first, first + SHOWN) };
+  return html`<${Records} log=${shown} isRaw=${isRaw} isLive=${isLive} />
+    <${Pager} first=${first} size=${SHOWN} total=${log.records.length} onMove=${setFirst} />
+    <${Foot} base=${base} log=${shown} name=${name} isTail=${isTail} />`;
+}
+
+function Controls({ query, seek, isLive, setLive, isTail, isRaw, setRaw }) {
+  const [form, setForm] = useState(query);
   const set = (name) => (event) => setForm({ offset: "", at: "", key: "", [name]: event.target.value });
   const submit = (event) => {
     event.preventDefault();
-    change(form);
+    seek(form);
   };
   return html`<form class="log-controls" onSubmit=${submit}>
     <${Field} label="Offset"><input type="number" min="0" value=${form.offset} onInput=${set("offset")} /><//>
     <${Field} label="Time"><input type="datetime-local" step="1" value=${form.at} onInput=${set("at")} /><//>
     <${Field} label="Key"><input value=${form.key} onInput=${set("key")} /><//>
     <button class="primary">Seek</button>
-    <button type="button" onClick=${() => change({ offset: "", at: "", key: "" })} disabled=${isTail}>Newest</button>
+    <button type="button" onClick=${() => seek({ offset: "", at: "", key: "" })}>Newest</button>
     <span class="gap"></span>
     <button type="button" aria-pressed=${isLive} disabled=${!isTail} onClick=${() => setLive(!isLive)}>${isLive ? "Live" : "Go live"}</button>
     <button type="button" aria-pressed=${isRaw} onClick=${() => setRaw(!isRaw)}>Raw</button>

@@ -185,6 +185,7 @@ class TopicService:
                 *(each.name, each.topic_id, each.partitions, each.replication_factor, each.sealed),
                 require_fence=each.config.require_fence,
                 held=held[each.topic_id],
+                single=[*map(len, each.placements)].count(1),
             )
             for each in machine.catalog.topics()
         ]

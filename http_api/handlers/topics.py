@@ -32,8 +32,9 @@ async def list_topics(call: Call) -> web.StreamResponse:
         and call.caller.may_see("topic", topic.name)
     ]
     page = found[first:] if most is None else found[first : first + most]
-    sums = sum(topic.partitions for topic in found), sum(topic.held or 0 for topic in found)
-    return json_answer(TopicList(page, len(found), *sums))
+    partitions, held_slots = sum(topic.partitions for topic in found), sum(topic.held or 0 for topic in found)
+    single = sum(topic.single or 0 for topic in found)
+    return json_answer(TopicList(page, len(found), partitions, held_slots, single))
 
 
 async def create_topic(call: Call) -> web.StreamResponse:

@@ -146,7 +146,8 @@ class TopicPage(msgspec.Struct, frozen=True):
 
 
 class TopicSummary(msgspec.Struct, frozen=True):
-    """A line of the list of topics. ``partitions`` is their number, ``held`` how many of them have an exclusive holder.
+    """A line of the list of topics. ``partitions`` is their number, ``held`` how many of them have an exclusive holder,
+    and ``single`` how many have one replica.
 
     A node of an older version does not tell the fields that have defaults.
     """
@@ -158,6 +159,7 @@ class TopicSummary(msgspec.Struct, frozen=True):
     sealed: bool = False
     require_fence: bool | None = None
     held: int | None = None
+    single: int | None = None
 
     @property
     def is_internal(self) -> bool:
@@ -167,10 +169,11 @@ class TopicSummary(msgspec.Struct, frozen=True):
 
 class TopicList(msgspec.Struct, frozen=True):
     """A page of topics, ascending by name. ``total`` topics match; together they have ``partitions``, of which ``held``
-    have an exclusive holder. A node of an older version does not tell these numbers.
+    have an exclusive holder, and ``single`` one replica. A node of an older version does not tell these numbers.
     """
 
     topics: list[TopicSummary]
     total: int | None = None
     partitions: int | None = None
     held: int | None = None
+    single: int | None = None

@@ -193,6 +193,31 @@ def test_a_search_by_key_shows_all_that_it_found_in_pages(console: Console, scen
     assert console.findings() == []
 
 
+def test_partitions_with_one_replica_are_told_where_there_are_nodes_for_three(console: Console, scene: Scene) -> None:
+    """They were like all others on each page, while stockade doctor warned of them."""
+    scene.call("POST", "/v1/topics", {"name": "alone", "partitions": 2, "replication_factor": 1})
+    console.open("topics/alone", "alone")
+    console.sees("Partitions 0-1 have one replica: each is lost with the disk of its node, and stops with that node.")
+    console.sees("1\nreplica each", ".figures")
+    command = console.text(".banner code")
+    assert console.findings() == []
+    console.open("topics/alone/1", "alone/1")
+    console.sees("Partition 1 has one replica: it is lost with the disk of its node, and stops with that node.")
+    console.open("topics?find=alone", "Topics")
+    console.sees("1", "tbody .chip.warn")
+    console.open("", "Overview")
+    console.sees("2 partitions have one replica", "section[aria-label='Needs attention']")
+    *order, nodes = command.split()
+    assert order == ["stockade", "cluster", "move", "alone", "0"]
+    for partition in (0, 1):
+        move = {"topic": "alone", "partition": partition, "replicas": nodes.split(",")}
+        scene.call("POST", "/v1/cluster/reassignments", move)
+    console.until(lambda: "have one replica" not in console.text("main"), "three replicas")
+    console.open("topics/alone", "alone")
+    console.sees("3\nreplicas each", ".figures")
+    assert not console.find("main .banner")
+
+
 def test_values_that_are_binary_or_long_are_shown_as_such(console: Console, scene: Scene) -> None:
     scene.topic("shapes", require_fence=False)
     long = json.dumps({"rows": ["x" * 50] * 9000})

@@ -139,6 +139,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
                 *(topic.name, topic.topic_id, len(topic.machines), topic.replication_factor or 1, topic.sealed),
                 require_fence=topic.config.require_fence,
                 held=sum(machine.slot is not None for machine in topic.machines),
+                single=len(topic.machines),
             )
             for topic in found
         ]

@@ -10,6 +10,7 @@ import { link } from "../parts/router.js";
 import { useClusterState } from "../parts/state.js";
 import { CANARY, mayPlay } from "./drill.js";
 import { writerOf } from "./refused.js";
+import { hasRoom, lostWith } from "./topic.js";
 import { Answer, Bar, Card, Chip, Dot, Empty, Holder, Page, Table, When } from "../parts/ui.js";
 
 const REFUSED_MAX = 1000;
@@ -26,8 +27,8 @@ const peersOf = (use) => (use === "http" ? "clients" : "other nodes");
 const daysLeft = (at) => Math.max(0, Math.floor((at - Date.now()) / 86400e3));
 
 /** What an operator should look at, the worst first: { kind, text, act, runbook }. */
-export function attention(cluster, states, refused) {
-  const found = [...ofCluster(cluster), ...states.flatMap((state) => [...ofNode(state, cluster)]), ...ofRefused(refused)];
+export function attention(cluster, states, refused, topics = null) {
+  const found = [...ofCluster(cluster), ...ofTopics(cluster, topics), ...states.flatMap((state) => [...ofNode(state, cluster)]), ...ofRefused(refused)];
   return [...found.filter((each) => each.kind === "bad"), ...found.filter((each) => each.kind !== "bad")];
 }
 
@@ -47,6 +48,12 @@ function* ofCluster(cluster) {
   }
   if (cluster.reassignments?.length) {
     yield { kind: "warn", text: `${plural(cluster.reassignments.length, "partition")} on the move.`, act: ["cluster"] };
+  }
+}
+
+function* ofTopics(cluster, topics) {
+  if (topics?.single > 0 && hasRoom(cluster)) {
+    yield { kind: "warn", text: `${plural(topics.single, "partition")} ${topics.single === 1 ? "has" : "have"} one replica: ${lostWith(topics.single)}.`, act: ["topics"] };
   }
 }
 
@@ -100,7 +107,7 @@ export function Overview() {
   return html`<${Page} title="Overview">
     <${Answer} of=${cluster}>
       ${(seen) => {
-        const found = attention(seen, states, refused.data?.refused_writes || []);
+        const found = attention(seen, states, refused.data?.refused_writes || [], topics.data);
         const isAll = may("read", "cluster");  // what nodes tell of themselves, and refused writes
         const worst = found.some((each) => each.kind === "bad") ? "bad" : found.length ? "warn" : isAll ? "good" : "";
         return html`

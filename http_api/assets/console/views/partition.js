@@ -12,7 +12,7 @@ import { onWallClock, Timeline, useNow } from "../parts/timeline.js";
 import { Answer, Card, Chip, Empty, Field, Page, Refused, Table, Tabs, When } from "../parts/ui.js";
 import { mayPlay } from "./drill.js";
 import { Log } from "./log.js";
-import { Evict, Replicas } from "./topic.js";
+import { Evict, Replicas, Single } from "./topic.js";
 
 const TABS = [["slot", "Slot"], ["line", "Waiting in line"], ["producers", "Producers"], ["log", "Log"]];
 const LINE_MAX = 200;
@@ -41,7 +41,7 @@ export function Partition({ topic, partition, query }) {
   }
   return html`<${Page} title=${title} crumbs=${[["Topics", ["topics"]], [topic, ["topics", topic]]]} acts=${acts}>
     ${seen.error && !here && html`<${Refused} error=${seen.error} />`}
-    ${here && html`<${Pen} partition=${here} line=${line.data} refused=${mine} topic=${topic} /><${Copies} partition=${here} />`}
+    ${here && html`<${Pen} partition=${here} line=${line.data} refused=${mine} topic=${topic} /><${Copies} partition=${here} /><${Single} name=${topic} partitions=${[here]} />`}
     <${Tabs} tabs=${TABS.map(([id, text]) => [id, id === "line" && line.data?.total ? `${text} (${count(line.data.total)})` : text])} now=${tab} parts=${["topics", topic, partition]} label="Parts of the partition" />
     ${tab === "slot" && html`<${Slot} topic=${topic} partition=${partition} refused=${mine} />`}
     ${tab === "line" && html`<${Line} tickets=${line} />`}

@@ -11,6 +11,8 @@ import { change, go, link } from "../parts/router.js";
 import { Answer, Blast, Card, Chip, Dialog, Empty, Facts, Field, Holder, Page, Pager, Search, Table, When } from "../parts/ui.js";
 
 const SIZE = 100;
+/** In a cluster of so many nodes a topic has three replicas, unless its creator asked for another number. */
+const REPLICATED_FROM_NODES = 3;
 
 export function Topic({ name, query }) {
   const find = query.find || "";
@@ -25,6 +27,7 @@ export function Topic({ name, query }) {
     <${Answer} of=${topic}>
       ${(seen) => html`
         <${Summary} topic=${seen} isWhole=${!find} />
+        <${Single} name=${name} partitions=${seen.partitions} />
         <${Partitions} topic=${seen} find=${find} first=${first} />
         <${Configuration} topic=${seen} />
         ${opened && html`<${Asked} topic=${seen} what=${opened} onClose=${() => open("")} />`}
@@ -43,14 +46,35 @@ function Summary({ topic, isWhole }) {
   const leaders = new Map();
   for (const each of topic.partitions) leaders.set(each.leader_node, (leaders.get(each.leader_node) || 0) + 1);
   const held = topic.partitions.filter((each) => each.slot_mode && each.slot_mode !== "Shared").length;
+  const copies = topic.partitions.length ? topic.partitions.map((each) => each.replicas.length) : [topic.replication_factor];
+  const [least, most] = [Math.min(...copies), Math.max(...copies)];
+  const isPart = topic.partitions.length < topic.total ? ", on this page" : "";
   return html`<div class="figures">
     ${isWhole && html`<div><b>${count(topic.total)}</b><span>${topic.total === 1 ? "partition" : "partitions"}</span></div>`}
-    <div><b>${count(topic.replication_factor)}</b><span>replicas each</span></div>
+    <div><b>${least === most ? most : `${least}–${most}`}</b><span>${most === 1 ? "replica" : "replicas"} each${isPart}</span></div>
     <div><b>${topic.config.require_fence ? "yes" : "no"}</b><span>token required</span></div>
-    <div><b>${count(held)}</b><span>${held === 1 ? "slot held" : "slots held"}${topic.partitions.length < topic.total ? ", on this page" : ""}</span></div>
-    <div class="wide"><b class="chips">${[...leaders].sort().map(([node, led]) => html`<${Chip} kind=${node ? "" : "bad"}>${node || "no leader"} ${count(led)}<//>`)}</b><span>leaders${topic.partitions.length < topic.total ? ", on this page" : ""}</span></div>
+    <div><b>${count(held)}</b><span>${held === 1 ? "slot held" : "slots held"}${isPart}</span></div>
+    <div class="wide"><b class="chips">${[...leaders].sort().map(([node, led]) => html`<${Chip} kind=${node ? "" : "bad"}>${node || "no leader"} ${count(led)}<//>`)}</b><span>leaders${isPart}</span></div>
     ${topic.sealed && html`<div><b><${Chip} kind="warn">sealed<//></b><span>takes no more records</span></div>`}
   </div>`;
+}
+
+/** Whether there are nodes for three replicas of a partition. */
+export const hasRoom = (cluster) => cluster?.nodes.length >= REPLICATED_FROM_NODES;
+
+/** What one replica means for so many partitions. */
+export const lostWith = (partitions) => `${partitions === 1 ? "it" : "each"} is lost with the disk of its node, and stops with that node`;
+
+/** That partitions have one replica, in a cluster that has room for more. */
+export function Single({ name, partitions }) {
+  const cluster = useGet("/v1/cluster");
+  const single = partitions.filter((each) => each.replicas.length === 1);
+  if (!single.length || !hasRoom(cluster.data)) return null;
+  const [{ partition, replicas: [here] }] = single;
+  const others = cluster.data.nodes.map((node) => node.node_id).filter((node) => node !== here);
+  const which = `${single.length === 1 ? "Partition" : "Partitions"} ${ranges(single.map((each) => each.partition))}`;
+  return html`<p class="banner warn">${which} ${single.length === 1 ? "has" : "have"} one replica: ${lostWith(single.length)}.
+    More: <code>stockade cluster move ${name} ${partition} ${[here, ...others.slice(0, 2)].join(",")}</code></p>`;
 }
 
 /** Between two readings of a rate: one that follows at once, after an event, would only show when it came. */

@@ -7,6 +7,7 @@ import { useGet } from "../parts/live.js";
 import { may, seesAll } from "../parts/rights.js";
 import { change, go, link } from "../parts/router.js";
 import { Answer, Bar, Card, Chip, Dialog, Empty, Field, Page, Pager, Search, Table } from "../parts/ui.js";
+import { hasRoom } from "./topic.js";
 
 const SIZE = 100;
 
@@ -16,6 +17,7 @@ export function Topics({ query }) {
   const find = query.find || "";
   const first = Number(query.first || 0);
   const topics = useGet("/v1/topics", { internal: internal ? "true" : "", find, first: first || "", n: SIZE });
+  const isRoomy = hasRoom(useGet("/v1/cluster").data);
   const create = may("admin", "topic") && html`<button class="primary" onClick=${() => setCreating(true)}>Create a topic</button>`;
   return html`<${Page} title="Topics" acts=${create}>
     <div class="filters">
@@ -31,7 +33,7 @@ export function Topics({ query }) {
                   html`<a class="strong" href=${link(["topics", topic.name])}>${topic.name}</a>`,
                   count(topic.partitions),
                   html`<${Held} held=${topic.held} of=${topic.partitions} name=${topic.name} />`,
-                  count(topic.replication_factor),
+                  html`<${Copies} topic=${topic} isRoomy=${isRoomy} />`,
                   topic.sealed ? html`<${Chip} kind="warn">sealed<//>` : topic.require_fence ? html`<${Chip} kind="accent">token required<//>` : html`<span class="soft">with or without a token</span>`,
                 ],
               }))}
@@ -49,6 +51,12 @@ const Held = ({ held, of, name }) =>
     ? "–"
     : html`<span class="held-bar"><${Bar} share=${of ? held / of : 0} kind="accent" label=${`Slots of ${name} that are held`} /><span>${count(held)} of ${count(of)}</span></span>`;
 
+/** Replicas of each partition: with how many the topic began, unless partitions were moved since. */
+function Copies({ topic: { partitions, replication_factor: began, single }, isRoomy }) {
+  if (single > 0 && isRoomy) return html`<${Chip} kind="warn" title="Lost with the disk of one node, and stops with that node">1${single < partitions && ` on ${count(single)} of ${count(partitions)}`}<//>`;
+  return began === 1 && single === 0 ? "2 or more" : count(began);
+}
+
 function NewTopic({ onClose }) {
   const [form, setForm] = useState({ name: "", partitions: 1, replicas: "", fence: true, hours: "" });
   const set = (name) => (event) => setForm({ ...form, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value });
@@ -64,7 +72,7 @@ function NewTopic({ onClose }) {
     <${Field} label="Name" hint="Letters, digits, dot, underscore, hyphen"><input required autofocus pattern="[A-Za-z0-9._\\-]{1,249}" value=${form.name} onInput=${set("name")} /><//>
     <div class="two">
       <${Field} label="Partitions" hint="More can be added later"><input type="number" min="1" required value=${form.partitions} onInput=${set("partitions")} /><//>
-      <${Field} label="Replicas" hint="Empty: 3, or the nodes there are"><input type="number" min="1" value=${form.replicas} onInput=${set("replicas")} /><//>
+      <${Field} label="Replicas" hint="Empty: 3, or 1 with fewer than three nodes"><input type="number" min="1" value=${form.replicas} onInput=${set("replicas")} /><//>
     </div>
     <${Field} label="Keep records for (hours)" hint="Empty: as the cluster does, 7 days unless configured; -1: for ever"><input type="number" min="-1" step="any" value=${form.hours} onInput=${set("hours")} /><//>
     <label class="check"><input type="checkbox" checked=${form.fence} onChange=${set("fence")} />Refuse every write that carries no fencing token</label>

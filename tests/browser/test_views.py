@@ -304,6 +304,29 @@ def test_anything_is_found_by_keys_alone(console: Console) -> None:
     console.until(lambda: not console.find("dialog[open]"), "the list of keys is gone")
 
 
+def test_single_keys_can_be_turned_off_and_on_again(console: Console) -> None:
+    """WCAG 2.1.4: words of a person who dictates led from view to view."""
+    console.open("", "Overview")
+    console.press("Keys", ".side-bar")
+    console.field("These keys are on", "dialog[open]").click()
+    assert console.findings() == []
+    console.press("Close", "dialog[open]")
+    for _ in range(2):
+        console.keys("gt/?")
+        assert console.driver.current_url.endswith("/#/")
+        assert not console.find("dialog[open]")
+        console.open("", "Overview")  # the choice stays
+    console.press("Keys", ".side-bar")
+    console.field("These keys are on", "dialog[open]").click()
+    console.press("Close", "dialog[open]")
+    console.keys("gg")
+    console.until(lambda: console.text("h1") == "Groups", "the view at g g")
+    console.keys("t")  # it went on to the topics, as after another g
+    console.keys("?")
+    console.sees("find anything", "dialog[open]")
+    assert console.text("h1") == "Groups"
+
+
 FOCUSED = "return document.activeElement.textContent"
 
 

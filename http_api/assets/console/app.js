@@ -148,21 +148,30 @@ function Ends() {
   return html`<span class=${left < SOON_MS ? "warn-text" : "soft"}>${left < SOON_MS ? "Token ends" : "Token until"} ${moment(ends)}</span>`;
 }
 
-function Keys({ onClose }) {
+/** Single keys can be turned off (WCAG 2.1.4): a person who dictates, or whose hand slips, is led away by each. */
+function useHasKeys() {
+  const [hasKeys, setHasKeys] = useState(localStorage.getItem("stockade-keys") !== "off");
+  useEffect(() => localStorage.setItem("stockade-keys", hasKeys ? "on" : "off"), [hasKeys]);
+  return [hasKeys, setHasKeys];
+}
+
+function Keys({ hasKeys, setHasKeys, onClose }) {
   const lines = [["/", "find anything"], ...offered().map(([, text, , key]) => [`g ${key}`, text]), ["?", "this list"]];
   return html`<${Dialog} title="Keys" act="Close" onDo=${async () => {}} onClose=${onClose}>
     <dl class="keys">${lines.map(([key, text]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl>
+    <label class="check"><input type="checkbox" checked=${hasKeys} onChange=${() => setHasKeys(!hasKeys)} />These keys are on</label>
   <//>`;
 }
 
-function useKeys(open) {
+function useKeys(open, hasKeys) {
   useEffect(() => {
+    if (!hasKeys) return;
     let isGoing = false;
     const pressed = (event) => {
       const inField = event.target.closest?.("input, textarea, select, dialog");
       if (inField || event.ctrlKey || event.metaKey || event.altKey) return;
       const view = isGoing && VIEWS.find(([, , , key]) => key === event.key);
-      isGoing = event.key === "g";
+      isGoing = !view && event.key === "g";
       if (view) go(view[0] ? [view[0]] : []);
       else if (event.key === "/" || event.key === "?") {
         event.preventDefault();
@@ -171,7 +180,7 @@ function useKeys(open) {
     };
     addEventListener("keydown", pressed);
     return () => removeEventListener("keydown", pressed);
-  }, []);
+  }, [hasKeys]);
 }
 
 function App() {
@@ -181,7 +190,8 @@ function App() {
   const state = useConnection();
   const caller = useGet("/v1/caller", {}, CALLER_MS);
   const cluster = useGet("/v1/cluster");
-  useKeys(open);
+  const [hasKeys, setHasKeys] = useHasKeys();
+  useKeys(open, hasKeys);
   useClusterState();
   const place = address.parts.join("/");
   const shown = useRef(place);
@@ -208,13 +218,14 @@ function App() {
         ${caller.data.principal && html`<span class="soft" title=${caller.data.rights.join(", ")}>${caller.data.principal}</span>`}
         <span class="soft" title="Of this browser; what is pointed at shows the time in UTC">Times: ${zone()}</span>
         <a href="/docs">API</a>
+        <button class="plain" onClick=${() => open("keys")}>Keys</button>
         <button class="plain" onClick=${() => setTheme(THEMES[theme])}>Theme: ${theme}</button>
         ${getToken() && html`<button class="plain" onClick=${() => { setToken(""); location.reload(); }}>Log out</button>`}
       </div>
     </aside>
     <div class="stage">
       <header class="top-bar">
-        <button class="find" onClick=${() => open("finder")}><span>Find a topic, session, group or producer</span><kbd>/</kbd></button>
+        <button class="find" onClick=${() => open("finder")}><span>Find a topic, session, group or producer</span>${hasKeys && html`<kbd>/</kbd>`}</button>
         <span class="where">${cluster.data ? html`<b>${cluster.data.cluster_id}</b><span class="soft"> seen from ${cluster.data.node_id}</span>` : ""}</span>
         <${Connection} />
       </header>
@@ -225,7 +236,7 @@ function App() {
       <main id="main" tabindex="-1"><${Guard} key=${place}>${viewAt(address)}<//></main>
     </div>
     ${opened === "finder" && html`<${Finder} onClose=${() => open("")} />`}
-    ${opened === "keys" && html`<${Keys} onClose=${() => open("")} />`}
+    ${opened === "keys" && html`<${Keys} ...${{ hasKeys, setHasKeys }} onClose=${() => open("")} />`}
   `;
 }
 

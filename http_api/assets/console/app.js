@@ -183,6 +183,13 @@ function useKeys(open, hasKeys) {
   }, [hasKeys]);
 }
 
+/** The consoles of the other nodes, by the addresses that this one told: the way on when it is gone. */
+function Others({ cluster }) {
+  const others = cluster?.nodes.filter((node) => node.node_id !== cluster.node_id && /^https?:/.test(node.url)) || [];
+  if (!others.length) return null;
+  return html` Look from another one: ${others.map((node, place) => html`${place > 0 && ", "}<a href=${`${node.url}/${location.hash}`}>${node.node_id} at ${node.url.replace(/^https?:\/\//, "")}</a>`)}.`;
+}
+
 function App() {
   const address = useAddress();
   const [theme, setTheme] = useTheme();
@@ -230,7 +237,7 @@ function App() {
         <${Connection} />
       </header>
       ${state.state === "silent" &&
-      html`<div class="banner bad wide" role="alert">This node does not answer. What you see is from before; the page goes on trying.</div>`}
+      html`<div class="banner bad wide" role="alert">This node does not answer, since ${moment(state.since)}. What you see is from before; the page goes on trying.<${Others} cluster=${cluster.data} /></div>`}
       ${state.state === "partly" &&
       html`<div class="banner warn wide" role="status"><b>${state.refusal.code}</b> ${state.refusal.message}. What you see of it is from before; the page goes on trying.</div>`}
       <main id="main" tabindex="-1"><${Guard} key=${place}>${viewAt(address)}<//></main>

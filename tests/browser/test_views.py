@@ -69,6 +69,22 @@ def test_the_timeline_tells_the_certificates_of_tenures_and_of_a_zombies_write(c
     console.picture("slot-certificate")
 
 
+def test_an_entry_of_the_ledger_begins_with_what_was_done_also_on_a_phone(console: Console) -> None:
+    """It began with whose, then how it ended, and what was done came last."""
+    for size in (WIDE, PHONE):
+        console.size(size)
+        console.open("ledger?find=topic.create", "Ledger")
+        console.until(lambda: console.find(".refused .record"), "an entry")
+        at, act, about, who, outcome = (
+            each.rect for each in console.find(".refused .record")[0].find_elements("css selector", ".record > span")
+        )
+        assert max(abs(at["y"] - act["y"]), abs(about["y"] - outcome["y"])) < 6
+        assert about["x"] < outcome["x"]
+        if size == PHONE:
+            assert act["y"] < about["y"] < who["y"]
+            assert act["x"] < at["x"]
+
+
 def test_a_refused_write_says_what_to_do_next_and_what_became_of_the_batch(console: Console) -> None:
     console.open("refused?topic=orders&partition=0", "Refused writes")
     console.find(".refused .record")[0].click()

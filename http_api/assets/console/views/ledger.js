@@ -61,14 +61,15 @@ export function Ledger({ query }) {
   <//>`;
 }
 
+/** Its pieces have the places of those of a refused write, which order them on a phone. */
 function Row({ entry, isOpen, onToggle }) {
   return html`<li>
     <button class="record" aria-expanded=${isOpen} onClick=${onToggle}>
       <span class="at">${moment(entry.at_ms)}</span>
-      <span class="place"><b>${entry.act}</b></span>
-      <span class="code">${aboutOf(entry)}</span>
-      <span class="epochs">${whoOf(entry)}</span>
-      <span><${Chip} kind=${OUTCOMES[entry.outcome]}>${entry.outcome}<//></span>
+      <span class="who"><b>${entry.act}</b></span>
+      <span class="place">${aboutOf(entry)}</span>
+      <span class="why">${whoOf(entry)}</span>
+      <span class="outcome"><${Chip} kind=${OUTCOMES[entry.outcome]}>${entry.outcome}<//></span>
     </button>
     ${isOpen &&
     html`<div class="record-body">

@@ -106,7 +106,7 @@ class CheckpointReceiver:
         self._call = call
         self._room = room
         self._fail = fail
-        self._is_full = False
+        self._is_full = self._is_stopped = False
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(COPIES_MAX)
         self.pace: Pace = Pace()
@@ -115,11 +115,11 @@ class CheckpointReceiver:
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
         """Begin to copy a group's checkpoint, at ``index`` or beyond, from ``node_id``; do nothing while a copy of the
-        group is under way, the disk is full, or copies from this node came damaged shortly before.
+        group is under way, the disk is full, copies from this node came damaged shortly before, or after ``stop``.
         """
         damaged = self._damaged.get(group_id, NONE_DAMAGED)
         is_pausing = damaged.node_id == node_id and asyncio.get_running_loop().time() < damaged.until
-        if group_id not in self._tasks and not self._is_full and not is_pausing:
+        if group_id not in self._tasks and not (self._is_full or self._is_stopped or is_pausing):
             task = self._tasks[group_id] = asyncio.create_task(self._fetch(group_id, node_id, index))
             task.add_done_callback(lambda _: self._tasks.pop(group_id))
 
@@ -132,7 +132,8 @@ class CheckpointReceiver:
             await asyncio.wait([task])
 
     async def stop(self) -> None:
-        """Cancel all copies."""
+        """Cancel all copies, and begin none from now on: leaders go on to offer theirs."""
+        self._is_stopped = True
         for group_id in list(self._tasks):
             await self.cancel(group_id)
 

@@ -443,3 +443,30 @@ def test_an_offer_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path, monk
 
 async def _unasked(_: Question) -> bytes:
     raise AssertionError("nothing is to be fetched")
+
+
+def test_a_node_that_stops_begins_no_copy_while_it_ends_those_under_way(tmp_path: Path) -> None:
+    """Leaders go on to offer. A copy that began then met closed threads, and the node ended as if it had failed."""
+
+    async def scenario() -> None:
+        async with single_node(tmp_path) as node:
+            receiver, offer = node.host._parts.receiver, node.host._parts.runtime.fetch_checkpoint
+            is_leaving, may_end = asyncio.Event(), asyncio.Event()
+
+            async def copying() -> None:
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    is_leaving.set()
+                    await may_end.wait()
+
+            receiver._tasks[GROUP] = asyncio.create_task(copying())
+            stopping = asyncio.create_task(node.host.stop())
+            await is_leaving.wait()
+            offer(GROUP + 1, "n2", 1000)
+            assert list(receiver._tasks) == [GROUP]
+            may_end.set()
+            await stopping
+            assert node.fatal == []
+
+    asyncio.run(scenario())

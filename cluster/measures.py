@@ -88,6 +88,8 @@ class FenceMeasures(msgspec.Struct):
     """Seconds for which the one of these partitions that waits longest has confirmed no decision about its slot."""
     moves: int
     ledger_waiting: int
+    ledger_used: float
+    """The part of the room for these entries that they use, from 0 on; from 1 on, further ones are left out."""
     balance: BalanceMeasures
 
 

@@ -243,6 +243,13 @@ class Ledger:
         return len(self._waiting)
 
     @property
+    def used(self) -> float:
+        """The part of the outbox that is used, by that one of its bounds which is nearer; from 1 on, entries are left
+        out.
+        """
+        return max(len(self._waiting) / OUTBOX_ENTRIES_MAX, self._bytes / OUTBOX_BYTES_MAX)
+
+    @property
     def first_waiting(self) -> int:
         """The number of the first entry that waits; of the next one, when none waits."""
         return self.next - len(self._waiting)

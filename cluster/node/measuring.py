@@ -158,6 +158,7 @@ class Measuring:
             pending_s=self._pending.longest_s(machine.slots.fences),
             moves=len(self._view.moves),
             ledger_waiting=machine.ledger.waiting,
+            ledger_used=machine.ledger.used,
             balance=services.members.balancer.measures,
         )
 

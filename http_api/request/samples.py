@@ -135,6 +135,7 @@ def _of_fences(fences: FenceMeasures) -> Samples:
         "stockade_balance_moving_bytes": {(): fences.balance.moving_bytes},
         "stockade_balance_leaderless_partitions": {(): fences.balance.leaderless},
         "stockade_ledger_waiting_entries": {(): fences.ledger_waiting},
+        "stockade_ledger_used_ratio": {(): fences.ledger_used},
     }
 
 

@@ -298,6 +298,13 @@ _FENCES = (
         "Entries of the ledger that its topic is not known to have yet. Only where the controller group is led.",
     ),
     Series(
+        "stockade_ledger_used_ratio",
+        "gauge",
+        "0 to 1",
+        "The part of the room for these entries that they use: 50,000 of them or 16 MiB, whichever is nearer. From 1 "
+        "on, those of grants, owners and sessions are left out. Only where the controller group is led.",
+    ),
+    Series(
         "stockade_fence_takeovers",
         "counter",
         "partitions",

@@ -43,7 +43,7 @@ def fake_measures(node_id: str) -> Measures:
             disk_state="low",
             quotas={"logs": 0.85},
         ),
-        fences=FenceMeasures(20, 21, 22, 23, 24, 31.5, 25, 26, BalanceMeasures(26, 27, 28, 29, 30)),
+        fences=FenceMeasures(20, 21, 22, 23, 24, 31.5, 25, 26, 0.125, BalanceMeasures(26, 27, 28, 29, 30)),
         takeovers=26,
         group_lags={"readers": 27},
     )

@@ -405,6 +405,21 @@ def test_no_writer_waits_for_the_ledger_and_what_is_left_out_is_told(
 
 
 @pytest.mark.parametrize("bound", ["entries", "bytes"])
+def test_the_part_of_the_room_that_is_used_is_1_when_entries_are_left_out_by_either_bound(
+    furnished: Recorded, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, waiting = furnished.session("a"), furnished.machine.ledger
+    fill(furnished, bound, monkeypatch, reserve=0)
+    assert 0 < waiting.used < 1
+    assert acts_of(furnished.told(acquire(a, partitions=[0]))) == ["grant"]
+    assert waiting.used >= 1
+    assert furnished.told(Own(now_ms=0, by=ROOT, session=a, group="g", claims=[Claim("x")])) == []
+    furnished.do(LedgerCopied(now_ms=0, number=waiting.next - 1))
+    furnished.do(LedgerCopied(now_ms=0, number=waiting.next - 1))
+    assert waiting.used == 0
+
+
+@pytest.mark.parametrize("bound", ["entries", "bytes"])
 def test_an_act_of_administration_uses_the_reserve_and_is_then_refused_but_never_left_out(
     furnished: Recorded, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
             ("stockade_fence_pending_installs", ""): 24,
             ("stockade_fence_pending_seconds", ""): 31.5,
             ("stockade_ledger_waiting_entries", ""): 26,
+            ("stockade_ledger_used_ratio", ""): 0.125,
             ("stockade_raft_moves", ""): 25,
             ("stockade_balance_leaders_away", ""): 26,
             ("stockade_balance_planned_moves", ""): 27,

@@ -8,7 +8,8 @@ read before.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from time import monotonic
+from typing import NamedTuple, Protocol
 
 from ...cluster.access.issuers import KeysFault
 from ...cluster.access.principals import Access
@@ -18,6 +19,8 @@ from ...raft.net.tls import TlsFault
 
 RELOAD_CHECK_S = 2.0
 """Seconds between two checks whether a file has changed."""
+REFUSED_CHECK_S = 30.0
+"""Seconds after which files of a certificate that were refused are read again as they are: it was not valid yet, say."""
 
 _log = logging.getLogger("stockade")
 
@@ -32,6 +35,13 @@ class Reloadable(Protocol):
     def reload(self) -> None:
         """Read the files again. Raises TlsFault, KeysFault or ConfigError; then the state is as before."""
         ...
+
+
+class _Refused(NamedTuple):
+    """Why the files of a section were refused when they were read last, at ``at_s`` of the monotonic clock."""
+
+    why: str
+    at_s: float
 
 
 class Principals:
@@ -64,6 +74,7 @@ class Reloader:
     ) -> None:
         self._sections = dict(sections)
         self._following = following
+        self._refused: dict[str, _Refused] = {}
 
     def reload(self) -> None:
         """Read the files of all sections."""
@@ -80,15 +91,23 @@ class Reloader:
             self.look()
 
     def look(self) -> None:
-        """Reload the sections that have a changed file."""
+        """Reload the sections that have a changed file, or certificates that were refused REFUSED_CHECK_S ago."""
         for name, section in self._sections.items():
+            refused = self._refused.get(name)
             if section.has_changed():
                 self._reload(name)
+            elif refused is not None and monotonic() >= refused.at_s + REFUSED_CHECK_S:
+                self._reload(name, refused.why)
 
-    def _reload(self, name: str) -> None:
+    def _reload(self, name: str, told: str | None = None) -> None:
+        """Reload a section. ``told``: the fault of the same files that the log has."""
+        self._refused.pop(name, None)
         try:
             self._sections[name].reload()
         except (ConfigError, KeysFault, TlsFault) as fault:
-            _log.error("[%s]: the new files are refused, and those before stay in use: %s", name, fault)
+            if str(fault) != told:
+                _log.error("[%s]: the new files are refused, and those before stay in use: %s", name, fault)
+            if isinstance(fault, TlsFault):
+                self._refused[name] = _Refused(str(fault), monotonic())
         else:
             _log.info("[%s]: new connections and requests use the files as they are now", name)

@@ -46,6 +46,44 @@ def test_only_the_files_that_changed_are_read_and_a_bad_one_is_logged_once(caplo
     assert "has expired" in line
 
 
+def test_refused_files_that_have_become_good_as_they_are_are_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate that was not valid yet by the node's clock stayed refused until its file was touched."""
+    monkeypatch.setattr(reload, "REFUSED_CHECK_S", 0.0)
+    http = Files()
+    http.changed, http.fault = True, "not yet valid"
+    reloader = Reloader({"http_tls": http})
+    with caplog.at_level(logging.INFO, "stockade"):
+        for _ in range(3):
+            reloader.look()
+        http.fault = "no PEM"
+        reloader.look()
+        http.changed = True
+        reloader.look()
+        http.fault = None
+        for _ in range(3):
+            reloader.look()
+    assert http.reloads == 6
+    taken = "new connections and requests use the files as they are now"
+    said = [line.rpartition(": ")[2] for line in caplog.messages]
+    assert said == ["not yet valid", "no PEM", "no PEM", taken], "each reason once, and again for changed files"
+
+
+def test_a_configuration_that_was_refused_is_not_read_before_the_next_sighup(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reload, "REFUSED_CHECK_S", 0.0)
+    reads: list[None] = []
+
+    def bad() -> NodeConfig:
+        reads.append(None)
+        raise ConfigError(["half-written"])
+
+    reloader = Reloader({"principals": Principals(Access([], []), bad)})
+    reloader.reload()
+    reloader.look()
+    assert len(reads) == 1
+
+
 def test_sighup_reads_all_of_them_though_one_is_bad() -> None:
     http, raft = Files(), Files()
     http.fault = "bad"

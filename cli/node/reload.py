@@ -20,7 +20,7 @@ from ...raft.net.tls import TlsFault
 RELOAD_CHECK_S = 2.0
 """Seconds between two checks whether a file has changed."""
 REFUSED_CHECK_S = 30.0
-"""Seconds after which files of a certificate that were refused are read again as they are: it was not valid yet, say."""
+"""Seconds after which refused files of a certificate are read again as they are: it was not valid yet, say."""
 
 _log = logging.getLogger("stockade")
 

@@ -5,12 +5,13 @@ producer (or writer.py), which makes repetitions harmless.
 """
 
 import time
+from contextlib import closing
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import pyarrow as pa
 
-from ...partition.errors import StockadeError
+from ...partition.errors import RequestTimedOut, StockadeError
 from ..api.fetched import ARROW_STREAM, Fetched, fetched
 from ..config import Bootstrap, ClientConfig, Credentials
 from ..errors import ClusterUnreachable
@@ -19,6 +20,8 @@ from .waiting import Waiting
 
 CONNECT_PATIENCE_MS = 10_000
 """How long ``connect`` repeats its attempts while no node can be connected to."""
+PROBED_MAX = 5
+"""Nodes that a client tries before its first request, to find one that answers."""
 
 
 class PartitionLeader(NamedTuple):
@@ -52,7 +55,7 @@ class BlockingClient:
             self.config.connect_timeout_ms / 1000,
             self.config.bootstrap,
         )
-        self._node = self.config.bootstrap[0]
+        self._node: str | None = None
 
     def __reduce__(self) -> tuple[type["BlockingClient"], tuple[ClientConfig, Credentials]]:
         return BlockingClient, (self.config, self.credentials)
@@ -71,7 +74,7 @@ class BlockingClient:
                 except ClusterUnreachable as error:
                     waiting.failed(node, error)
                 else:
-                    self._node = node
+                    self._node = self._answering(node)
                     waiting.answered()
                     return
             tried = ", ".join(f"{node} ({why})" for node, why in waiting.nodes.items())
@@ -79,6 +82,18 @@ class BlockingClient:
                 f"no node can be connected to: {tried}. Start the cluster, or correct its addresses"
             )
             time.sleep(waiting.pause_s(unreachable))
+
+    @property
+    def node(self) -> str:
+        """The node to ask next, if a partition's leader is not known."""
+        if self._node is None:
+            self._node = self._answering(self.config.bootstrap[0])
+        return self._node
+
+    def look_elsewhere(self, leader: str | None = None) -> None:
+        """Ask another node next: ``leader`` if a refusal has named it, otherwise the next one of ``bootstrap``."""
+        nodes = self.config.bootstrap
+        self._node = leader or (nodes[(nodes.index(self.node) + 1) % len(nodes)] if self.node in nodes else nodes[0])
 
     def topics(self) -> list[str]:
         """Names of all topics, ascending."""
@@ -144,19 +159,36 @@ class BlockingClient:
         waiting = Waiting(f"GET {path.partition('?')[0]}", self.config.delivery_timeout_ms / 1000, self.config)
         while True:
             try:
-                answer = self._http.request(self._node, "GET", path, headers)
+                answer = self._http.request(self.node, "GET", path, headers)
             except StockadeError as error:
-                waiting.failed(self._node, error)
+                waiting.failed(self.node, error)
                 pause_s = waiting.pause_s(error)
-                self._node = error.fields.get("leader") or self._next_node()
+                self.look_elsewhere(error.fields.get("leader"))
             else:
                 waiting.answered()
                 return answer
             time.sleep(pause_s)
 
-    def _next_node(self) -> str:
-        nodes = self.config.bootstrap
-        return nodes[(nodes.index(self._node) + 1) % len(nodes)] if self._node in nodes else nodes[0]
+    def _answering(self, first: str) -> str:
+        """The first of several nodes, from ``first`` on, that answers within ``standstill_ms``; ``first`` if none does.
+
+        A process that is stopped or hangs still takes connections: each of Spark's many short-lived clients would wait
+        ``request_timeout_ms`` for it.
+        """
+        nodes, time_s = self.config.bootstrap, self.config.standstill_ms / 1000
+        if len(nodes) == 1:
+            return first
+        start = nodes.index(first)
+        with closing(PlainHttp(self.credentials, time_s, time_s, nodes)) as probe:
+            for node in (*nodes[start:], *nodes[:start])[:PROBED_MAX]:
+                try:
+                    probe.request(node, "GET", "/healthz")
+                except (ClusterUnreachable, RequestTimedOut):
+                    continue
+                except StockadeError:
+                    pass  # it answers
+                return node
+        return first
 
 
 def partition_path(topic: str, partition: int) -> str:

@@ -68,7 +68,6 @@ class BlockingWriter:
             self._config.bootstrap,
         )
         self._leaders: dict[str, str] = {}
-        self._next = 0
 
     def shape(self, name: str) -> TopicShape:
         """The shape of a topic."""
@@ -207,7 +206,7 @@ class BlockingWriter:
         is_unknown = False
         place = "/".join(path.split("/")[:6])
         while True:
-            node = self._leaders.get(place) or self._config.bootstrap[self._next % len(self._config.bootstrap)]
+            node = self._leaders.get(place) or self._reader.node
             try:
                 answer = self._http.request(node, method, path, headers, body)
             except StockadeError as error:
@@ -225,7 +224,7 @@ class BlockingWriter:
             time.sleep(pause_s)
 
     def _look_elsewhere(self, place: str, error: StockadeError) -> None:
-        self._next += 1
+        self._reader.look_elsewhere()
         self._leaders.pop(place, None)
         if error.fields.get("leader"):
             self._leaders[place] = error.fields["leader"]

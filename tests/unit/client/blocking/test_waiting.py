@@ -10,6 +10,7 @@ import pytest
 
 from stockade.client.blocking.reader import BlockingClient
 from stockade.client.blocking.waiting import Waiting
+from stockade.client.blocking.writer import BlockingWriter
 from stockade.client.config import ClientConfig
 from stockade.client.errors import ClusterUnreachable
 from stockade.partition.errors import LeaderNotAvailable, UnknownTopicOrPartition
@@ -106,6 +107,25 @@ def test_one_node_that_can_be_connected_to_is_enough(cluster: FakeCluster) -> No
     client.connect(0)
     assert client.topics() == ["t"]
     client.close()
+
+
+@pytest.mark.parametrize("kind", [BlockingClient, BlockingWriter])
+def test_a_node_that_takes_connections_and_does_not_answer_is_asked_after_one_that_does(
+    cluster: FakeCluster, kind: type[BlockingClient | BlockingWriter]
+) -> None:
+    """Each client of a Spark query waited half a minute for the first node: a micro-batch took 151 s instead of 1 s."""
+    cluster.create("t")
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        silent = f"http://127.0.0.1:{stopped.getsockname()[1]}"
+        client = kind(ClientConfig(bootstrap=(silent, cluster.nodes[0]), standstill_ms=100))
+        begun_s = time.monotonic()
+        if isinstance(client, BlockingWriter):
+            assert client.shape("t").partitions == 1
+        else:
+            client.connect(0)
+            assert client.topics() == ["t"]
+        assert time.monotonic() - begun_s < 20
+        client.close()
 
 
 def test_a_node_without_tls_is_unreachable_each_time() -> None:

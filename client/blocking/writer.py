@@ -48,11 +48,14 @@ class StageSeen(NamedTuple):
 
 
 class TopicShape(NamedTuple):
-    """The facts about a topic that its writers need."""
+    """The facts about a topic that its writers need. ``refuses``: what makes the topic refuse each append of this
+    writer, which has no fence: sealed, require_fence or writer_group; None: nothing does.
+    """
 
     partitions: int
     batch_bytes_max: int
     topic_id: int
+    refuses: str | None = None
 
 
 class BlockingWriter:
@@ -75,7 +78,9 @@ class BlockingWriter:
         for each in found["partitions"]:
             if each["leader"]:
                 self._leaders[partition_path(name, each["partition"])] = each["leader"]
-        return TopicShape(len(found["partitions"]), found["config"]["max_batch_bytes"], found["topic_id"])
+        config = {"sealed": found["sealed"], **found["config"]}
+        refuses = next((name for name in ("sealed", "require_fence", "writer_group") if config.get(name)), None)
+        return TopicShape(len(found["partitions"]), config["max_batch_bytes"], found["topic_id"], refuses)
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, Any]) -> None:
         """Create a topic, unless it exists with this definition. Raises TopicAlreadyExists for another one."""

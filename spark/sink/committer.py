@@ -118,6 +118,7 @@ class SinkCommitter:
             self._drop(set(pieces) - set(decided.pieces), pair)
             return decided == wanted
         _check_size(now, wanted)
+        self._check_topics(pieces)
         self._keep(pieces, pair)
         now = self._decide(wanted)
         self._finish(now, pair)
@@ -171,6 +172,18 @@ class SinkCommitter:
                 f"or restored. To go on from it, with rows doubled, give the sink another name."
             )
         return decided
+
+    def _check_topics(self, pieces: Sequence[Piece]) -> None:
+        """Raises TopicRefused for a topic that has the stages and would refuse their rows: after a decision on them no
+        other batch could follow.
+        """
+        for topic in sorted({piece.topic for piece in pieces}):
+            with suppress(UnknownTopicOrPartition):  # the next request to the topic tells of that
+                if (refuses := self._store.shape(topic).refuses) is not None:
+                    raise TopicRefused(
+                        f"topic {topic} refuses the rows of every sink ({refuses}), so nothing was decided: withdraw"
+                        " this setting of the topic (a seal stays for ever), or write to another one"
+                    )
 
     def _keep(self, pieces: Sequence[Piece], pair: Pair) -> None:
         """Mark the stages as kept, because after a decision they must not expire. Raises StageLost if one is gone."""

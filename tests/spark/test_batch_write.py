@@ -82,3 +82,19 @@ def test_a_write_whose_rows_are_refused_leaves_no_stages(spark: Any, url: str, o
         write(spark.range(0, 120_000, 1, 2).selectExpr(*columns), topic, **options)
     assert expect(200, call("GET", topic.url + "/partitions/0/stages"))["stages"] == []
     assert topic.values() == []
+
+
+@pytest.mark.parametrize("setting", ["require_fence", "writer_group"])
+def test_a_topic_that_refuses_the_rows_of_every_sink_stops_a_batch_before_it_is_decided(
+    spark: Any, url: str, setting: str
+) -> None:
+    """It stopped the sink behind the decision: no batch followed, of whatever topic, before the setting was gone."""
+    fenced, free = Topic(url, f"fenced-{setting}"), Topic(url, f"free-{setting}")
+    fenced.create(config={setting: True if setting == "require_fence" else "group"})
+    free.create()
+    rows = spark.range(5).selectExpr("cast(id as string) as value")
+    with pytest.raises(Exception, match=rf"refuses the rows of every sink \({setting}\), so nothing was decided"):
+        write(rows, fenced, sink=setting)
+    assert expect(200, call("GET", fenced.url + "/partitions/0/stages"))["stages"] == []
+    write(rows, free, sink=setting)
+    assert values(spark, free) == list(range(5))

@@ -187,6 +187,18 @@ def test_a_topic_that_takes_no_rows_after_the_decision_stops_the_sink_only_if_ro
         assert sink.commit(2, sink.stage("e", b"6", partition=1), run="r3")
 
 
+def test_a_batch_is_not_decided_for_a_topic_that_would_refuse_its_rows(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = sink.store.shape("out")._replace(refuses="require_fence")
+    monkeypatch.setattr(sink.store, "shape", lambda name: refusing)
+    with pytest.raises(TopicRefused, match=r"topic out refuses .*\(require_fence\), so nothing was decided"):
+        sink.commit(1, sink.stage("c", b"4"))
+    assert all(not machine.stages.stages for machine in sink.world.machines.values())
+    assert not sink.commit(0, sink.stage("d", b"5"), run="r2"), "its rows are in the topic since before the setting"
+    assert sink.values() == [b"1", b"2"]
+
+
 def test_a_node_that_knows_an_older_topic_of_the_name_makes_no_decided_rows_go(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,7 +99,7 @@ class SinkCommitter:
             if not self._has_proposed:
                 discard(self._store, pieces, self._run, failure)
             if isinstance(failure, InvalidProducerEpoch | ProducerFenced):
-                raise RunRetired(f"run {self._run}: a newer run has taken over sink {self._sink}") from failure
+                raise self._replaced("a newer run") from failure
             raise
         if not is_ours:
             decided = "was decided by an earlier run: its rows are in the topic, and those of this run are not"
@@ -149,13 +149,19 @@ class SinkCommitter:
         """The sink's history. Raises RunRetired, OtherQuery if this run must not go on with it."""
         now = history(*self._store.read(self._control, 0))
         if self._run in now.retired:
-            raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}")
+            raise self._replaced(f"run {now.run}")
         if now.query not in (None, self._query) and not self._takeover:
             raise OtherQuery(
                 f"sink {self._sink} belongs to query {now.query}, and not to {self._query}: the checkpoint is new, or "
                 f"the name is used twice. Choose another name, or let a stream have it with the option takeover=true."
             )
         return now
+
+    def _replaced(self, by: str) -> RunRetired:
+        return RunRetired(
+            f"run {self._run}: {by} has taken over sink {self._sink}. Two drivers of one checkpoint, or of a copy of"
+            " it, replace each other: end one of them"
+        )
 
     def _append(self, now: History, record: bytes) -> None:
         """Append a record if nothing was appended since ``now`` was read. The next read shows whether it was."""
@@ -191,7 +197,10 @@ class SinkCommitter:
             try:
                 self._store.keep_stages(topic, partition, names, pair)
             except NotFound as refusal:
-                raise StageLost(f"{topic}/{partition}: {refusal.detail}; it was staged too long ago") from refusal
+                raise StageLost(
+                    f"{topic}/{partition}: {refusal.detail}; it was staged too long ago, or the topic was deleted and"
+                    " created again since. Nothing was decided: start the query again, which computes the batch anew"
+                ) from refusal
 
     def _decide(self, wanted: Manifest) -> History:
         """Append the decision on a batch, unless another driver has decided; return the history with it. Raises
@@ -200,7 +209,7 @@ class SinkCommitter:
         while True:
             now = self._read()
             if now.run != self._run:
-                raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}")
+                raise self._replaced(f"run {now.run}")
             if self._decided(now, wanted.batch) is not None:
                 return now
             self._has_proposed = True
@@ -293,9 +302,12 @@ class SinkCommitter:
         """
         now = self._read()
         if (now.decided_at, now.done) == (before.decided_at, False):
-            raise DecidedStageLost(f"sink {self._sink}: {refusal.detail}, and its rows are not in the log") from refusal
+            raise DecidedStageLost(
+                f"sink {self._sink}: {refusal.detail}, and its rows are not in the log. Give the sink another name: the"
+                " batch is written anew, and those of its rows that are in topics already are then there twice"
+            ) from refusal
         if now.run != self._run:
-            raise RunRetired(f"run {self._run}: run {now.run} has taken over sink {self._sink}") from refusal
+            raise self._replaced(f"run {now.run}") from refusal
 
     def _mark_done(self, decided: History) -> None:
         """Record that the decision is carried out, unless another driver has recorded that, or has decided since."""

@@ -91,7 +91,7 @@ def test_a_commit_that_comes_again_with_the_same_pieces_does_not_say_that_its_ro
 
 def test_a_run_that_was_replaced_is_refused(sink: Sink) -> None:
     sink.commit(1, run="r2")
-    with pytest.raises(RunRetired, match="run r2 has taken over"):
+    with pytest.raises(RunRetired, match=r"run r2 has taken over sink s. Two drivers .* end one of them"):
         sink.commit(2, sink.stage("c", b"4"))
     assert sink.values() == [b"1", b"2"]
 
@@ -115,7 +115,7 @@ def test_an_older_checkpoint_is_refused(sink: Sink) -> None:
 def test_what_expired_before_it_was_decided_is_not_decided(sink: Sink) -> None:
     late = sink.stage("c", b"4")
     sink.world.pass_time(HOUR_MS)
-    with pytest.raises(StageLost):
+    with pytest.raises(StageLost, match="Nothing was decided: start the query again"):
         sink.commit(1, late)
     assert sink.commit(1, sink.stage("d", b"5"), run="r2")
     assert sink.values() == [b"1", b"2", b"5"]
@@ -129,7 +129,7 @@ def test_a_decided_stage_that_was_deleted_is_told_as_a_loss(sink: Sink, monkeypa
     monkeypatch.undo()
     pair = sink.store.init_producer("operator", "n")
     sink.store.delete_stages("out", 0, [piece.stage], pair)
-    with pytest.raises(DecidedStageLost, match="s~c"):
+    with pytest.raises(DecidedStageLost, match=r"s~c, and its rows are not in the log. Give the sink another name"):
         sink.commit(1, run="r2")
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from ...client.blocking.reader import BlockingClient
-from ...partition.errors import UnknownTopicOrPartition
+from ...partition.errors import InconsistentTopicId, UnknownTopicOrPartition
 from .filters import AcceptedFilters
 from .planning.options import EARLIEST, LATEST, OffsetSpec, ReadOptions, Selection, parse_read_options
 from .planning.ranges import Range, Seen, available
@@ -28,7 +28,8 @@ class Found(NamedTuple):
 
 def look(client: BlockingClient, selection: Selection, *, must_exist: bool = True) -> Found:
     """Ask the cluster about the selected topics. Raises UnknownTopicOrPartition for a named topic, or an assigned
-    partition, that does not exist; without ``must_exist`` that topic is left out.
+    partition, that does not exist; without ``must_exist`` that topic is left out, and so is one that is created again
+    meanwhile.
     """
     seen: dict[str, Seen] = {}
     leaders: dict[tuple[str, int], str | None] = {}
@@ -39,7 +40,7 @@ def look(client: BlockingClient, selection: Selection, *, must_exist: bool = Tru
             _check_assigned(name, wanted, len(topic.partitions))
             chosen = [each for each in topic.partitions if wanted is None or each.partition in wanted]
             bounds = {each.partition: client.offsets(name, each.partition, topic.topic_id) for each in chosen}
-        except UnknownTopicOrPartition:
+        except (UnknownTopicOrPartition, InconsistentTopicId):  # the latter: created again since the line above
             if must_exist and selection.pattern is None:
                 raise
             continue

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from stockade.client.blocking.reader import BlockingClient, PartitionLeader, TopicLeaders
+from stockade.partition.errors import InconsistentTopicId
 from stockade.spark.source.filters import AcceptedFilters
 from stockade.spark.source.planning.options import parse_read_options
 from stockade.spark.source.planning.ranges import DataLost
@@ -50,6 +51,21 @@ def test_every_query_of_pinned_options_reads_the_same_records(
     assert json.loads(once["endingOffsets"]) == {"t": ending}
     assert once.keys() == {*NEEDED, "startingOffsets", "endingOffsets"}
     assert pinned(once) == once
+
+
+class Renewed(Growing):
+    """A topic that is deleted and created again between two requests of a look."""
+
+    def offsets(self, topic: str, partition: int, topic_id: int | None = None) -> tuple[int, int]:
+        raise InconsistentTopicId(topic_id=8)
+
+
+def test_a_stream_that_outlives_lost_records_outlives_a_topic_that_is_made_anew_while_it_looks() -> None:
+    """The query ended, although it had failOnDataLoss=false."""
+    selection = parse_read_options(NEEDED).selection
+    assert look(Renewed(), selection, must_exist=False).seen == {}
+    with pytest.raises(InconsistentTopicId):
+        look(Renewed(), selection)
 
 
 class Busy(Growing):

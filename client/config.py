@@ -8,8 +8,9 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import InitVar, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import InitVar, dataclass, field, fields
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -54,6 +55,10 @@ class Credentials:
     certificate: str | None = None
     key: str | None = None
     _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Callable[..., "Credentials"], tuple[()]]:
+        """A copy looks at the token's file itself: its process may be on another machine, and has another clock."""
+        return partial(Credentials, **{each.name: getattr(self, each.name) for each in fields(self) if each.init}), ()
 
     def faults(self) -> Iterator[str]:
         """A sentence for each error."""

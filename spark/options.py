@@ -29,6 +29,10 @@ IN_A_CATALOG = (
 )
 
 
+OF_CREDENTIALS = ("authToken", "authTokenFile", "tlsCa", "tlsCertificate", "tlsKey")
+"""The options of `Credentials`, in the order of its fields."""
+
+
 class GivenOptions:
     """The options of a user, by lower-case name, and the faults found so far."""
 
@@ -77,10 +81,13 @@ class GivenOptions:
 
 
 def credentials(given: GivenOptions) -> Credentials:
-    """The credentials in the options authToken, tlsCa, tlsCertificate and tlsKey."""
-    # Names of options, no passwords.
-    names = {"token": "authToken", "ca": "tlsCa", "certificate": "tlsCertificate", "key": "tlsKey"}  # nosec B105
+    """The credentials in the options authToken or authTokenFile, tlsCa, tlsCertificate and tlsKey."""
+    names = dict(zip(("token", "token_file", "ca", "certificate", "key"), OF_CREDENTIALS, strict=True))
     access = Credentials(**{field: given.take(text, name, None) for field, name in names.items()})
+    if access.token and access.token_file:
+        given.faults.append("authToken and authTokenFile exclude each other")
+    elif access.token_file and access.token_now() is None:
+        given.faults.append(f"authTokenFile: {access.token_file} cannot be read, or has no token")
     if access.key and not access.certificate:
         given.faults.append("tlsKey needs tlsCertificate")
     return access

@@ -291,7 +291,8 @@ def _options(config: ClientConfig) -> dict[str, str]:
     """The options with which Spark's source and sink reach the cluster."""
     given = {
         "url": ",".join(config.bootstrap),
-        "authToken": config.credentials().token_now(),
+        "authToken": None if config.token_file else config.token,
+        "authTokenFile": config.token_file,
         "tlsCa": config.ca,
         "tlsCertificate": config.certificate,
         "tlsKey": config.key,

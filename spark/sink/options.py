@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...client.config import Credentials
-from ..options import GivenOptions, OptionsError, credentials, flag, urls
+from ..options import OF_CREDENTIALS, GivenOptions, OptionsError, credentials, flag, urls
 
-NAMES = ("url", "authToken", "tlsCa", "tlsCertificate", "tlsKey", "topic", "sink", "takeover", "delivery")
+NAMES = ("url", *OF_CREDENTIALS, "topic", "sink", "takeover", "delivery")
 OF_SPARK = ("checkpointlocation", "path", "queryname")
 """Options that Spark passes on; the sink ignores them."""
 _SINK = re.compile(r"[A-Za-z0-9._-]{1,100}")

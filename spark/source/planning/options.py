@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ....client.config import Credentials
-from ...options import GivenOptions, OptionsError, credentials, flag, positive, urls
+from ...options import OF_CREDENTIALS, GivenOptions, OptionsError, credentials, flag, positive, urls
 
 EARLIEST = -2
 """Number for the log start, in place of an offset, as with Kafka."""
@@ -91,7 +91,7 @@ def _number(value: Any, specials: set[int]) -> int:
 
 
 NAMES = (
-    *("url", "authToken", "tlsCa", "tlsCertificate", "tlsKey"),
+    *("url", *OF_CREDENTIALS),
     *("subscribe", "subscribePattern", "assign"),
     *("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy"),
     *("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"),

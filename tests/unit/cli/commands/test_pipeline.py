@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from stockade.cli.commands.pipeline import _options
 from stockade.cli.main import main
+from stockade.client.config import ClientConfig
 
 NOBODY = "http://127.0.0.1:1"
 
@@ -35,6 +37,15 @@ def test_wrong_usage_is_told_with_code_2(
     Path("a-file").write_text("x")
     ended = CliRunner().invoke(main, ["pipeline", *arguments])
     assert (ended.exit_code, said in ended.stderr) == (2, True), ended.output
+
+
+def test_a_pipeline_follows_the_file_of_its_token(tmp_path: Path) -> None:
+    """It kept the token that the file had when it began: an export with --follow ended with it."""
+    path = tmp_path / "token"
+    path.write_text("first")
+    config = ClientConfig(bootstrap=NOBODY, token="unused", token_file=str(path))
+    assert _options(config) == {"url": NOBODY, "authTokenFile": str(path)}
+    assert _options(ClientConfig(bootstrap=NOBODY, token="other")) == {"url": NOBODY, "authToken": "other"}
 
 
 def test_a_cluster_that_is_not_there_is_told_with_code_4(tmp_path: Path) -> None:

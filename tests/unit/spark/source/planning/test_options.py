@@ -1,3 +1,5 @@
+import pickle
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -76,6 +78,23 @@ def test_secrets_are_not_shown() -> None:
     assert "hunter2" not in repr(options)
 
 
+def test_a_query_uses_the_token_that_its_file_has_by_then_in_every_process(tmp_path: Path) -> None:
+    """A query ended with its token. A copy in another process, of another clock, would keep the token it came with."""
+    path = tmp_path / "token"
+    path.write_text("first\n")
+    access = parse_read_options({**NEEDED, "authTokenFile": str(path)}).access
+    assert access.headers() == {"Authorization": "Bearer first"}
+    copy = pickle.loads(pickle.dumps(access))
+    path.write_text("another\n")
+    assert copy == access
+    assert copy.headers() == {"Authorization": "Bearer another"}
+
+
+def test_a_token_is_given_once() -> None:
+    (fault,) = faults_of({**NEEDED, "authToken": "hunter2", "authTokenFile": "/nowhere"})
+    assert fault == "authToken and authTokenFile exclude each other"
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -109,6 +128,7 @@ def test_secrets_are_not_shown() -> None:
         ("failOnDataLoss", "1"),
         ("maxOffsetsPerTrigger", "10"),
         ("authToken", ""),
+        ("authTokenFile", "/nowhere/token"),
         ("tlsKey", "key.pem"),
     ],
 )

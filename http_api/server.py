@@ -230,7 +230,9 @@ class HttpConnection(FastConnection):
             raise ConnectionError("an answer has begun already")
         if not isinstance(exc, HttpProcessingError):
             _log.error("a request failed outside its handler", exc_info=exc)
-        response = problems.answer(problems.document(_refusal(exc)))
+        refusal = _refusal(exc)
+        self._routes.metrics.refused(refusal.code)
+        response = problems.answer(problems.document(refusal))
         response.force_close()
         return response
 

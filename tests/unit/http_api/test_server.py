@@ -85,6 +85,8 @@ def test_even_what_is_hardly_http_is_answered_with_a_problem(request_bytes: byte
         assert (answer.status, answer.json["code"]) == (status, code), answer.body
         check_problem(answer)
         assert (await node.call("GET", "/healthz")).status == 200
+        counted = f'stockade_http_refusals_total{{code="{code}"}} 1.0'
+        assert counted in (await node.call("GET", "/metrics")).body.decode().splitlines()
         assert await node.values() == []
 
     run(test)

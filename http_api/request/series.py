@@ -314,9 +314,9 @@ _FENCES = (
         "stockade_group_lag_records",
         "gauge",
         "records",
-        "Records that a consumer group has not read, of the partitions led here: sum over nodes. Of the "
-        f"{LAGGING_GROUPS_MAX} groups that lag most on a node, by its first {POSITIONS_MAX:,} positions; only for a "
-        "caller with the right `read cluster`.",
+        "Records that a consumer group has not read, of the partitions led here on which it has committed a position: "
+        f"sum over nodes. Of the {LAGGING_GROUPS_MAX} groups that lag most on a node, by its first {POSITIONS_MAX:,} "
+        "positions; only for a caller with the right `read cluster`.",
         ("group",),
     ),
 )

@@ -160,7 +160,7 @@ class SinkCommitter:
     def _replaced(self, by: str) -> RunRetired:
         return RunRetired(
             f"run {self._run}: {by} has taken over sink {self._sink}. Two drivers of one checkpoint, or of a copy of"
-            " it, replace each other: end one of them"
+            " it, end each other: let one of them run, and start it again if it has ended, too"
         )
 
     def _append(self, now: History, record: bytes) -> None:

@@ -91,7 +91,7 @@ def test_a_commit_that_comes_again_with_the_same_pieces_does_not_say_that_its_ro
 
 def test_a_run_that_was_replaced_is_refused(sink: Sink) -> None:
     sink.commit(1, run="r2")
-    with pytest.raises(RunRetired, match=r"run r2 has taken over sink s. Two drivers .* end one of them"):
+    with pytest.raises(RunRetired, match=r"run r2 has taken over sink s. Two drivers .* let one of them run"):
         sink.commit(2, sink.stage("c", b"4"))
     assert sink.values() == [b"1", b"2"]
 

@@ -220,7 +220,7 @@ class BlockingWriter:
                 if is_unknown:
                     error.had_effects()
                 pause_s = waiting.pause_s(error)
-                self._look_elsewhere(place, error)
+                self._look_elsewhere(node, place, error)
             else:
                 waiting.answered()
                 if leader := answer.headers.get("Stockade-Leader"):
@@ -228,8 +228,9 @@ class BlockingWriter:
                 return answer
             time.sleep(pause_s)
 
-    def _look_elsewhere(self, place: str, error: StockadeError) -> None:
-        self._reader.look_elsewhere()
+    def _look_elsewhere(self, node: str, place: str, error: StockadeError) -> None:
+        if node == self._reader.node:  # a leader that failed says nothing of the node that named it
+            self._reader.look_elsewhere()
         self._leaders.pop(place, None)
         if error.fields.get("leader"):
             self._leaders[place] = error.fields["leader"]

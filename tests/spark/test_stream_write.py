@@ -21,7 +21,7 @@ from .topics import append, numbered
 
 STEPS = ("enter 1", "run 1", "keep 1", "manifest 1", "append 1", "append 2", "done 1", "delete 1")
 """Requests that every run makes that has a batch to write, or one to finish; kills.py has more of them."""
-REQUESTS = 26
+REQUESTS = 27
 """At least as many as a run makes that writes a batch. Which one has which number depends on how the last run ended."""
 SOME_KILLS = ["enter 1 after", "keep 1 after", "manifest 1 after", "append 1 after", "done 1 after"]
 ALL_KILLS = [

@@ -153,7 +153,8 @@ class SinkCommitter:
         if now.query not in (None, self._query) and not self._takeover:
             raise OtherQuery(
                 f"sink {self._sink} belongs to query {now.query}, and not to {self._query}: the checkpoint is new, or "
-                f"the name is used twice. Choose another name, or let a stream have it with the option takeover=true."
+                f"the name is used twice. Choose another name, or let a stream have it with the option takeover=true:"
+                " what this query reads again is then written again."
             )
         return now
 

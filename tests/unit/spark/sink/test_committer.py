@@ -97,7 +97,7 @@ def test_a_run_that_was_replaced_is_refused(sink: Sink) -> None:
 
 
 def test_another_query_is_refused_unless_it_takes_over(sink: Sink) -> None:
-    with pytest.raises(OtherQuery, match="takeover=true"):
+    with pytest.raises(OtherQuery, match="takeover=true: what this query reads again is then written again"):
         sink.commit(0, run="r2", query="q2")
     assert sink.commit(0, sink.stage("c", b"4"), run="r2", query="q2", takeover=True)
     assert sink.values() == [b"1", b"2", b"4"]

@@ -11,7 +11,8 @@ to a full disk only where a majority needs it, and then they are small; and a no
 over to voters that have more. Why not refuse as soon as one replica's disk is low? One disk that something else fills
 would stop the writes of half a cluster, which can lose that node altogether and write on.
 
-Free is what the file system gives to a process without privileges; a node with them stops at the same place.
+Free is what the file system gives to a process without privileges; a node with them stops at the same place. A file
+system may have bytes and no inode for another file, which is a full disk as well: there the reserve would help nothing.
 """
 
 import asyncio
@@ -33,17 +34,21 @@ STATES: tuple[DiskState, ...] = ("ok", "low", "full")
 """The states; the index of each is the number that heartbeats carry for it."""
 PERIOD_S = 1.0
 """Between two measurements."""
+SOFT_FREE_FILES = 1024
+"""The soft watermark of files that the file system has inodes for, or a sixty-fourth of all where that is less."""
+HARD_FREE_FILES = 256
+"""The same for the hard watermark, or a 256th."""
 MARGIN = 8
 """The part of a watermark, one over this, that has to be free beyond it before the disk counts as better again."""
 
 _log = logging.getLogger(__name__)
 
 
-def judge(free_bytes: int, soft_bytes: int, hard_bytes: int, before: DiskState) -> DiskState:
-    """The state of a disk with ``free_bytes`` free, after the state ``before``."""
-    is_full = free_bytes < hard_bytes + (hard_bytes // MARGIN if before == "full" else 0)
-    is_low = free_bytes < soft_bytes + (soft_bytes // MARGIN if before != "ok" else 0)
-    if not soft_bytes or not (is_low or is_full):
+def judge(free: int, soft: int, hard: int, before: DiskState) -> DiskState:
+    """The state of a disk with so many bytes, or files, free, after the state ``before``. ``soft`` 0: no watermarks."""
+    is_full = free < hard + (hard // MARGIN if before == "full" else 0)
+    is_low = free < soft + (soft // MARGIN if before != "ok" else 0)
+    if not soft or not (is_low or is_full):
         return "ok"
     return "full" if is_full else "low"
 
@@ -126,9 +131,10 @@ class DiskWatch:
         """Close the file of the reserve, which is not given up any more."""
         self._reserve.close()
 
-    def _measure(self) -> tuple[int, int]:
-        """The free and the total bytes of the disk. Takes the reserve if it is not held, and its blocks are still there
-        or the disk has ample room for them; the free bytes are those beside it.
+    def _measure(self) -> tuple[int, int, int, int]:
+        """The free and the total bytes of the disk, the free and the total files (0: the file system has no bound).
+        Takes the reserve if it is not held, and its blocks are still there or the disk has ample room for them; the
+        free bytes are those beside it.
         """
         found = os.statvfs(self._data)
         free_bytes = found.f_bavail * found.f_frsize
@@ -137,15 +143,20 @@ class DiskWatch:
             is_ample = not lacking_bytes or free_bytes >= self.hard_free_bytes + lacking_bytes
             if is_ample and self._reserve.hold():
                 free_bytes = max(0, free_bytes - lacking_bytes)
-        return free_bytes, found.f_blocks * found.f_frsize
+        return free_bytes, found.f_blocks * found.f_frsize, found.f_favail, found.f_files
 
-    def _judge(self, free_bytes: int, total_bytes: int) -> None:
+    def _judge(self, free_bytes: int, total_bytes: int, free_files: int, total_files: int) -> None:
         self.free_bytes, self.total_bytes = free_bytes, total_bytes
-        self._measured = judge(free_bytes, self.soft_free_bytes, self.hard_free_bytes, self._measured)
+        by_bytes = judge(free_bytes, self.soft_free_bytes, self.hard_free_bytes, self._measured)
+        soft_files = min(SOFT_FREE_FILES, total_files // 64) if self.soft_free_bytes else 0
+        by_files = judge(free_files, soft_files, min(HARD_FREE_FILES, total_files // 256), self._measured)
+        self._measured = max(by_bytes, by_files, key=STATES.index)
         before, self._told = self._told, self.state
         if self._told != before:
             level = logging.INFO if self._told == "ok" else logging.WARNING
             text = "the disk of %s is %s: %d of %d bytes are free; appends are refused below %d"
+            if soft_files:
+                text += f", and below {soft_files} free files: {free_files} of {total_files} are"
             _log.log(level, text, self._data, self._told, free_bytes, total_bytes, self.soft_free_bytes)
         if self._told != before or self._told != "ok":
             self.changed()

@@ -1,6 +1,7 @@
 """Nodes whose disks fill up: they refuse appends in time, go on with the rest, and outlive a full disk."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -122,6 +123,21 @@ def test_a_node_outlives_a_disk_without_any_room_and_takes_appends_again_when_th
     single.kill(node)
     single.start_node(node)
     single.wait_ready()
+    eventually(partial(is_stored, topic))
+
+
+def test_a_disk_with_few_inodes_left_takes_no_appends_until_there_are_more(single: LocalCluster) -> None:
+    """Something else has filled it with small files: the next ones of the log and of checkpoints need inodes, too."""
+    topic = created(single, "t")
+    (node,) = single.nodes
+    many = node.data / "many"
+    many.mkdir()
+    for number in range(os.statvfs(many).f_favail - 100):
+        (many / str(number)).touch()
+    refused = eventually(lambda: None if is_stored(topic) else topic.append("one"))
+    assert expect(507, refused)["nodes"] == ["n1"]
+    assert "appends are refused below 25165824, and below 256 free files: " in (node.data / "node.log").read_text()
+    shutil.rmtree(many)
     eventually(partial(is_stored, topic))
 
 

@@ -57,6 +57,7 @@ class Disk:
         monkeypatch.setattr(disk_watch, "PERIOD_S", 0)
 
     f_frsize, f_blocks, f_bfree = 1, 1_000_000, 900_000
+    f_files = f_favail = 0
 
     @property
     def f_bavail(self) -> int:
@@ -79,6 +80,35 @@ def test_a_change_is_told_at_once_and_again_while_there_is_little_room(
         watch._judge(*watch._measure())
     watch.close()
     assert told == [("low", SOFT - 1, 1_000_000), ("low", SOFT - 2, 1_000_000), ("ok", 2 * SOFT, 1_000_000)]
+
+
+def test_a_disk_that_has_bytes_and_few_files_left_counts_as_little_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All nodes whose disks something else had filled with small files ended at their next file, "No space left"."""
+    disk = Disk(monkeypatch, 2 * SOFT)
+    watch, states = DiskWatch("n1", tmp_path, limits()), list[str]()
+    for disk.f_files, disk.f_favail in (
+        *((1 << 20, each) for each in (1024, 1023, 256, 255, 287, 288, 1151, 1152, 0)),
+        *((6400, each) for each in (113, 99, 24)),
+        (0, 0),  # as of btrfs
+    ):
+        watch._judge(*watch._measure())
+        states.append(watch.state)
+    watch.close()
+    assert states == [*["ok", "low", "low", "full", "full", "low", "low", "ok", "full"], *["ok", "low", "full"], "ok"]
+    assert "is low: 16000 of 1000000 bytes are free" in caplog.text
+    assert "below 1024 free files: 1023 of 1048576 are" in caplog.text
+
+
+def test_where_no_watermark_is_set_few_files_are_no_reason_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch, SOFT)
+    disk.f_files, disk.f_favail = 1 << 20, 0
+    watch = DiskWatch("n1", tmp_path, LimitsSection(disk_soft_free_bytes=0, disk_hard_free_bytes=0))
+    assert watch.state == "ok"
+    watch.close()
 
 
 def test_a_watch_measures_until_it_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

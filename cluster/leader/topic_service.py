@@ -180,12 +180,14 @@ class TopicService:
         await self._control.barrier()
         machine = self._control.machine
         held = Counter(topic_partition(group)[0] for group in machine.slots.grants.holders)
+        away = {each for each in machine.assignment.nodes.registered() if not self._control.is_present(each)}
         return [
             TopicSummary(
                 *(each.name, each.topic_id, each.partitions, each.replication_factor, each.sealed),
                 require_fence=each.config.require_fence,
                 held=held[each.topic_id],
                 single=[*map(len, each.placements)].count(1),
+                no_majority=sum(2 * len(away & {*replicas}) >= len(replicas) for replicas in each.placements if away),
             )
             for each in machine.catalog.topics()
         ]

@@ -33,8 +33,8 @@ async def list_topics(call: Call) -> web.StreamResponse:
     ]
     page = found[first:] if most is None else found[first : first + most]
     partitions, held_slots = sum(topic.partitions for topic in found), sum(topic.held or 0 for topic in found)
-    single = sum(topic.single or 0 for topic in found)
-    return json_answer(TopicList(page, len(found), partitions, held_slots, single))
+    single, no_majority = sum(topic.single or 0 for topic in found), sum(topic.no_majority or 0 for topic in found)
+    return json_answer(TopicList(page, len(found), partitions, held_slots, single, no_majority))
 
 
 async def create_topic(call: Call) -> web.StreamResponse:

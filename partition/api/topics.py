@@ -147,7 +147,8 @@ class TopicPage(msgspec.Struct, frozen=True):
 
 class TopicSummary(msgspec.Struct, frozen=True):
     """A line of the list of topics. ``partitions`` is their number, ``held`` how many of them have an exclusive holder,
-    and ``single`` how many have one replica.
+    ``single`` how many have one replica, and ``no_majority`` how many have no majority of theirs on nodes that the
+    controller's leader reaches: they take no writes.
 
     A node of an older version does not tell the fields that have defaults.
     """
@@ -160,6 +161,7 @@ class TopicSummary(msgspec.Struct, frozen=True):
     require_fence: bool | None = None
     held: int | None = None
     single: int | None = None
+    no_majority: int | None = None
 
     @property
     def is_internal(self) -> bool:
@@ -169,7 +171,8 @@ class TopicSummary(msgspec.Struct, frozen=True):
 
 class TopicList(msgspec.Struct, frozen=True):
     """A page of topics, ascending by name. ``total`` topics match; together they have ``partitions``, of which ``held``
-    have an exclusive holder, and ``single`` one replica. A node of an older version does not tell these numbers.
+    have an exclusive holder, ``single`` one replica, and ``no_majority`` no majority of their replicas. A node of an
+    older version does not tell these numbers.
     """
 
     topics: list[TopicSummary]
@@ -177,3 +180,4 @@ class TopicList(msgspec.Struct, frozen=True):
     partitions: int | None = None
     held: int | None = None
     single: int | None = None
+    no_majority: int | None = None

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from integration.api import call, expect
 from selenium import webdriver
 
 from stockade.cli.local_cluster.cluster import LocalCluster
@@ -126,4 +127,24 @@ def test_a_node_that_is_killed_shows_at_once_and_again_when_it_is_back(
     console.picture("no-answer")
     mortal.start_node(mortal.nodes[0])
     console.until(lambda: "does not answer" not in console.text("body"), "the node answers again")
+    driver.get_log("browser")
+
+
+def test_partitions_of_which_all_replicas_are_on_nodes_that_are_away_are_told(
+    driver: webdriver.Chrome, mortal: LocalCluster
+) -> None:
+    """No node that was left had a replica, so that none said that it knows no leader."""
+    body = {"name": "alone", "partitions": 3, "replication_factor": 1}
+    expect(201, call("POST", f"http://{mortal.nodes[0].http}/v1/topics", body))
+    console = Console(driver, f"http://{mortal.nodes[0].http}")
+    console.reset()
+    console.open("", "Overview")
+    console.sees("3 partitions have one replica")
+    mortal.kill(mortal.nodes[2])
+    console.sees("1 partition has no majority of its replicas: no writes until nodes are back.")
+    console.open("topics", "Topics")
+    console.sees("no majority of 1 of 3", "tbody .chip.bad")
+    assert console.findings() == []
+    mortal.start_node(mortal.nodes[2])
+    console.until(lambda: not console.find("tbody .chip.bad"), "the node is back")
     driver.get_log("browser")

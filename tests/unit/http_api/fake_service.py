@@ -140,6 +140,7 @@ class FakeService(FakeOperating, FakeOwning, FakeListing, FakePrincipals):
                 require_fence=topic.config.require_fence,
                 held=sum(machine.slot is not None for machine in topic.machines),
                 single=len(topic.machines),
+                no_majority=0,
             )
             for topic in found
         ]

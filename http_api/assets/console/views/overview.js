@@ -28,7 +28,7 @@ const daysLeft = (at) => Math.max(0, Math.floor((at - Date.now()) / 86400e3));
 
 /** What an operator should look at, the worst first: { kind, text, act, runbook }. */
 export function attention(cluster, states, refused, topics = null) {
-  const found = [...ofCluster(cluster), ...ofTopics(cluster, topics), ...states.flatMap((state) => [...ofNode(state, cluster)]), ...ofRefused(refused)];
+  const found = [...ofCluster(cluster), ...states.flatMap((state) => [...ofNode(state, cluster)]), ...ofRefused(refused), ...ofTopics(cluster, topics)];
   return [...found.filter((each) => each.kind === "bad"), ...found.filter((each) => each.kind !== "bad")];
 }
 
@@ -52,6 +52,9 @@ function* ofCluster(cluster) {
 }
 
 function* ofTopics(cluster, topics) {
+  if (topics?.no_majority > 0) {
+    yield { kind: "bad", text: `${plural(topics.no_majority, "partition")} ${topics.no_majority === 1 ? "has no majority of its" : "have no majority of their"} replicas: no writes until nodes are back.`, act: ["topics"], runbook: "StockadeLeaderless" };
+  }
   if (topics?.single > 0 && hasRoom(cluster)) {
     yield { kind: "warn", text: `${plural(topics.single, "partition")} ${topics.single === 1 ? "has" : "have"} one replica: ${lostWith(topics.single)}.`, act: ["topics"] };
   }

@@ -52,7 +52,8 @@ const Held = ({ held, of, name }) =>
     : html`<span class="held-bar"><${Bar} share=${of ? held / of : 0} kind="accent" label=${`Slots of ${name} that are held`} /><span>${count(held)} of ${count(of)}</span></span>`;
 
 /** Replicas of each partition: with how many the topic began, unless partitions were moved since. */
-function Copies({ topic: { partitions, replication_factor: began, single }, isRoomy }) {
+function Copies({ topic: { partitions, replication_factor: began, single, no_majority: stopped }, isRoomy }) {
+  if (stopped > 0) return html`<${Chip} kind="bad" title="No writes until nodes are back">no majority${stopped < partitions && ` of ${count(stopped)} of ${count(partitions)}`}<//>`;
   if (single > 0 && isRoomy) return html`<${Chip} kind="warn" title="Lost with the disk of one node, and stops with that node">1${single < partitions && ` on ${count(single)} of ${count(partitions)}`}<//>`;
   return began === 1 && single === 0 ? "2 or more" : count(began);
 }

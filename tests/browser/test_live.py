@@ -119,7 +119,7 @@ def test_a_node_that_is_killed_shows_at_once_and_again_when_it_is_back(
     mortal.start_node(mortal.nodes[2])
     console.sees("All 3 nodes are up")
     mortal.kill(mortal.nodes[0])
-    console.sees("This node does not answer, since", "body")
+    console.sees("This node does not answer. It was last heard at", "body")
     other = console.button(f"n2 at {mortal.nodes[1].http}", ".banner")
     assert other.get_attribute("href") == f"http://{mortal.nodes[1].http}/#/"
     assert console.findings() == []

@@ -237,7 +237,7 @@ function App() {
         <${Connection} />
       </header>
       ${state.state === "silent" &&
-      html`<div class="banner bad wide" role="alert">This node does not answer, since ${moment(state.since)}. What you see is from before; the page goes on trying.<${Others} cluster=${cluster.data} /></div>`}
+      html`<div class="banner bad wide" role="alert">This node does not answer. It was last heard at ${moment(state.heardAt)}, and what you see is from then; the page goes on trying.<${Others} cluster=${cluster.data} /></div>`}
       ${state.state === "partly" &&
       html`<div class="banner warn wide" role="status"><b>${state.refusal.code}</b> ${state.refusal.message}. What you see of it is from before; the page goes on trying.</div>`}
       <main id="main" tabindex="-1"><${Guard} key=${place}>${viewAt(address)}<//></main>

@@ -11,13 +11,14 @@ const isLasting = (error) => error.status >= 400 && error.status !== 401 && !isM
 /** While the event stream says what changes, there is less to ask for. */
 const STREAMED_MS = 4000;
 
-/** What the whole page knows of the connection: "live", or why it is not; and who refused us. */
-export const connection = { state: "starting", refusal: null, since: Date.now(), isStreamed: false };
+/** What the whole page knows of the connection: "live", or why it is not; who refused us; and when the node was last heard. */
+export const connection = { state: "starting", refusal: null, heardAt: Date.now(), isStreamed: false };
 const watchers = new Set();
 
 export function tell(state, refusal = null) {
+  if (state !== "silent") connection.heardAt = Date.now();
   if (connection.state === state && connection.refusal?.code === refusal?.code) return;
-  Object.assign(connection, { state, refusal, since: Date.now() });
+  Object.assign(connection, { state, refusal });
   watchers.forEach((watch) => watch());
 }
 

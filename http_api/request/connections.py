@@ -12,6 +12,7 @@ all descriptors below ``n`` in use, for whatever purpose, and no count has to be
 import asyncio
 import errno
 import ipaddress
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,8 +35,12 @@ LOOKS_MAX = 64
 """Most connections of one address (of each kind) that are examined to find an idle one for one new connection."""
 DESCRIPTOR_RETRY_MS = 1000
 """Time after which a request for which the node had no descriptor may try again."""
+TELL_AGAIN_S = 60.0
+"""Time between two log lines about connections that were refused because files of the node have their descriptors."""
 _IPV6_NETWORK_BITS = 64
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+
+_log = logging.getLogger(__name__)
 
 
 class ConnectionBounds(NamedTuple):
@@ -168,6 +173,8 @@ class Connections:
         self._where: dict[Guest, str] = {}
         self._sizes: dict[int, dict[str, None]] = {}  # addresses by how many connections they have
         self._most = 0
+        self._told_refused = 0  # of those without a descriptor
+        self._tell_from_s = 0.0
 
     def __len__(self) -> int:
         return len(self._where)
@@ -218,9 +225,19 @@ class Connections:
             self._resize(address, len(crowd) + 1, len(crowd))
 
     def sweep(self, now_s: float) -> None:
-        """Close every connection whose time is over."""
+        """Close every connection whose time is over. Log an error if some were refused for want of a descriptor."""
         for guest, reason in list(self._overdue(now_s)):
             self._evict(guest, reason)
+        refused = self.ended["refused_descriptors"] - self._told_refused
+        if refused and now_s >= self._tell_from_s:
+            text = (
+                "%d connections of clients were refused: files and connections have all descriptors below %d, the bound"
+                " for clients, who have %d of them. Each partition with records takes two: raise the limit of open"
+                " files (LimitNOFILE= of systemd, ulimit -n), or move partitions to other nodes"
+            )
+            _log.error(text, refused, self.bounds.descriptors_max, len(self))
+            self._told_refused += refused
+            self._tell_from_s = now_s + TELL_AGAIN_S
 
     async def keep_swept(self) -> None:
         """Sweep until cancelled."""

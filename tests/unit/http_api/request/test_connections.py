@@ -92,6 +92,22 @@ def test_a_descriptor_of_the_reserve_costs_a_connection_below_the_other_bounds()
     assert len(alone) == 0
 
 
+def test_the_log_says_when_files_of_the_node_leave_no_descriptor_to_clients(caplog: pytest.LogCaptureFixture) -> None:
+    """Each client was answered that there are too many connections, for good, and nothing said what to do."""
+    connections = Connections(FEW)
+    for now_s, number in ((0.0, 99), (1.0, 100), (2.0, 100), (2.5, 100), (61.0, 100), (62.0, 99)):
+        caller = Caller()
+        connections.opened(caller, "10.0.0.1", number)
+        connections.closed(caller)
+        connections.sweep(now_s)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.partition(":")[0] for text in told] == [
+        "1 connections of clients were refused",
+        "3 connections of clients were refused",
+    ]
+    assert "below 100, the bound for clients, who have 0 of them" in told[0]
+
+
 def test_connections_whose_time_is_over_are_closed() -> None:
     connections = Connections(FEW)
     late, fine = Caller(is_overdue=True), Caller()

@@ -101,7 +101,7 @@ def found(data: Path) -> int:
 
 
 @needs_root
-def test_d11_a_full_disk_is_an_exception_that_stops_the_node_and_what_was_acked_is_on_it(tmp_path: Path) -> None:
+def test_d11_a_full_disk_stops_the_node_and_keeps_every_acked_entry(tmp_path: Path) -> None:
     with mounted(tmp_path / "small", "size=256k") as disk:
         output = written(disk / "data", "1000000000")
         assert "No space left on device" in output.failure
@@ -112,7 +112,7 @@ def test_d11_a_full_disk_is_an_exception_that_stops_the_node_and_what_was_acked_
 
 
 @needs_root
-def test_a_disk_that_is_pulled_out_stops_the_node_and_what_was_acked_is_on_it(tmp_path: Path) -> None:
+def test_a_disk_that_is_pulled_out_stops_the_node_and_keeps_every_acked_entry(tmp_path: Path) -> None:
     with plugged(tmp_path / "disk", tmp_path / "image") as disk:
         output = written(disk / "data", "1000000000", fault=lambda: pull_out(disk))
         assert "Input/output error" in output.failure
@@ -122,7 +122,7 @@ def test_a_disk_that_is_pulled_out_stops_the_node_and_what_was_acked_is_on_it(tm
 
 
 @needs_root
-def test_a_disk_that_is_pulled_out_while_checkpoints_are_taken_keeps_what_was_acked(tmp_path: Path) -> None:
+def test_a_disk_that_is_pulled_out_during_checkpoints_keeps_every_acked_entry(tmp_path: Path) -> None:
     """D18: the stock library syncs nothing, and loses everything."""
     with plugged(tmp_path / "disk", tmp_path / "image") as disk:
         output = written(disk / "data", "1500", fault=lambda: pull_out(disk))

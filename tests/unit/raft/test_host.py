@@ -16,7 +16,7 @@ from .cluster import FAST, GROUP, Cluster, MemoryMachine
 from .transports import Run
 
 
-def test_what_is_committed_is_applied_on_every_node_and_found_after_a_restart(tmp_path: Path, run: Run) -> None:
+def test_committed_commands_are_applied_on_every_node_and_again_after_a_restart(tmp_path: Path, run: Run) -> None:
     commands = [b"%d" % number for number in range(100)]
 
     async def scenario() -> None:
@@ -92,7 +92,7 @@ def test_a_dead_leader_is_replaced_before_the_shortest_election_timeout(tmp_path
     run(scenario)
 
 
-def test_a_leader_that_fails_at_rest_falls_silent_and_is_replaced(tmp_path: Path, run: Run) -> None:
+def test_a_quiescent_leader_that_fails_is_replaced(tmp_path: Path, run: Run) -> None:
     """Its process may take its time to end: its connections stay meanwhile, and nothing but its silence tells. A rest
     ends by itself, too, but much later.
     """
@@ -129,7 +129,7 @@ def test_no_connection_is_given_up_before_the_election_timeout_that_is_set(tmp_p
     run(scenario)
 
 
-def test_groups_rest_over_real_connections_and_wake_when_something_is_proposed(tmp_path: Path, run: Run) -> None:
+def test_groups_quiesce_over_real_connections_and_wake_at_a_proposal(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             for _ in range(2):
@@ -170,7 +170,9 @@ def test_an_exception_in_apply_stops_the_node_once(tmp_path: Path, run: Run) -> 
     run(scenario)
 
 
-def test_an_erased_group_joins_anew_bound_by_its_promises_and_a_closed_one_goes_on(tmp_path: Path, run: Run) -> None:
+def test_an_erased_group_rejoins_bound_by_its_tombstone_and_a_closed_one_keeps_its_log(
+    tmp_path: Path, run: Run
+) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             await cluster.commit(b"old")
@@ -251,7 +253,7 @@ class Buffering(MemoryMachine):
         self.written = len(self.commands)
 
 
-def test_no_client_is_told_of_a_command_before_the_machine_has_written_it(tmp_path: Path, run: Run) -> None:
+def test_no_proposal_is_answered_before_the_machine_has_flushed(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path, machine=Buffering) as cluster:
             leader = await cluster.led()

@@ -117,7 +117,7 @@ def test_groups_whose_ids_need_more_than_32_bits_replicate_and_are_there_after_a
     run(scenario)
 
 
-def test_a_node_of_the_release_before_is_sent_what_it_knows(
+def test_a_node_of_the_previous_release_is_sent_no_coalesced_frames(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

@@ -69,7 +69,7 @@ def test_a_disk_that_was_rolled_back_stops_its_node_and_the_others_never_meet_it
     asyncio.run(scenario())
 
 
-def test_a_node_that_was_only_killed_or_stopped_goes_on(tmp_path: Path) -> None:
+def test_a_node_that_was_killed_or_stopped_is_not_taken_for_rolled_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             node = next(each for each in cluster.hosts if each != cluster.leader())
@@ -117,7 +117,7 @@ def test_without_its_leader_a_rolled_back_node_elects_no_leader(
     asyncio.run(scenario())
 
 
-def test_it_is_noticed_after_a_restart_of_all_nodes_as_well(tmp_path: Path) -> None:
+def test_a_rolled_back_disk_is_detected_after_a_restart_of_all_nodes(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             leader = await cluster.led()
@@ -176,7 +176,7 @@ def test_a_node_that_was_rolled_back_stays_out_until_it_has_an_empty_disk(tmp_pa
     asyncio.run(scenario())
 
 
-def test_an_original_disk_that_is_put_back_after_its_copy_was_refused_is_told_the_way_out(tmp_path: Path) -> None:
+def test_the_refusal_of_an_original_disk_after_its_copy_was_refused_says_how_to_rebuild(tmp_path: Path) -> None:
     """It lacks nothing, which no node can tell from a copy that has grown: it was told that it was older than it is."""
 
     async def scenario() -> None:
@@ -211,7 +211,7 @@ def test_an_original_disk_that_is_put_back_after_its_copy_was_refused_is_told_th
     asyncio.run(scenario())
 
 
-def test_a_node_that_stops_while_it_writes_what_it_was_told_writes_it_again_only_after_that(
+def test_two_writes_of_the_reported_positions_never_overlap_at_a_stop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both writes have one scratch file: at the same time, one renames what the other has cut, and one fails."""

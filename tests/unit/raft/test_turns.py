@@ -36,7 +36,7 @@ def runtime(loop: ByHand, failures: list[BaseException]) -> NodeRuntime:
     return NodeRuntime("n1", 1, loop_, log_, transport_, {}, RaftSettings(), lambda *_: None, failures.append)
 
 
-def test_what_takes_longer_than_a_turn_goes_on_in_the_next_in_the_same_order() -> None:
+def test_callbacks_beyond_the_time_of_a_turn_run_in_the_next_one_in_order() -> None:
     loop, done, failures = ByHand(), list[str](), list[BaseException]()
     node = runtime(loop, failures)
 
@@ -62,7 +62,7 @@ def test_what_takes_longer_than_a_turn_goes_on_in_the_next_in_the_same_order() -
     assert not failures
 
 
-def test_a_failure_of_one_is_told_and_the_others_go_on() -> None:
+def test_a_callback_that_raises_is_reported_and_the_others_run() -> None:
     loop, done, failures = ByHand(), list[str](), list[BaseException]()
     node = runtime(loop, failures)
 

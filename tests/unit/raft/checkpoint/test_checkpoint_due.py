@@ -31,7 +31,7 @@ def kept_of(machine: FileMachine, directory: Path, checkpoint_bytes: int) -> tup
     return OpenGroup(machine, None, lambda: asked.append(machine.count), checkpoint_bytes), asked  # type: ignore[arg-type]
 
 
-def test_what_a_checkpoint_would_set_free_counts_as_what_was_applied(tmp_path: Path) -> None:
+def test_bytes_that_a_checkpoint_would_free_count_like_applied_bytes(tmp_path: Path) -> None:
     machine = Dropping()
     kept, asked = kept_of(machine, tmp_path, 5 * (ENTRY_BYTES + 101))
     for index in range(1, 6):

@@ -147,7 +147,7 @@ def test_copies_under_way_have_their_room_and_give_it_back(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_a_follower_that_lacks_what_is_gone_is_filled_and_goes_on(tmp_path: Path) -> None:
+def test_a_follower_behind_the_leaders_log_installs_a_checkpoint_and_follows(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with behind(tmp_path) as (cluster, node):
             await cluster.start(node)
@@ -165,7 +165,7 @@ def test_a_follower_that_lacks_what_is_gone_is_filled_and_goes_on(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_a_node_with_an_empty_disk_is_filled_and_what_it_writes_is_closed_to_others(
+def test_a_node_with_an_empty_disk_installs_a_checkpoint_into_files_closed_to_other_users(
     tmp_path: Path, umask: Callable[[int], int]
 ) -> None:
     async def scenario() -> None:
@@ -290,7 +290,7 @@ def test_a_copy_that_came_damaged_does_not_count_and_is_made_again(
     asyncio.run(scenario())
 
 
-def test_a_copy_outlives_newer_checkpoints_at_its_source_and_is_given_up_when_abandoned(
+def test_a_checkpoint_that_is_being_copied_outlives_newer_ones_until_no_node_asks_about_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "IDLE_S", 0.2)
@@ -348,7 +348,7 @@ def test_a_copy_that_is_done_makes_room_for_others_at_once(tmp_path: Path, monke
     asyncio.run(_is_filled_and_nothing_stays_held(tmp_path))
 
 
-def test_an_offer_is_held_until_all_who_copy_it_are_done() -> None:
+def test_a_checkpoint_is_held_until_every_node_that_copies_it_is_done() -> None:
     discarded: list[Path] = []
 
     async def scenario() -> None:
@@ -368,7 +368,7 @@ def test_an_offer_is_held_until_all_who_copy_it_are_done() -> None:
     asyncio.run(scenario())
 
 
-def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_not_ahead_of_the_replica_is_not_installed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FileCluster(tmp_path) as cluster:
             leader = await cluster.led()
@@ -387,7 +387,7 @@ def test_a_group_that_got_there_by_itself_takes_nothing(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_files_that_count_on_disk_outlive_the_next_copy_though_the_group_got_there_by_itself(
+def test_the_files_of_the_checkpoint_on_disk_outlive_a_copy_that_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first copy counted, and the group went past it meanwhile; the second one took the first one's folder."""
@@ -547,7 +547,7 @@ async def unasked(_: Any) -> bytes:
     raise AssertionError("nothing is to be fetched")
 
 
-def test_names_that_lead_elsewhere_are_not_read(tmp_path: Path) -> None:
+def test_a_question_for_a_file_outside_the_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(b"")
     offer = HeldCheckpoint(tmp_path, _checkpoint(), 0)
     for name in ("../checkpoint", "/etc/passwd", "x"):

@@ -15,7 +15,7 @@ from .test_copies import agrees, behind
 
 
 @pytest.mark.parametrize(("bound", "is_enough"), [(1 << 20, True), (16 << 10, False)])
-def test_the_log_goes_back_to_a_checkpoint_that_is_being_copied_within_its_bound(
+def test_the_log_keeps_the_entries_after_a_checkpoint_that_is_being_copied_within_its_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: int, is_enough: bool
 ) -> None:
     """What came during a copy was gone at its end, so a replica of a partition that takes records needed the next."""

@@ -295,7 +295,7 @@ def test_an_answer_of_fewer_or_more_bytes_than_were_asked_for_is_refused(tmp_pat
 
 
 @pytest.mark.parametrize("name", [CHECKPOINT, "000000"])
-def test_a_node_is_told_that_its_checkpoint_came_damaged_and_says_so(
+def test_the_sender_of_a_damaged_checkpoint_is_told_and_logs_it(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -321,7 +321,9 @@ def test_a_node_is_told_that_its_checkpoint_came_damaged_and_says_so(
     asyncio.run(scenario())
 
 
-def test_the_release_before_says_nothing_of_damage_and_takes_no_harm_of_being_told(tmp_path: Path) -> None:
+def test_a_release_question_of_the_previous_release_has_no_is_damaged_and_the_previous_release_reads_ours(
+    tmp_path: Path,
+) -> None:
     class Before(msgspec.Struct, frozen=True, tag=3, array_like=True):
         group_id: int
         index: int

@@ -56,7 +56,7 @@ async def leading(node: SingleNode, machine: Writing) -> Group:
     return group
 
 
-def test_what_was_written_is_synced_at_the_bound_in_a_thread_and_not_below_it(tmp_path: Path) -> None:
+def test_written_bytes_are_synced_early_at_the_bound_in_a_thread(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with single_node(tmp_path, groups=()) as node:
             machine = Writing()
@@ -88,7 +88,7 @@ def test_a_group_that_writes_nothing_is_not_synced_with_another(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_what_others_write_is_synced_between_the_checkpoints_of_a_round(tmp_path: Path) -> None:
+def test_files_of_other_groups_are_synced_between_the_checkpoints_of_a_round(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with single_node(tmp_path, groups=(GROUP + 1, GROUP + 2)) as node:
             machine, seen = Writing(), list[int]()

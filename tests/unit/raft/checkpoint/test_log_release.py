@@ -93,9 +93,7 @@ def test_an_erased_replica_keeps_its_checkpoint_until_the_log_says_durably_that_
     asyncio.run(scenario())
 
 
-def test_what_a_replica_has_promised_is_on_disk_before_the_log_says_that_it_is_erased(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tombstone_is_on_disk_before_the_erase_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a power cut in between, a node that joins again would vote as if it had promised nothing."""
 
     async def scenario() -> None:

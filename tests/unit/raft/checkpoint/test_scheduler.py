@@ -22,7 +22,7 @@ from ..file_machine import SMALL, FileMachine, single_node, wal_numbers
 from ..wal.test_wal_release import before_each_step
 
 
-def test_a_restart_applies_only_what_follows_the_checkpoint(tmp_path: Path) -> None:
+def test_a_restart_applies_only_entries_after_the_checkpoint(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
             commands = await node.commit(50)
@@ -38,7 +38,7 @@ def test_a_restart_applies_only_what_follows_the_checkpoint(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_the_log_and_what_is_remembered_of_it_stay_short_however_much_is_written(tmp_path: Path) -> None:
+def test_the_log_and_its_index_in_memory_stay_bounded_under_writes(tmp_path: Path) -> None:
     """D12: the stock library's journal never shrinks, and keeps all its entries in memory."""
 
     async def scenario() -> None:
@@ -74,7 +74,7 @@ def test_a_group_that_pins_a_log_that_is_too_long_is_checkpointed(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_with_little_room_on_disk_what_was_dropped_is_freed_at_once(
+def test_on_a_low_disk_a_checkpoint_frees_dropped_files_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FileMachine, "reclaimable", 1)
@@ -90,7 +90,7 @@ def test_with_little_room_on_disk_what_was_dropped_is_freed_at_once(
     asyncio.run(scenario())
 
 
-def test_087_a_checkpoint_of_what_has_not_changed_is_skipped(tmp_path: Path) -> None:
+def test_087_a_checkpoint_of_an_unchanged_state_is_skipped(tmp_path: Path) -> None:
     settings = RaftSettings(60, 120, 20, checkpoint_bytes=1 << 30)
 
     async def scenario() -> None:
@@ -181,7 +181,7 @@ def test_an_erased_group_leaves_nothing_and_remains_of_one_are_removed(tmp_path:
     asyncio.run(scenario())
 
 
-def test_a_closed_group_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+def test_a_closed_group_reopens_from_its_checkpoint(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with single_node(tmp_path) as node:
             commands = await node.commit(50)
@@ -356,7 +356,7 @@ def test_nothing_is_captured_of_a_machine_that_failed(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_applied_and_cannot_be_written_stops_the_node(tmp_path: Path) -> None:
+def test_an_error_of_flush_after_apply_stops_the_node(tmp_path: Path) -> None:
     class Full(FileMachine):
         flushed = 0
 

@@ -15,13 +15,13 @@ from stockade.raft.wal.records import LogEntry, RecoveredGroup
 from stockade.raft.wal.wal import Wal
 
 
-def test_what_was_promised_is_kept_by_group(tmp_path: Path) -> None:
+def test_tombstones_are_stored_by_group(tmp_path: Path) -> None:
     Tombstones(tmp_path / "left").write(7, GroupTombstone(5, 4, 99))
     tombstones = Tombstones(tmp_path / "left")
     assert (tombstones.read(7), tombstones.read(8)) == (GroupTombstone(5, 4, 99), NO_TOMBSTONE)
 
 
-def test_a_group_that_was_not_opened_since_the_start_is_remembered_too(tmp_path: Path) -> None:
+def test_a_group_that_was_not_opened_since_the_start_gets_a_tombstone_too(tmp_path: Path) -> None:
     tombstones = Tombstones(tmp_path / "left")
     recovered = RecoveredGroup(5, None, [LogEntry(2, 3, 0), LogEntry(3, 4, 0)])
     assert tombstones.of_unopened(7, recovered, (4, 2)) == GroupTombstone(5, 4, 3)
@@ -31,7 +31,7 @@ def test_a_group_that_was_not_opened_since_the_start_is_remembered_too(tmp_path:
 
 
 @pytest.mark.parametrize(("is_damaged", "promised"), [(False, (4, 90)), (True, (4, INDEX_MAX))])
-def test_a_copied_checkpoint_is_remembered_that_the_log_has_no_record_of_yet(
+def test_a_tombstone_covers_a_copied_checkpoint_that_the_log_has_no_record_of(
     tmp_path: Path, is_damaged: bool, promised: tuple[int, int]
 ) -> None:
     """As after a crash: the copy was on disk, and acked, before the record was."""
@@ -58,13 +58,13 @@ def test_a_copied_checkpoint_is_remembered_that_the_log_has_no_record_of_yet(
     assert broken == []
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_tombstone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "0000000000000007").write_bytes(b"?")
     with pytest.raises(DiskRefused, match="unreadable"):
         Tombstones(tmp_path).read(7)
 
 
-def test_what_was_promised_in_groups_that_are_gone_is_forgotten_and_nothing_else(tmp_path: Path) -> None:
+def test_only_the_tombstones_of_deleted_groups_are_forgotten(tmp_path: Path) -> None:
     Tombstones(tmp_path / "never").forget(lambda _: True)
     tombstones = Tombstones(tmp_path)
     for group in (0, 7, 8 << 16):

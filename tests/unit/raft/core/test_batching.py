@@ -39,7 +39,7 @@ def test_a_machine_that_does_not_allow_it_gets_an_entry_for_each_command() -> No
     assert [payload for payload, _ in entries_of(queue(b"a", b"b"), bundles=False)] == [b"\x00a", b"\x00b"]
 
 
-def test_a_command_alone_is_an_entry_as_ever() -> None:
+def test_a_single_command_is_encoded_as_before_bundles() -> None:
     assert [payload for payload, _ in entries_of(queue(b"a"), bundles=True)] == [b"\x00a"]
 
 
@@ -55,7 +55,7 @@ def test_no_more_bytes_than_the_bound_share_an_entry(size: int, sizes: list[int]
     assert [len(commands_of(payload)) for payload, _ in entries] == sizes
 
 
-def test_a_command_beyond_the_bound_goes_alone_and_whole() -> None:
+def test_a_command_beyond_the_bound_gets_an_entry_of_its_own() -> None:
     large = bytes(BYTES_MAX + 1)
     entries = [payload for payload, _ in entries_of(queue(b"a", large, b"b"), bundles=True)]
     assert entries == [b"\x00a", b"\x00" + large, b"\x00b"]
@@ -66,7 +66,7 @@ def test_a_no_op_has_no_commands() -> None:
 
 
 @given(st.binary(max_size=60).filter(lambda rest: rest))
-def test_whatever_the_bytes_are_they_are_read_whole_or_refused(rest: bytes) -> None:
+def test_any_payload_is_decoded_whole_or_refused(rest: bytes) -> None:
     try:
         commands = commands_of(BUNDLE + rest)
     except ValueError:
@@ -76,6 +76,6 @@ def test_whatever_the_bytes_are_they_are_read_whole_or_refused(rest: bytes) -> N
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x03", b"\x10", b"\x10\x02\x01\x00", b"\x10\x01\x05\x00\x00\x00abcd"])
-def test_what_is_no_entry_of_commands_is_refused(payload: bytes) -> None:
+def test_a_malformed_entry_of_commands_is_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="entry"):
         commands_of(payload)

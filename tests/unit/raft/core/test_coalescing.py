@@ -124,14 +124,14 @@ def test_nodes_that_get_the_same_entries_get_the_very_same_frame(differs: bool) 
     assert first.number == second.number or differs
 
 
-def test_an_entry_that_is_alone_in_its_turn_goes_as_ever() -> None:
+def test_a_single_append_of_a_turn_is_sent_as_an_append_entries() -> None:
     side = Side()
     side.post((1, append(5)))
     side.coalescer.flush()
     assert side.sent == [(1, append(5))]
 
 
-def test_a_node_of_the_release_before_gets_every_message_alone_and_at_once() -> None:
+def test_a_node_of_the_previous_release_gets_every_message_alone_and_at_once() -> None:
     side = Side(protocol=SINCE_PROTOCOL - 1)
     side.post((1, append(5)), (2, append(9)))
     assert side.sent == [(1, append(5)), (2, append(9))]
@@ -149,7 +149,7 @@ def test_a_node_of_the_release_before_gets_every_message_alone_and_at_once() -> 
     ],
     ids=["commit", "ack", "heartbeat", "older term", "two entries", "large"],
 )
-def test_what_is_not_one_small_entry_of_its_own_term_goes_alone(message: RaftMessage) -> None:
+def test_a_message_with_other_than_one_small_entry_of_its_own_term_is_sent_at_once(message: RaftMessage) -> None:
     side = Side()
     side.post((1, message))
     assert side.sent == [(1, message)]
@@ -211,7 +211,7 @@ def test_an_append_that_a_group_does_not_coalesce_is_received_alone_and_left_out
     assert sorted(ack.silent) == [0, 1, 3], "group 9 is not here, group 3 has another leader by now"
 
 
-def test_a_frame_of_which_nothing_is_taken_is_answered_at_once() -> None:
+def test_an_append_many_of_which_no_message_is_taken_is_acked_at_once() -> None:
     side = Side({1: FakeGroup(takes=False)})
     side.coalescer.take(PEER, AppendMany(7, [(1, append(5))]))
     assert side.sent == [(0, AckMany(7, [0]))]
@@ -244,7 +244,7 @@ def test_an_ack_counts_once() -> None:
     assert groups[1].came == [("acked", append(5))]
 
 
-def test_nothing_of_a_connection_counts_on_the_next_one() -> None:
+def test_messages_and_acks_of_a_broken_connection_do_not_count_on_the_next_one() -> None:
     groups = {1: FakeGroup(), 2: FakeGroup()}
     side = Side(groups)
     side.post((1, append(5)), (2, append(9)))
@@ -336,7 +336,7 @@ def test_a_follower_is_the_same_whether_an_entry_came_alone_or_with_others(
     assert both[0] == both[1]
 
 
-def test_the_usual_entry_goes_the_short_way() -> None:
+def test_take_stores_an_entry_that_follows_the_log() -> None:
     follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     assert follower.group.take(follower.leader, append(6, term=1), follower.world.now)
     assert follower.group._node.log.last_index == 6
@@ -354,13 +354,13 @@ def test_the_usual_entry_goes_the_short_way() -> None:
     ],
     ids=["another term before it", "a gap", "known already", "a new term", "not the leader"],
 )
-def test_an_entry_with_a_doubt_does_not_go_the_short_way(message: AppendEntries, sender: str | None) -> None:
+def test_take_refuses_an_entry_that_needs_a_check(message: AppendEntries, sender: str | None) -> None:
     follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     assert not follower.group.take(sender or follower.leader, message, follower.world.now)
     assert follower.group._node.log.last_index == 5
 
 
-def test_what_was_taken_of_a_leader_is_not_acked_when_another_one_leads_by_then() -> None:
+def test_an_entry_that_take_stored_is_not_acked_after_a_change_of_leader() -> None:
     follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     [other] = set(follower.world.nodes) - {follower.leader, follower.name}
     coalescer = follower.world.processes[follower.name].coalescer
@@ -378,7 +378,7 @@ def test_what_was_taken_of_a_leader_is_not_acked_when_another_one_leads_by_then(
 
 
 @pytest.mark.parametrize("is_coalesced", [False, True])
-def test_the_ack_of_a_frame_commits_as_one_of_its_own_does(is_coalesced: bool) -> None:
+def test_an_ack_many_commits_as_an_append_ack_does(is_coalesced: bool) -> None:
     follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     world, leader = follower.world, follower.leader
     outcomes: list[object] = []
@@ -399,7 +399,7 @@ def test_the_ack_of_a_frame_commits_as_one_of_its_own_does(is_coalesced: bool) -
     assert outcomes == [Committed(6, 1, (6, b"new"))]
 
 
-def test_an_ack_of_an_earlier_leadership_of_this_node_says_nothing() -> None:
+def test_an_ack_of_an_earlier_term_of_this_leader_is_ignored() -> None:
     follower = Follower(is_quiescent=False, unsynced_bytes_max=1 << 20)
     group = follower.world.group(follower.leader)
     leading = group._node.leading
@@ -409,7 +409,7 @@ def test_an_ack_of_an_earlier_leadership_of_this_node_says_nothing() -> None:
     assert (leading.followers[follower.name].match_index, leading.followers[follower.name].round) == before
 
 
-def test_the_ack_of_a_frame_wakes_a_leader_that_rests() -> None:
+def test_an_ack_many_wakes_a_quiescent_leader() -> None:
     follower = Follower(is_quiescent=True, unsynced_bytes_max=1 << 20)
     group = follower.world.group(follower.leader)
     assert group.is_quiescent

@@ -38,7 +38,7 @@ def commit(world: World, leader: str) -> int:
     return outcomes[0].index
 
 
-def test_followers_are_told_a_commit_once_and_do_not_answer() -> None:
+def test_a_commit_notice_is_sent_once_and_not_answered() -> None:
     world, leader, followers = started()
     sent = listen(world)
     index = commit(world, leader)
@@ -50,7 +50,7 @@ def test_followers_are_told_a_commit_once_and_do_not_answer() -> None:
     assert (len(entries), len(acks)) == (2, 2)
 
 
-def test_a_follower_that_missed_it_learns_the_commit_from_the_next_heartbeat() -> None:
+def test_a_follower_that_missed_a_commit_notice_learns_the_commit_from_the_next_heartbeat() -> None:
     world, leader, (follower, _) = started()
     world.network.hold(leader, follower)
     index = commit(world, leader)
@@ -72,7 +72,7 @@ def test_a_follower_commits_no_more_than_its_leader_has_verified() -> None:
     assert follower not in [source for source, _ in sent]
 
 
-def test_a_commit_of_an_older_term_says_nothing() -> None:
+def test_a_commit_notice_of_an_older_term_is_ignored() -> None:
     world, leader, _ = started()
     commit(world, leader)
     world.group(leader).step_down()

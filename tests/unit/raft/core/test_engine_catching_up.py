@@ -12,7 +12,7 @@ from stockade.raft.settings import RaftSettings
 from .leading import DISK, SETTINGS, Leader
 
 
-def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every_heartbeat() -> None:
+def test_a_follower_behind_the_compacted_log_is_offered_the_checkpoint_with_every_heartbeat() -> None:
     leader = Leader()
     leader.append(5)
     leader.journal.checkpointed(4)
@@ -29,7 +29,7 @@ def test_a_follower_that_lacks_what_is_gone_is_offered_the_checkpoint_with_every
     assert len(offers) == 2
 
 
-def test_an_answer_to_an_offer_says_where_to_go_on() -> None:
+def test_the_ack_of_an_offer_sets_next_index() -> None:
     leader = Leader()
     leader.append(5)
     leader.journal.checkpointed(4)
@@ -45,7 +45,9 @@ def test_an_answer_to_an_offer_says_where_to_go_on() -> None:
     assert (follower.match_index, follower.probing) == (4, False)
 
 
-def test_an_answer_to_an_offer_that_comes_after_an_ack_takes_nothing_back(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_ack_of_an_offer_that_arrives_after_a_newer_ack_lowers_no_match_index(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The follower had entries that were not on its disk yet when the offers came."""
     leader = Leader()
     leader.append(5)
@@ -73,7 +75,7 @@ def changed_to(leader: Leader, configuration: Configuration) -> None:
     leader.leading.reconfigure(5.0)
 
 
-def test_what_a_node_said_as_an_earlier_member_says_nothing_of_the_new_one() -> None:
+def test_an_ack_from_before_a_node_left_does_not_count_for_its_new_membership() -> None:
     leader = Leader()
     leader.append(2)
     leader.broadcast()
@@ -88,7 +90,7 @@ def test_what_a_node_said_as_an_earlier_member_says_nothing_of_the_new_one() -> 
     assert leader.leading.next_change() is None
 
 
-def test_a_learner_is_promoted_when_what_it_lacks_fits_in_one_message() -> None:
+def test_a_learner_is_promoted_when_the_entries_that_it_lacks_fit_in_one_message() -> None:
     leader = Leader(peers="f")
     changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
     leader.append(4)
@@ -145,7 +147,7 @@ def test_a_learner_whose_disk_hangs_after_a_quick_round_keeps_up_no_more() -> No
     assert leader.leading.next_change() is None
 
 
-def test_an_heir_that_always_lacks_more_than_one_message_is_near_when_its_rounds_are_quick() -> None:
+def test_a_transferee_that_always_lacks_more_than_one_message_is_near_when_its_rounds_are_quick() -> None:
     """Under load, on a long link, a transfer ended without an heir: proposals go on until the heir is near."""
     leader = Leader(peers="f")
     leader.append(8)
@@ -164,7 +166,7 @@ def test_an_heir_that_always_lacks_more_than_one_message_is_near_when_its_rounds
     assert not leader.leading.heir_is_near(2.4)
 
 
-def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
+def test_a_learner_is_promoted_only_when_it_has_the_configuration_that_names_it() -> None:
     leader = Leader(peers="f", settings=RaftSettings())
     leader.append(1)
     changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
@@ -188,7 +190,7 @@ def test_a_learner_is_promoted_only_when_it_knows_that_it_is_one() -> None:
         ("fg", "me", "f", "f", "", ("f",)),
     ],
 )
-def test_which_full_disks_a_removal_would_make_all_commits_wait_for(
+def test_needs_room_without_names_the_full_disks_that_a_removal_would_make_commits_wait_for(
     peers: str, leaves: str, full: str, lacks: str, away: str, needed: tuple[str, ...]
 ) -> None:
     leader = Leader(peers)

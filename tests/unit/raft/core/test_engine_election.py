@@ -39,7 +39,7 @@ def test_hurrying_brings_the_deadline_forward_and_never_back() -> None:
     assert election.deadline == 100.075
 
 
-def test_with_few_elections_at_once_everybody_asks_soon() -> None:
+def test_with_few_elections_at_once_each_follower_asks_for_votes_soon() -> None:
     for turn in (0, 1):
         election, _ = make()
         election.take_turn(0.15, turn)
@@ -59,7 +59,7 @@ def test_a_majority_of_different_nodes_is_needed() -> None:
     assert [election.count_vote(node) for node in ("n1", "n1", "n2")] == [False, False, True]
 
 
-def test_promises_are_no_votes() -> None:
+def test_a_granted_pre_vote_does_not_count_as_a_vote() -> None:
     election, _ = make(majority=2)
     election.begin_prevote()
     assert not election.count_vote("n1")
@@ -76,7 +76,7 @@ def test_a_pre_vote_is_repeated_after_a_quarter_of_an_election_timeout_and_a_vot
     assert election.deadline == 100.9
 
 
-def test_late_answers_count_for_nothing() -> None:
+def test_votes_that_arrive_after_the_tally_ended_do_not_count() -> None:
     election, clock = make(majority=1)
     election.begin_vote()
     election.heard_leader(clock())

@@ -76,7 +76,7 @@ def test_a_full_disk_is_sent_entries_while_the_voter_that_spares_it_needs_a_chec
     assert leader.broadcast() == []
 
 
-def test_the_heir_of_a_transfer_is_sent_what_it_lacks_though_its_disk_is_full() -> None:
+def test_the_transferee_is_sent_the_entries_that_it_lacks_although_its_disk_is_full() -> None:
     leader = Leader()
     full = leader.leading._membership.full_disks = {"f"}
     leader.append(2)
@@ -94,7 +94,7 @@ def test_the_heir_of_a_transfer_is_sent_what_it_lacks_though_its_disk_is_full() 
     assert full == {"f"}
 
 
-def test_whether_an_heir_is_near_is_known_without_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_whether_the_transferee_is_near_reads_no_payload(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked with each ack while the heir catches up."""
     leader = Leader()
     leader.append(5)
@@ -145,7 +145,7 @@ def test_a_single_entry_does_not_wait_behind_many_bytes(size: int, messages: int
     assert len(leader.broadcast()) == messages
 
 
-def test_the_window_bounds_what_is_in_flight() -> None:
+def test_the_window_bounds_the_messages_in_flight() -> None:
     leader = Leader()
     leader.append(20)
     leader.broadcast()
@@ -156,7 +156,7 @@ def test_the_window_bounds_what_is_in_flight() -> None:
     assert leader.broadcast() == [(7, [8, 9])]
 
 
-def test_the_window_bounds_bytes_too() -> None:
+def test_the_window_bounds_the_bytes_in_flight() -> None:
     leader = Leader(settings=RaftSettings(message_bytes_max=4, window_bytes_max=51, entry_bytes_max=50))
     leader.append(100)
     leader.broadcast()
@@ -183,7 +183,7 @@ def test_a_turn_of_the_loop_reads_few_messages_and_says_that_there_are_more() ->
     assert (leader.broadcast(), leader.leading.has_more) == ([], False)  # the few that are left wait for an answer
 
 
-def test_a_follower_that_catches_up_takes_no_turn_from_one_that_keeps_up() -> None:
+def test_a_follower_that_catches_up_does_not_delay_one_that_keeps_up() -> None:
     """Or else nothing is committed while the first one, with another one away, is filled."""
     leader = Leader(settings=RaftSettings(message_bytes_max=4, entry_bytes_max=50))
     leader.append(200)
@@ -197,7 +197,7 @@ def test_a_follower_that_catches_up_takes_no_turn_from_one_that_keeps_up() -> No
         leader.ack(index + 1, node="g")
 
 
-def test_a_connection_that_takes_nothing_more_leaves_nothing_to_do_at_once() -> None:
+def test_a_full_connection_leaves_no_work_for_this_turn() -> None:
     leader = Leader(settings=RaftSettings(message_bytes_max=4, entry_bytes_max=50))
     leader.append(20)
     leader.broadcast()
@@ -246,7 +246,7 @@ def test_a_refusal_that_names_the_same_place_again_skips_the_leaders_own_run() -
     assert leading.followers["f"].next_index == 4
 
 
-def test_what_could_not_be_sent_is_sent_later() -> None:
+def test_entries_that_the_connection_refused_are_sent_at_the_next_broadcast() -> None:
     leader = Leader()
     leader.append(2)
     leader.is_full = True
@@ -264,7 +264,7 @@ def test_a_heartbeat_that_is_answered_replaces_a_probe_that_was_dropped() -> Non
     assert leader.broadcast() == [(1, [2, 3])]
 
 
-def test_a_broken_connection_forgets_what_was_in_flight() -> None:
+def test_a_lost_connection_empties_the_window_and_probes_again() -> None:
     leader = Leader()
     leader.append(8)
     leader.broadcast()
@@ -291,7 +291,7 @@ def test_a_follower_that_comes_back_with_another_disk_has_nothing() -> None:
     assert (again.match_index, again.probing, again.counts) == (0, True, False)
 
 
-def test_a_disk_that_lost_what_it_had_acknowledged_counts_for_it_no_more(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_follower_that_lost_acked_entries_lowers_its_match_index(caplog: pytest.LogCaptureFixture) -> None:
     leader = Leader()
     leader.append(3)
     leader.broadcast()
@@ -319,7 +319,7 @@ def test_the_leader_counts_itself_only_up_to_its_own_disk() -> None:
 @pytest.mark.parametrize("durable", [False, True])
 @pytest.mark.parametrize("f", [2, 3, 4])
 @pytest.mark.parametrize("g", [2, 3, 4])
-def test_of_three_the_middle_one_says_what_a_majority_has(f: int, g: int, durable: bool) -> None:
+def test_the_majority_index_of_three_is_the_middle_one(f: int, g: int, durable: bool) -> None:
     leader = Leader(settings=RaftSettings())
     leader.append(3)
     leader.broadcast()
@@ -349,7 +349,7 @@ def test_the_last_entry_is_one_message_for_all_that_lack_it_alone() -> None:
     assert (leader.broadcast(to="f"), leader.broadcast(to="g")) == ([(4, [5])], []), "g has not answered"
 
 
-def test_there_is_no_more_to_send_once_nothing_can_be_sent() -> None:
+def test_has_more_is_false_once_no_message_can_be_sent() -> None:
     leader = Leader(settings=RaftSettings(message_bytes_max=2, window_messages_max=9, entry_bytes_max=2))
     leader.append(1)
     leader.broadcast()
@@ -418,7 +418,7 @@ def test_a_heartbeat_is_put_off_while_all_followers_count_and_answer(
 
 
 @pytest.mark.parametrize(("size", "few"), [(FEW_BYTES - 1, True), (FEW_BYTES, False)])
-def test_an_entry_of_many_bytes_is_not_little(size: int, few: bool) -> None:
+def test_an_entry_of_many_bytes_does_not_wait_for_others(size: int, few: bool) -> None:
     leader = Leader(settings=RaftSettings())
     leader.append(1)
     leader.broadcast()
@@ -430,7 +430,7 @@ def test_an_entry_of_many_bytes_is_not_little(size: int, few: bool) -> None:
     assert len(leader.broadcast()) == (0 if few else 1), "little waits for the answer to what went before"
 
 
-def test_a_follower_that_never_answered_lacks_what_came_since_the_leadership_began() -> None:
+def test_the_lag_of_a_follower_that_never_answered_counts_the_entries_of_this_term() -> None:
     leader = Leader()
     leader.append(5)
     leader.broadcast()

@@ -119,7 +119,7 @@ def test_a_follower_applies_a_stream_in_runs_that_are_bounded(size: int, pause_s
     assert 2 <= worst <= lag + 2, "one more is not committed, and one not yet verified"
 
 
-def test_a_follower_applies_what_a_stream_left_with_the_next_heartbeat() -> None:
+def test_a_follower_applies_the_rest_of_a_stream_with_the_next_heartbeat() -> None:
     world, leader, followers = started(PATIENT)
     stream(world, leader, LAG_ENTRIES_MAX // 2)
     world.run(2.5 * PATIENT.raft.heartbeat_ms / 1000)

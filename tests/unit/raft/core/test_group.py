@@ -82,7 +82,7 @@ def test_without_leave_of_the_machine_every_command_has_an_index_of_its_own() ->
     assert answers == [[Committed(3, 1, (3, b"a"))], [Committed(4, 1, (4, b"b"))]]
 
 
-def test_each_proposer_of_a_shared_entry_that_is_lost_is_told_so() -> None:
+def test_each_proposal_in_a_lost_bundle_ends_as_unknown() -> None:
     world, leader, followers = started(bundles=True)
     world.isolate([leader])
     answers = [submit(world.group(leader)) for _ in range(3)]
@@ -145,7 +145,7 @@ def test_proposals_of_one_turn_share_a_message_and_a_sync() -> None:
     assert rounds.round - before <= 2
 
 
-def test_what_little_waits_is_sent_with_what_the_answered_propose_next() -> None:
+def test_a_small_queue_waits_one_more_turn_after_a_commit_for_the_next_proposals() -> None:
     """Four in flight that began in two halves become one: otherwise the halves take turns, in twice the messages."""
     world, leader, _ = started()
     group, sizes = world.group(leader), []
@@ -227,7 +227,7 @@ def test_a_cancelled_wait_does_not_withdraw_the_command() -> None:
     assert [command for _, _, command in world.processes[leader].machines[1].applied] == [b"kept"]
 
 
-def test_changes_of_role_and_runs_of_applies_are_told() -> None:
+def test_the_hooks_are_called_after_a_change_of_role_and_after_a_run_of_applies() -> None:
     world, leader, (follower, _) = started()
     roles, applied = list[tuple[bool, str | None, int]](), list[int]()
     group = world.group(follower)
@@ -267,7 +267,7 @@ def test_a_restarted_node_is_ready_when_it_has_applied_what_was_committed() -> N
     assert group.applied_index == 22
 
 
-def test_a_follower_acks_what_is_on_disk_before_it_does_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_follower_acks_durable_entries_before_it_applies(monkeypatch: pytest.MonkeyPatch) -> None:
     world, leader, (follower, _) = started()
     node, check, steps = world.group(follower)._node, world.network.on_sent, list[str]()
     progress = node.progress
@@ -321,7 +321,7 @@ def test_a_follower_that_stood_still_hears_its_leader_before_it_asks_for_an_elec
     assert PreVote not in sent
 
 
-def test_closing_answers_whatever_waits() -> None:
+def test_close_settles_every_call_that_waits() -> None:
     world, leader, followers = started()
     for follower in followers:
         world.network.hold(leader, follower)
@@ -335,7 +335,7 @@ def test_closing_answers_whatever_waits() -> None:
     assert submit(group) == [Rejected(None, 1)]
 
 
-def test_a_group_that_opens_again_goes_on_where_it_was() -> None:
+def test_a_closed_group_that_is_opened_again_catches_up() -> None:
     world, leader, (follower, _) = started()
     submit(world.group(leader))
     world.run(0.5)

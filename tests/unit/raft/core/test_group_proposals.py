@@ -22,7 +22,7 @@ class Table(Proposals):
         return self.accept(size, deadline, self.outcomes.append)
 
 
-def test_no_more_than_the_bound_wait() -> None:
+def test_proposals_beyond_the_bound_on_their_number_are_refused() -> None:
     table = Table()
     accepted = [table.new() for _ in range(4)]
     assert [proposal is not None for proposal in accepted] == [True, True, True, False]
@@ -32,7 +32,7 @@ def test_no_more_than_the_bound_wait() -> None:
 
 
 @pytest.mark.parametrize(("size", "fits"), [(40, True), (41, False)])
-def test_no_more_bytes_than_the_bound_wait(size: int, fits: bool) -> None:
+def test_proposals_beyond_the_bound_on_their_bytes_are_refused(size: int, fits: bool) -> None:
     table = Table()
     assert table.new(60) is not None
     assert (table.new(size) is not None) == fits
@@ -67,7 +67,7 @@ def test_deadlines_that_pass_together_cost_one_look() -> None:
     assert table.next_deadline == 1.0 + EXPIRY_STEP_S
 
 
-def test_an_exception_of_a_waiting_callback_goes_no_further(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_a_settle_callback_is_logged_and_not_raised(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: Outcome) -> None:
         raise ZeroDivisionError
 

@@ -54,7 +54,7 @@ def commit(world: World, group_id: int = 1) -> float:
     return world.now - began
 
 
-def test_an_idle_group_stays_quiescent_under_its_leader_with_a_rare_message_to_each_follower() -> None:
+def test_an_idle_group_stays_quiescent_with_one_rare_message_to_each_follower() -> None:
     world = at_rest()
     leaders, terms = world.leaders(), [world.group(node).term for node in world.nodes]
     sent = listen(world)
@@ -68,13 +68,13 @@ def test_an_idle_group_stays_quiescent_under_its_leader_with_a_rare_message_to_e
     assert len(sent) <= 2 * 3 * QUIESCENT_S_MAX / RENEWAL_S_MIN
 
 
-def test_rests_end_at_whole_seconds_so_that_groups_wake_their_node_together() -> None:
+def test_quiescence_ends_at_whole_seconds_so_that_groups_wake_their_node_together() -> None:
     world = at_rest(groups=20)
     groups = [group for process in world.processes.values() for group in process.groups.values()]
     assert all(group._node.quiescence.ends_at % 1 == 0 for group in groups)
 
 
-def test_a_leader_that_knows_of_a_follower_behind_when_it_would_renew_the_rest_wakes() -> None:
+def test_a_quiescent_leader_that_finds_a_follower_behind_wakes_instead_of_renewing() -> None:
     """No event leads there without waking the group: it is the safety net that looks again."""
     world = at_rest()
     (leader,) = world.leaders()
@@ -89,7 +89,7 @@ def test_a_leader_that_knows_of_a_follower_behind_when_it_would_renew_the_rest_w
     world.run_until(lambda: quiescent(world) == 3, 1.0)
 
 
-def test_a_proposal_wakes_a_group_without_delay_and_it_rests_again() -> None:
+def test_a_proposal_wakes_a_quiescent_group_without_delay_and_it_quiesces_again() -> None:
     world = at_rest()
     assert commit(world) < 0.02
     assert quiescent(world) < 3
@@ -97,7 +97,7 @@ def test_a_proposal_wakes_a_group_without_delay_and_it_rests_again() -> None:
     assert len({world.group(node).applied_index for node in world.nodes}) == 1
 
 
-def test_a_read_at_rest_still_asks_a_majority() -> None:
+def test_a_linearizable_read_of_a_quiescent_group_still_asks_a_majority() -> None:
     world = at_rest()
     (leader,) = world.leaders()
     world.isolate([leader])
@@ -107,7 +107,7 @@ def test_a_read_at_rest_still_asks_a_majority() -> None:
     assert passed[0] is not None
 
 
-def test_groups_whose_leader_stands_still_get_another_within_an_election_timeout() -> None:
+def test_quiescent_groups_whose_leader_stalls_elect_another_within_an_election_timeout() -> None:
     for seed in range(20):
         world = at_rest(seed)
         (leader,) = world.leaders()
@@ -117,7 +117,7 @@ def test_groups_whose_leader_stands_still_get_another_within_an_election_timeout
         assert world.now - began < LONGEST_S + PULSE_S + 0.05, seed
 
 
-def test_groups_whose_leader_crashes_are_as_quick_as_those_that_do_not_rest() -> None:
+def test_quiescent_groups_replace_a_crashed_leader_as_fast_as_others() -> None:
     for seed in range(20):
         world = at_rest(seed)
         (leader,) = world.leaders()
@@ -178,7 +178,7 @@ def test_a_longer_log_that_is_asked_by_a_shorter_one_asks_soon_itself() -> None:
     assert world.now - began < 1.0
 
 
-def test_a_node_that_only_resting_followers_hear_unseats_no_leader() -> None:
+def test_a_node_that_only_quiescent_followers_hear_deposes_no_leader() -> None:
     """Asked for its vote, a follower awakes; its leader, whom nobody asked, must beat again or will be missed."""
     world = at_rest()
     (leader,) = world.leaders()
@@ -202,7 +202,7 @@ def test_a_follower_that_was_away_finds_the_group_awake_again() -> None:
     assert world.group(away).applied_index == world.group(leader).applied_index
 
 
-def test_a_follower_that_stood_still_is_looked_after_when_it_is_heard_again() -> None:
+def test_a_quiescent_leader_catches_up_a_paused_follower_when_it_is_heard_again() -> None:
     world = at_rest()
     (leader,) = world.leaders()
     away = next(node for node in world.nodes if node != leader)
@@ -215,7 +215,7 @@ def test_a_follower_that_stood_still_is_looked_after_when_it_is_heard_again() ->
     assert world.leaders() == [leader]
 
 
-def test_a_leader_that_closes_its_group_at_rest_tells_the_others() -> None:
+def test_a_quiescent_leader_that_closes_its_group_wakes_its_followers() -> None:
     world = at_rest()
     (leader,) = world.leaders()
     sent = listen(world)
@@ -226,7 +226,7 @@ def test_a_leader_that_closes_its_group_at_rest_tells_the_others() -> None:
     assert world.now - began < 0.6
 
 
-def test_a_group_whose_leader_is_gone_without_a_word_is_found_out() -> None:
+def test_quiescence_times_out_when_the_leaders_group_is_gone_without_a_wake() -> None:
     world = at_rest()
     (leader,) = world.leaders()
     world.processes[leader].groups.pop(1).halt()
@@ -234,7 +234,7 @@ def test_a_group_whose_leader_is_gone_without_a_word_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("is_read", [False, True])
-def test_a_leader_that_a_message_deposes_while_its_followers_rest_wakes_them(is_read: bool) -> None:
+def test_a_leader_deposed_by_a_message_wakes_its_quiescent_followers(is_read: bool) -> None:
     """It wakes itself for the message, or for a read of the same turn, and has sent no heartbeat since."""
     world = at_rest()
     (leader,) = world.leaders()
@@ -246,7 +246,7 @@ def test_a_leader_that_a_message_deposes_while_its_followers_rest_wakes_them(is_
     world.run_until(lambda: bool(world.leaders()), LONGEST_S)
 
 
-def test_a_follower_that_is_not_ready_to_rest_says_so() -> None:
+def test_a_follower_that_lacks_entries_answers_a_quiesce() -> None:
     world = at_rest()
     (leader,) = world.leaders()
     follower = next(node for node in world.nodes if node != leader)
@@ -259,7 +259,7 @@ def test_a_follower_that_is_not_ready_to_rest_says_so() -> None:
     world.run_until(lambda: quiescent(world) == 3, 1.0)
 
 
-def test_a_rest_of_an_older_term_is_refused() -> None:
+def test_a_quiesce_of_an_older_term_is_refused() -> None:
     world = at_rest()
     (leader,) = world.leaders()
     other, third = (node for node in world.nodes if node != leader)
@@ -274,9 +274,7 @@ def test_a_rest_of_an_older_term_is_refused() -> None:
 
 @pytest.mark.parametrize("rested_s", [0.0, 60.0])
 @pytest.mark.parametrize("way", ["crash", "pause", "isolate"])
-def test_a_leader_that_loses_its_majority_leads_no_longer_however_long_its_group_has_rested(
-    way: str, rested_s: float
-) -> None:
+def test_a_quiescent_leader_that_loses_its_majority_steps_down(way: str, rested_s: float) -> None:
     for seed in range(10):
         world = at_rest(seed)
         (leader,) = world.leaders()
@@ -291,7 +289,7 @@ def test_a_leader_that_loses_its_majority_leads_no_longer_however_long_its_group
         assert world.now - began < LONGEST_S + PULSE_S, seed
 
 
-def test_a_leader_at_rest_outlives_a_short_loss_of_the_connection_to_its_last_follower() -> None:
+def test_a_quiescent_leader_survives_a_short_loss_of_the_connection_to_its_last_follower() -> None:
     for seed in range(10):
         world = at_rest(seed)
         (leader,) = world.leaders()

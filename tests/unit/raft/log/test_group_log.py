@@ -32,7 +32,7 @@ def test_a_read_stops_at_its_bytes_but_takes_at_least_one_entry(bytes_max: int, 
 
 
 @pytest.mark.parametrize("bytes_max", range(1, 12))
-def test_whether_all_fits_in_a_message_is_known_without_a_read(bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fits_reads_no_payload(bytes_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was read, up to a mebibyte, with each ack of a follower that was to take over or to become a voter."""
     simulated = SimulatedLog("1111")
     log = simulated.log
@@ -50,7 +50,7 @@ def test_a_message_has_a_bounded_number_of_entries(more: int) -> None:
     assert log.fits(2, 1 << 20) is (more == 0)
 
 
-def test_only_what_a_sync_covered_is_durable() -> None:
+def test_only_entries_that_a_sync_covered_are_durable() -> None:
     simulated = SimulatedLog("11")
     simulated.log.add(b"\x00x", 4, 1)
     assert (simulated.log.durable_index, simulated.log.unsynced) == (1, True)
@@ -60,7 +60,7 @@ def test_only_what_a_sync_covered_is_durable() -> None:
     assert (simulated.log.durable_index, simulated.log.unsynced) == (4, False)
 
 
-def test_a_truncation_takes_back_what_was_durable() -> None:
+def test_a_truncation_lowers_the_durable_index() -> None:
     simulated = SimulatedLog("1112")
     simulated.sync()
     simulated.sync()
@@ -111,11 +111,11 @@ def test_entries_of_a_term_that_was_never_saved_are_refused() -> None:
         (8, 0, 2),
     ],
 )
-def test_a_conflict_names_where_to_try_next(prev_index: int, prev_term: int, next_index: int | None) -> None:
+def test_a_conflict_returns_the_next_index_to_send(prev_index: int, prev_term: int, next_index: int | None) -> None:
     assert SimulatedLog("11122444").log.conflict(prev_index, prev_term) == next_index
 
 
-def test_a_run_begins_where_its_term_does() -> None:
+def test_run_start_returns_the_first_index_of_the_term() -> None:
     log = SimulatedLog("11122444").log
     assert [log.run_start(index) for index in range(1, 10)] == [1, 2, 2, 2, 5, 5, 7, 7, 7]
     assert [log.term_at(index) for index in range(1, 10)] == [0, 1, 1, 1, 2, 2, 4, 4, 4]
@@ -140,7 +140,9 @@ def test_a_compacted_journal_begins_after_its_base_and_still_knows_its_term() ->
     ("prev_index", "prev_term", "next_index"),
     [(2, 9, None), (3, 1, None), (4, 2, None), (5, 2, None), (6, 2, 6), (7, 3, 7)],
 )
-def test_what_is_compacted_matches_every_leader(prev_index: int, prev_term: int, next_index: int | None) -> None:
+def test_compacted_entries_match_the_log_of_every_leader(
+    prev_index: int, prev_term: int, next_index: int | None
+) -> None:
     assert checkpointed_at(4, "11223")[1].conflict(prev_index, prev_term) == next_index
 
 
@@ -151,7 +153,7 @@ def test_nothing_is_compacted_beyond_the_checkpoint() -> None:
         simulated.log.compact(4)
 
 
-def test_a_configuration_is_in_force_from_its_append_until_it_is_cut_off() -> None:
+def test_a_configuration_is_in_force_from_its_append_until_it_is_truncated() -> None:
     simulated = SimulatedLog("1", TWO)
     simulated.log.add(THREE.entry(), 3, 1)
     assert (simulated.log.configuration, simulated.log.configuration_index) == (THREE, 3)
@@ -208,7 +210,7 @@ def test_an_installed_checkpoint_replaces_a_journal_that_it_contradicts() -> Non
     assert log.read(4, 100) == [(4, 2, b"\x00new")]
 
 
-def test_what_follows_an_installed_checkpoint_stays_if_the_journal_has_its_last_entry() -> None:
+def test_entries_after_an_installed_checkpoint_stay_if_the_log_has_its_last_entry() -> None:
     simulated = SimulatedLog("1122")
     simulated.log.install(Origin(3, 1, THREE))
     assert (simulated.log.last_index, simulated.log.configuration, simulated.log.origin.index) == (5, THREE, 3)
@@ -230,7 +232,7 @@ def recovered(*terms: int, first: int) -> RecoveredGroup:
     ],
     ids=["empty", "begins right after", "covers it", "whole", "ends before", "has another entry there"],
 )
-def test_what_the_log_holds_counts_if_it_goes_on_from_the_checkpoint(
+def test_recovered_entries_are_kept_if_they_continue_the_checkpoint(
     held: RecoveredGroup, base_index: int, last_index: int
 ) -> None:
     log = GroupLog(1, SimulatedLog().wal, held, Origin(5, 3, THREE))
@@ -247,7 +249,7 @@ def test_the_term_is_never_below_that_of_the_checkpoint() -> None:
     assert (log.term, log.voted_for) == (3, None)
 
 
-def test_what_an_erased_replica_had_promised_binds_the_next_one() -> None:
+def test_the_tombstone_of_an_erased_replica_binds_the_next_one() -> None:
     simulated = SimulatedLog("112")
     simulated.log.setCurrentTerm(5, "n2")
     left = simulated.log.tombstone()
@@ -266,6 +268,6 @@ def test_a_replica_that_returned_without_a_record_of_it_votes_for_no_node_in_the
     assert (log.term, log.voted_for) == (5, FORGOTTEN)
 
 
-def test_a_vote_in_a_later_term_is_remembered_as_ever() -> None:
+def test_a_vote_in_a_term_after_the_tombstone_is_recovered() -> None:
     log = GroupLog(1, SimulatedLog().wal, RecoveredGroup(6, "n3", []), tombstone=GroupTombstone(5, 2, 4))
     assert (log.term, log.voted_for, log.promised_end) == (6, "n3", (2, 4))

@@ -124,7 +124,9 @@ def body_with_header(kind: int, body: bytes) -> bytes:
 
 
 @given(st.one_of(st.integers(0, 255), st.integers(1, 20)), st.binary(max_size=120), st.sampled_from([0, 1024]))
-def test_a_body_of_random_bytes_is_what_encode_produces_or_a_frame_error(kind: int, body: bytes, short: int) -> None:
+def test_a_body_of_random_bytes_decodes_to_a_message_that_encodes_to_it_or_raises_invalid_frame(
+    kind: int, body: bytes, short: int
+) -> None:
     frame = body_with_header(kind, body)
     try:
         with patch.object(codec, "_SHORT_BYTES", short):
@@ -213,7 +215,7 @@ def test_a_group_of_32_bits_has_the_frame_that_older_nodes_know() -> None:
     assert encode(3 << 32 | 1, TimeoutNow(5)) == struct.pack("<IBIIQ", 17, codec.WIDE | 7, 1, 3, 5)
 
 
-def test_another_versions_hello_gives_its_version_whatever_follows() -> None:
+def test_of_a_hello_of_another_version_only_the_version_is_read() -> None:
     hello = body_with_header(10, struct.pack("<H", 77) + b"\xff of another age")
     assert read(hello) == [(1, Hello(77, "", "", 0))]
 
@@ -283,6 +285,6 @@ def test_the_most_entries_pass_and_one_more_is_refused_by_the_sender() -> None:
         (0, AckMany(1, [1 << 32])),
     ],
 )
-def test_what_does_not_fit_is_refused_by_the_sender(group_id: int, message: Message) -> None:
+def test_a_field_beyond_its_range_is_refused_by_encode(group_id: int, message: Message) -> None:
     with pytest.raises(InvalidFrame):
         encode(group_id, message)

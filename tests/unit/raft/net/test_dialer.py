@@ -17,7 +17,7 @@ from ..transports import UNSET, Node
 from .test_streams import Caller, echoing
 
 
-def test_a_bug_in_one_dial_parts_no_two_nodes_for_ever(
+def test_a_node_dials_again_after_a_bug_in_one_dial(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -150,7 +150,7 @@ def test_a_stream_to_a_host_whose_first_address_swallows_all_packets_opens_at_it
     asyncio.run(asyncio.wait_for(scenario(), 20))  # uvloop resolves names by itself
 
 
-def test_what_becomes_of_a_late_first_attempt_says_nothing_of_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_late_end_of_a_first_dial_does_not_fail_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """The connection of the first attempt came up as its time was over; its end refused the stream that then opened."""
     monkeypatch.setattr("socket.getaddrinfo", resolve_to("127.0.0.3", "127.0.0.1"))
 

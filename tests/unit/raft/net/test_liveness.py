@@ -50,7 +50,7 @@ class House:
         self.events.append(f"{node_id} heard")
 
 
-def test_a_sign_of_life_is_given_at_once_and_each_period() -> None:
+def test_a_heartbeat_is_sent_at_once_and_each_period() -> None:
     house = House()
     assert house.given == 1
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_the_listener_of_silence_may_end_the_connection() -> None:
     assert house.events == ["f down", "g down"]
 
 
-def test_nothing_is_given_after_the_stop() -> None:
+def test_no_heartbeat_is_sent_after_stop() -> None:
     house = House()
     house.liveness.stop()
     assert house.timer.is_cancelled

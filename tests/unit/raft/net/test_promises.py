@@ -30,7 +30,7 @@ def hello(session: int, began: int, incarnation: int = 7) -> Hello:
         (hello(2, 0, incarnation=8), None),  # another disk promises nothing of the old one
     ],
 )
-def test_a_log_that_begins_below_what_was_told_has_lost_promises(again: Hello, lost: int | None) -> None:
+def test_a_log_that_begins_below_its_reported_position_was_rolled_back(again: Hello, lost: int | None) -> None:
     promises = Promises()
     assert promises.lost(hello(1, 50)) is None
     promises.greeted(hello(1, 50))
@@ -40,7 +40,7 @@ def test_a_log_that_begins_below_what_was_told_has_lost_promises(again: Hello, l
     assert promises.lost(again) == lost
 
 
-def test_a_new_session_is_judged_by_what_it_tells_itself(tmp_path: Path) -> None:
+def test_each_session_of_a_node_is_judged_by_the_positions_of_the_one_before(tmp_path: Path) -> None:
     promises = Promises()
     promises.greeted(hello(1, 50))
     promises.tells("n2", 100)
@@ -66,7 +66,7 @@ def test_a_disk_that_was_rolled_back_stays_out_however_long_its_log_grows(tmp_pa
     assert promises.lost(hello(4, 0, incarnation=8)) is None
 
 
-def test_a_late_hello_costs_a_node_nothing_whose_disk_is_well() -> None:
+def test_the_mark_of_a_late_hello_is_lifted_by_the_next_heartbeat_of_a_sound_disk() -> None:
     """Of its process before, from a connection that a partition held up; or of a copy that ran beside it."""
     promises = Promises()
     promises.greeted(hello(1, 50))
@@ -79,7 +79,7 @@ def test_a_late_hello_costs_a_node_nothing_whose_disk_is_well() -> None:
     assert promises.lost(hello(3, 139)) == 140
 
 
-def test_the_release_before_reads_what_is_remembered_of_a_disk_that_was_rolled_back(tmp_path: Path) -> None:
+def test_the_file_of_positions_has_the_form_that_the_previous_release_reads(tmp_path: Path) -> None:
     path = tmp_path / "promises.json"
     promises = Promises(path)
     promises.greeted(hello(1, 50))
@@ -89,7 +89,7 @@ def test_the_release_before_reads_what_is_remembered_of_a_disk_that_was_rolled_b
     assert (name, told) == ("n2", [7, 1, (1 << 63) - 1])
 
 
-def test_what_was_told_outlives_a_restart_and_damage_of_it_is_no_reason_to_stop(tmp_path: Path) -> None:
+def test_reported_positions_survive_a_restart_and_a_damaged_file_of_them_counts_as_empty(tmp_path: Path) -> None:
     path = tmp_path / "promises.json"
     promises = Promises(path)
     promises.save()
@@ -119,7 +119,7 @@ def test_a_node_that_was_rolled_back_is_told_so_and_never_connected(run: Run) ->
     run(scenario)
 
 
-def test_heartbeats_tell_how_far_the_log_is_and_the_told_node_hears_of_its_loss(run: Run) -> None:
+def test_heartbeats_report_the_position_of_the_log_and_a_rolled_back_node_is_told(run: Run) -> None:
     async def scenario() -> None:
         addresses: dict[str, tuple[str, int]] = {}
         async with Node("n1", addresses, TIMES) as n1:

@@ -172,7 +172,9 @@ def test_a_plain_stranger_gets_no_stream_from_a_node_with_tls(run: Run, issuer: 
 
 
 @pytest.mark.parametrize("more", [encode(0, OpenStream(hello("n2"))), b"\xff", b"HELLO WO"])
-def test_what_comes_before_the_stream_is_open_is_not_given_to_it(run: Run, issuer: Issuer, more: bytes) -> None:
+def test_bytes_that_arrive_before_the_stream_is_open_are_not_given_to_its_protocol(
+    run: Run, issuer: Issuer, more: bytes
+) -> None:
     """What is shorter than a frame was lost, and the stream began with a hole."""
 
     async def scenario() -> None:

@@ -34,7 +34,7 @@ def test_a_certificate_of_another_node_cluster_or_time_is_refused_before_the_nod
     assert "certificate has expired" in fault_of(issuer.files("n1", expired=True))
 
 
-def test_ids_that_run_together_are_told_apart(issuer: Issuer) -> None:
+def test_certificates_of_similar_node_ids_are_refused(issuer: Issuer) -> None:
     assert fault_of(issuer.files("b.n1", cluster_id=CLUSTER), node_id="n1")
     assert fault_of(issuer.files("N1"))
     assert fault_of(issuer.files("n1."))
@@ -60,7 +60,7 @@ def test_a_key_with_a_password_is_refused_without_a_prompt(issuer: Issuer, tmp_p
     assert fault_of(TlsFiles(good.ca, good.certificate, str(locked))).startswith(f"key: {locked} holds no private key")
 
 
-def test_of_certificate_and_key_the_file_is_named_that_holds_something_else(issuer: Issuer, tmp_path: Path) -> None:
+def test_the_error_names_which_of_certificate_and_key_has_other_content(issuer: Issuer, tmp_path: Path) -> None:
     """A certificate that was no PEM was told as a wrong key."""
     good, other, away = issuer.files("n1"), tmp_path / "other", tmp_path / "away"
     for content in (b"", b"nothing of the kind", b"\xff\x00"):
@@ -91,7 +91,7 @@ def test_two_authorities_in_one_file_both_count(issuer: Issuer, tmp_path: Path) 
         Tls(TlsFiles(str(both), files.certificate, files.key), CLUSTER, "n1")
 
 
-def test_what_arrives_byte_by_byte_is_decrypted_like_what_arrives_at_once(issuer: Issuer) -> None:
+def test_bytes_that_arrive_one_by_one_are_decrypted_like_bytes_that_arrive_together(issuer: Issuer) -> None:
     dialler, acceptor = issuer.tls("n2").session(dialled=True), issuer.tls("n1").session(dialled=False)
     while not acceptor.established:
         for source, sink in ((dialler, acceptor), (acceptor, dialler)):
@@ -148,7 +148,7 @@ def test_a_changed_byte_is_found(issuer: Issuer) -> None:
 
 
 @pytest.mark.parametrize("plain", [*(encode(0, Hello(1, "c" * n, "n", 0)) for n in (1, 12, 240)), b"GET / HTTP/1.1"])
-def test_no_introduction_is_taken_for_tls_nor_tls_for_one(issuer: Issuer, plain: bytes) -> None:
+def test_no_hello_is_taken_for_tls_and_no_tls_for_a_hello(issuer: Issuer, plain: bytes) -> None:
     assert not looks_like_tls(plain)
     with pytest.raises(NotTls):
         issuer.tls("n1").session(dialled=False).receive(plain)

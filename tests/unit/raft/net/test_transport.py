@@ -36,7 +36,7 @@ def test_frames_arrive_whole_and_in_order_in_both_directions(run: Run) -> None:
     run(scenario)
 
 
-def test_one_connection_serves_each_pair_of_three_nodes(run: Run) -> None:
+def test_three_nodes_have_one_connection_for_each_pair(run: Run) -> None:
     async def scenario() -> None:
         addresses: dict[str, Address] = {"n1": UNSET, "n2": UNSET, "n3": UNSET}
         async with Node("n1", addresses) as n1, Node("n2", addresses) as n2, Node("n3", addresses) as n3:
@@ -68,7 +68,7 @@ def test_sending_to_a_node_that_is_not_connected_says_so(run: Run) -> None:
         (hello("n1"), "'n1' must not dial 'n1'"),
     ],
 )
-def test_a_stranger_is_told_why_and_logged_once(
+def test_a_rejected_node_is_told_the_reason_and_logged_once(
     run: Run, caplog: pytest.LogCaptureFixture, introduction: Hello, why: str
 ) -> None:
     async def scenario() -> None:
@@ -201,7 +201,7 @@ def test_a_connection_that_says_nothing_at_all_is_dropped(run: Run) -> None:
     run(scenario)
 
 
-def test_a_connection_that_takes_too_long_to_say_who_it_is_is_dropped_however_busy(run: Run) -> None:
+def test_a_connection_without_a_hello_in_time_is_dropped_although_it_sends_bytes(run: Run) -> None:
     async def scenario() -> None:
         async with (
             Node("n1", {"n2": UNSET}, times=LivenessTimeouts(heartbeat_s=0.02, dead_s=0.2)) as n1,
@@ -327,7 +327,7 @@ def test_a_peer_that_talks_nonsense_is_dropped_and_may_come_back(run: Run, garba
     run(scenario)
 
 
-def test_strangers_are_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_without_a_hello_are_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stockade.raft.net.transport.STRANGERS_MAX", 2)
 
     async def scenario() -> None:
@@ -353,7 +353,7 @@ def test_strangers_are_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
         (["peer", "peer"], ["peer"], 0),
     ],
 )
-def test_the_oldest_stranger_of_the_host_with_the_most_goes_and_those_of_peers_last(
+def test_beyond_the_bound_the_oldest_connection_without_a_hello_of_the_host_with_the_most_is_closed(
     hosts: list[str], peers: list[str], goes: int
 ) -> None:
     assert stranger_to_drop(hosts, peers) == goes
@@ -367,7 +367,7 @@ def test_listening_in_plaintext_where_others_can_reach_must_be_asked_for(host: s
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_listening_on_loopback_needs_no_leave(host: str) -> None:
+def test_listening_on_loopback_needs_no_permission(host: str) -> None:
     Transport("n1", "house", (host, 0), {})
 
 

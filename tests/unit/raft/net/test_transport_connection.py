@@ -83,7 +83,7 @@ def test_frames_of_one_turn_of_the_loop_leave_in_one_write() -> None:
     asyncio.run(scenario())
 
 
-def test_the_bound_covers_what_is_queued_here_and_what_the_transport_holds() -> None:
+def test_the_buffer_bound_covers_queued_frames_and_the_transports_buffer() -> None:
     async def scenario() -> None:
         size = len(FRAMES[0])
         connection, wire, _ = connected(buffer_bytes_max=3 * size)
@@ -96,7 +96,7 @@ def test_the_bound_covers_what_is_queued_here_and_what_the_transport_holds() -> 
     asyncio.run(scenario())
 
 
-def test_close_sends_what_is_queued_and_takes_no_more() -> None:
+def test_close_sends_queued_frames_and_takes_no_more() -> None:
     async def scenario() -> None:
         connection, wire, _ = connected()
         connection.send(FRAMES[0])
@@ -109,7 +109,7 @@ def test_close_sends_what_is_queued_and_takes_no_more() -> None:
     asyncio.run(scenario())
 
 
-def test_nothing_is_heard_after_the_connection_was_aborted() -> None:
+def test_no_message_is_received_after_an_abort() -> None:
     async def scenario() -> None:
         connection, _, owner = connected()
         connection.data_received(b"".join(FRAMES))

@@ -32,7 +32,7 @@ def test_the_others_learn_how_full_a_disk_is_and_that_it_has_room_again(run: Run
     run(scenario)
 
 
-def test_a_disk_is_forgotten_with_the_connection_and_told_again_on_the_next(run: Run) -> None:
+def test_the_disk_state_of_a_peer_is_forgotten_with_its_connection_and_sent_again_on_the_next(run: Run) -> None:
     async def scenario() -> None:
         async with Node("n1", {"n2": UNSET}, TIMES) as n1:
             for level in (2, 3):  # one that this version does not know is worse
@@ -48,7 +48,7 @@ def test_a_disk_is_forgotten_with_the_connection_and_told_again_on_the_next(run:
     run(scenario)
 
 
-def test_a_change_is_told_even_when_other_frames_go_out(run: Run) -> None:
+def test_a_change_of_the_disk_state_is_sent_even_when_other_frames_go_out(run: Run) -> None:
     async def scenario() -> None:
         async with Node("n1", {"n2": UNSET}, TIMES) as n1, await Peer.dial(n1, hello("n2")) as peer:
             await peer.hear()
@@ -66,7 +66,7 @@ def test_a_change_is_told_even_when_other_frames_go_out(run: Run) -> None:
     run(scenario)
 
 
-def test_a_full_disk_is_told_ahead_of_what_is_sent_later(run: Run) -> None:
+def test_a_full_disk_is_reported_before_later_messages(run: Run) -> None:
     """So the node that leads next, since the full one hands its groups over, sends it no entries."""
 
     async def scenario() -> None:

@@ -60,7 +60,7 @@ def test_a_peer_is_amid_a_frame_from_its_first_byte_to_its_last(run: Run) -> Non
     run(scenario)
 
 
-def test_a_peer_that_only_pulses_is_not_silent(run: Run) -> None:
+def test_a_peer_that_sends_only_heartbeats_is_not_silent(run: Run) -> None:
     async def scenario() -> None:
         addresses: dict[str, tuple[str, int]] = {}
         async with Node("n1", addresses, TIMES) as n1, Node("n2", addresses, TIMES) as n2:
@@ -79,7 +79,9 @@ def test_a_peer_that_only_pulses_is_not_silent(run: Run) -> None:
     run(scenario)
 
 
-def test_what_a_stranger_says_gets_into_the_log_as_one_plain_line(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+def test_text_of_a_connection_that_is_not_admitted_is_logged_as_one_plain_line(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         async with Node("n1", {}) as n1, await Peer.dial(n1) as stranger:
             stranger.say(Refusal("no\x1b[2J\nERROR all is lost \u202e" + "x" * 2000))

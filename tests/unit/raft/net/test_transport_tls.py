@@ -111,7 +111,7 @@ def test_a_dialler_shows_its_certificate_in_tls_1_3_and_is_admitted(run: Run, is
     ],
     ids=["wrong authority", "expired", "none"],
 )
-def test_a_dialler_whose_certificate_does_not_count_is_dropped_and_told_of_once(
+def test_a_dialler_without_an_accepted_certificate_is_dropped_and_logged_once(
     run: Run,
     caplog: pytest.LogCaptureFixture,
     issuer: Issuer,
@@ -203,7 +203,7 @@ def test_a_node_that_was_dialled_and_proves_to_be_another_is_not_connected_to(
     assert {type(message) for message in heard} <= {Hello, Refusal}
 
 
-def test_nodes_of_two_authorities_each_tell_once_what_is_wrong(
+def test_nodes_of_two_authorities_each_log_the_fault_once(
     run: Run, caplog: pytest.LogCaptureFixture, issuer: Issuer, stranger: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:

@@ -84,7 +84,7 @@ def test_two_nodes_of_this_release_speak_its_version_and_know_each_others_softwa
     run(scenario)
 
 
-def test_a_node_that_refuses_the_newest_version_is_dialled_in_the_older_one_without_a_pause(
+def test_a_node_that_refuses_the_newest_protocol_version_is_dialled_in_the_older_one_at_once(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
@@ -172,7 +172,7 @@ def test_a_raised_level_refuses_software_that_does_not_support_it(
     run(scenario)
 
 
-def test_a_raised_level_cuts_off_who_speaks_the_older_version_and_never_dials_in_it_again(
+def test_a_raised_feature_level_cuts_off_nodes_of_the_older_protocol_version_and_never_dials_in_it_again(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

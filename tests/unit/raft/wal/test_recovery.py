@@ -44,7 +44,7 @@ def quick_disk() -> Iterator[None]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STEPS, max_size=30), st.sampled_from([64, 300, 1000, 1 << 16]))
-def test_everything_written_is_remembered_whatever_the_size_of_files(steps: list[Step], file_bytes: int) -> None:
+def test_every_record_is_recovered_for_any_file_size(steps: list[Step], file_bytes: int) -> None:
     with scratch() as directory:
         written = write(directory, steps, file_bytes)
         assert remembered(directory, file_bytes) == written.states[-1]
@@ -52,7 +52,7 @@ def test_everything_written_is_remembered_whatever_the_size_of_files(steps: list
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(STEPS, max_size=12), st.lists(STEPS, max_size=12), st.sampled_from([64, 1000]))
-def test_what_is_written_after_a_restart_follows_what_was_remembered(
+def test_records_written_after_a_restart_follow_the_recovered_ones(
     first: list[Step], second: list[Step], file_bytes: int
 ) -> None:
     with scratch() as directory:
@@ -157,7 +157,7 @@ RECORD_BYTES = 140
         (SECOND, FILE_HEADER_BYTES, "on disk before later ones"),
     ],
 )
-def test_damage_to_what_was_durable_is_refused_with_place_and_advice(
+def test_damage_to_durable_records_is_refused_with_file_position_and_advice(
     tmp_path: Path, name: str, position: int, why: str
 ) -> None:
     files = a_log_of_two_files(tmp_path / "wal")

@@ -110,7 +110,7 @@ def test_a_record_is_durable_only_after_its_fdatasync_and_then_on_durable_is_cal
     asyncio.run(scenario())
 
 
-def test_one_fdatasync_covers_all_that_arrived_while_the_one_before_ran(tmp_path: Path, disk: Disk) -> None:
+def test_one_fdatasync_covers_all_records_appended_during_the_one_before(tmp_path: Path, disk: Disk) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as log:
             disk.gate.clear()
@@ -138,7 +138,7 @@ def test_all_that_is_appended_in_one_turn_of_the_loop_is_flushed_together(tmp_pa
     asyncio.run(scenario())
 
 
-def test_what_a_turn_of_the_loop_sends_goes_out_before_the_thread_is_woken(
+def test_the_frames_of_a_turn_are_sent_before_the_flush_thread_is_woken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -391,7 +391,7 @@ def test_after_a_failure_of_the_disk_nothing_is_durable_any_more(
     asyncio.run(scenario())
 
 
-def test_what_was_appended_during_the_flush_that_failed_is_not_flushed(
+def test_records_appended_during_a_failed_flush_are_never_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fdatasync", failing(errno.EIO))
@@ -410,7 +410,7 @@ def test_what_was_appended_during_the_flush_that_failed_is_not_flushed(
     asyncio.run(scenario())
 
 
-def test_a_log_that_cannot_make_durable_what_it_found_does_not_open(
+def test_a_log_whose_recovered_files_cannot_be_synced_does_not_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -428,7 +428,7 @@ def test_a_log_that_cannot_make_durable_what_it_found_does_not_open(
     asyncio.run(scenario())
 
 
-def test_the_last_file_is_read_from_the_disk_and_not_from_what_the_kernel_remembers(
+def test_the_last_file_is_read_from_the_disk_and_not_from_the_page_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a failed fdatasync the kernel may remember, as clean, what the disk never got."""

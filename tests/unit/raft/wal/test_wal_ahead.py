@@ -142,7 +142,7 @@ def test_a_spare_that_was_written_whole_is_not_written_twice(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("records", [0, 5, 40])
-def test_what_was_written_ahead_is_no_record_and_neither_is_what_a_spare_held(tmp_path: Path, records: int) -> None:
+def test_zeros_written_ahead_and_old_records_of_a_spare_are_no_records(tmp_path: Path, records: int) -> None:
     """The process dies with zeros and old records after the last one; ``records`` are in files that came before."""
 
     async def scenario() -> None:
@@ -170,7 +170,7 @@ def bypasses_cache(fd: int) -> bool:
 
 
 @pytest.mark.parametrize("is_spare", [True, False])
-def test_what_is_written_to_the_log_leaves_no_page_in_the_cache_of_the_kernel(tmp_path: Path, is_spare: bool) -> None:
+def test_writes_of_the_log_bypass_the_page_cache(tmp_path: Path, is_spare: bool) -> None:
     if is_spare:
         (tmp_path / "0000000001.spare").write_bytes(WRITTEN * (FILE_BYTES // PAGE_BYTES))
     begun = SpareFiles(tmp_path, FILE_BYTES).begin(FILE_BYTES, FileHeader(7, 3, 0))

@@ -42,7 +42,7 @@ def test_the_log_begins_and_reads_files_without_a_free_descriptor(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_without_any_held_back_the_log_fails_as_a_whole_and_keeps_what_was_durable(tmp_path: Path) -> None:
+def test_without_a_reserve_of_descriptors_the_log_fails_as_a_whole_and_keeps_durable_records(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as log:
             log.wal.append(1, 1, 1, b"durable")

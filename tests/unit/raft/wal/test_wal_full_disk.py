@@ -41,7 +41,7 @@ def test_the_log_begins_its_next_files_on_a_full_disk(tmp_path: Path) -> None:
 
 
 @needs_root
-def test_without_any_room_held_back_the_log_fails_as_a_whole_and_keeps_what_was_durable(tmp_path: Path) -> None:
+def test_without_a_reserve_of_room_the_log_fails_as_a_whole_and_keeps_durable_records(tmp_path: Path) -> None:
     async def scenario(disk: Path) -> None:
         async with opened(disk / "wal") as log:
             log.wal.append(1, 1, 1, b"durable")

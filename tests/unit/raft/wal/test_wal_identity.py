@@ -76,7 +76,7 @@ def test_a_cut_identity_is_refused(tmp_path: Path) -> None:
         incarnation_of(tmp_path)
 
 
-def test_what_a_crash_left_of_a_new_identity_is_no_identity(tmp_path: Path) -> None:
+def test_the_scratch_file_of_an_identity_is_ignored(tmp_path: Path) -> None:
     first = incarnation_of(tmp_path)
     (tmp_path / "identity.new").write_bytes(b"half")
     assert incarnation_of(tmp_path) == first
@@ -97,7 +97,7 @@ IDENTITY_OF_1 = struct.Struct("<8sIQQQQQI")
 """As software that knows level 1 alone reads it: nothing else has its version, and its length."""
 
 
-def test_a_disk_keeps_the_level_that_it_was_told_and_no_lower_one(tmp_path: Path) -> None:
+def test_the_feature_level_on_disk_only_grows(tmp_path: Path) -> None:
     assert level_of(tmp_path) == 1
     assert [level_of(tmp_path, level) for level in (2, 0, 1, 3, 2)] == [2, 2, 2, 3, 3]
 
@@ -123,7 +123,7 @@ def test_a_level_counts_only_when_it_is_on_disk(tmp_path: Path, monkeypatch: pyt
     assert identity.level == 2
 
 
-def test_who_gives_up_raising_the_level_waits_until_the_identity_is_on_disk(
+def test_a_cancelled_raise_of_the_level_waits_until_the_identity_is_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread wrote on after the log was closed: the identity of the node's next process, which had begun further

@@ -23,7 +23,7 @@ def test_recent_payloads_stay_in_memory_up_to_the_bound_and_those_not_durable_be
     assert [recent.get(lsn) is not None for lsn in range(1, 6)] == [False, False, False, True, True]
 
 
-def test_what_a_loaded_node_has_durable_and_not_committed_is_read_without_the_disk(tmp_path: Path) -> None:
+def test_recent_payloads_of_a_loaded_node_are_read_without_the_disk(tmp_path: Path) -> None:
     entry = bytes(1 << 20)
 
     async def scenario() -> None:

@@ -134,7 +134,7 @@ def test_terms_and_votes_outlive_the_files_they_were_written_to(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_cut_reset_and_erased_entries_pin_nothing(tmp_path: Path) -> None:
+def test_truncated_reset_and_erased_entries_pin_no_file(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as wal:
             for group_id in (1, 2, 3):

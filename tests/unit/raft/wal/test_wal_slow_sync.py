@@ -11,7 +11,7 @@ from stockade.raft.wal.records import FILE_HEADER_BYTES, FileHeader, Run
 from stockade.raft.wal.writer import AHEAD_BYTES, LOG_EVERY_S, SLOW_SYNC_S, WalWriter
 
 
-def test_every_sync_is_counted_and_a_slow_one_is_said_at_most_so_often(
+def test_every_sync_is_counted_and_slow_ones_are_logged_at_a_bounded_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = WalWriter(SpareFiles(tmp_path, AHEAD_BYTES).begin, lambda number, size: None)

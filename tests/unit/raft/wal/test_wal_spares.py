@@ -30,7 +30,7 @@ def spares(directory: Path) -> list[int]:
     return sorted(path.stat().st_ino for path in directory.glob("*.spare"))
 
 
-def test_the_room_of_files_that_went_is_used_again_and_never_what_they_held(tmp_path: Path) -> None:
+def test_the_blocks_of_released_files_are_reused_and_their_old_records_never_read(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path / "wal") as wal:
             append(wal, 1, range(2, 18))
@@ -57,7 +57,7 @@ def files(directory: Path) -> dict[int, Path]:
     return {int(path.stem): path for path in directory.glob("*.wal")}
 
 
-def test_at_most_so_many_files_are_kept_for_their_room_and_only_of_the_size_in_force(tmp_path: Path) -> None:
+def test_spares_are_bounded_in_number_and_have_the_configured_size(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as wal:
             append(wal, 1, range(2, 2 + PER_FILE * (SPARES_MAX + 5)))
@@ -73,7 +73,7 @@ def test_at_most_so_many_files_are_kept_for_their_room_and_only_of_the_size_in_f
     asyncio.run(scenario())
 
 
-def test_a_file_for_a_longer_record_is_new_and_goes_for_good(tmp_path: Path) -> None:
+def test_a_file_for_a_longer_record_never_becomes_a_spare(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path) as wal:
             wal.append(1, 2, 1, bytes(2 * FILE_BYTES))

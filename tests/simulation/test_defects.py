@@ -230,7 +230,7 @@ def test_d13_a_divergent_tail_is_repaired_in_a_message_or_two_a_term() -> None:
     assert len(of_logs) <= 2
 
 
-def test_d15_what_waits_is_answered_when_the_leader_steps_down() -> None:
+def test_d15_proposals_and_barriers_in_flight_are_answered_when_the_leader_steps_down() -> None:
     world, leader, followers = started()
     for follower in followers:
         world.network.hold(leader, follower)
@@ -374,7 +374,7 @@ def test_a_leader_hands_over_without_a_timeout(nodes: int, in_flight: bool) -> N
     assert any(isinstance(message, TimeoutNow) for _, _, message in seen)
 
 
-def test_a_leader_that_stops_asks_no_follower_to_take_over_that_lacks_what_is_committed() -> None:
+def test_a_leader_that_steps_down_asks_no_follower_that_lacks_committed_entries_to_campaign() -> None:
     world, leader, (behind, voter) = started()
     world.network.cut(leader, behind)
     (attempt,) = propose(world, leader, "acknowledged")

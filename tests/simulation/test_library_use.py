@@ -19,7 +19,7 @@ def rows(title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_the_tables_are_what_runs_now() -> None:
+def test_the_tables_equal_the_measured_calls_of_the_library() -> None:
     """In a process of its own: what this one has imported and remembers would not run again."""
     command = [sys.executable, TOOL, "--print"]
     measured = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
@@ -31,7 +31,7 @@ def test_every_row_says_what_it_is_for() -> None:
 
 
 @pytest.mark.parametrize("title", ["What ours replaces", "Modules of which no function runs"])
-def test_what_is_replaced_names_the_defect_that_made_it_so_or_says_that_there_is_none(title: str) -> None:
+def test_each_replaced_method_names_a_defect_or_says_that_there_is_none(title: str) -> None:
     defects = set(re.findall(r"^\| (D\d+) ", PAGE, re.MULTILINE))
     reasons = rows(title)
     assert reasons

@@ -108,7 +108,7 @@ def test_a_node_that_joins_neither_campaigns_nor_votes() -> None:
     assert world.disks["n4"].durable[1].voted_for is None
 
 
-def test_one_change_at_a_time() -> None:
+def test_a_membership_change_is_refused_while_another_is_not_committed() -> None:
     world, leader, _ = started(3, spares=2)
     first, second = change(world, leader, learner(world, "n4")), change(world, leader, learner(world, "n5"))
     assert second == [ChangeRefused("another change is under way")]
@@ -129,7 +129,7 @@ def test_a_leader_that_has_committed_nothing_changes_no_members() -> None:
     ]
 
 
-def test_a_follower_changes_nothing() -> None:
+def test_a_membership_change_is_refused_by_a_follower() -> None:
     world, leader, (follower, _) = started()
     assert change(world, follower, RemoveMember(leader)) == [Rejected(leader, 1)]
 
@@ -247,7 +247,7 @@ def test_disks_may_be_wiped_one_after_the_other() -> None:
 # Handing over.
 
 
-def test_a_leader_hands_over_to_whom_it_is_told_and_loses_no_proposal() -> None:
+def test_a_leadership_transfer_to_a_named_voter_loses_no_proposal() -> None:
     world, leader, (heir, _) = started()
     before = propose(world, leader, "before")
     world.run(0.001)
@@ -272,7 +272,7 @@ def test_a_transfer_leaves_no_proposal_without_an_answer() -> None:
     assert isinstance(attempts[0].outcome, Committed)
 
 
-def test_a_transfer_waits_for_an_heir_that_is_behind() -> None:
+def test_a_leadership_transfer_waits_for_a_transferee_that_is_behind() -> None:
     world, leader, (heir, _) = started()
     world.network.cut(leader, heir)
     attempts = propose(world, leader, *[f"c{number}" for number in range(50)])
@@ -288,7 +288,7 @@ def test_a_transfer_waits_for_an_heir_that_is_behind() -> None:
     assert all(isinstance(attempt.outcome, Committed) for attempt in attempts)
 
 
-def test_a_transfer_that_takes_too_long_is_given_up_and_what_waited_goes_on() -> None:
+def test_a_transfer_that_times_out_appends_the_proposals_that_waited() -> None:
     world, leader, (heir, _) = started()
     world.network.link(leader, heir).slow_s[heir] = 1000.0
     settled = transfer(world, leader, heir, timeout_s=0.3)
@@ -299,7 +299,7 @@ def test_a_transfer_that_takes_too_long_is_given_up_and_what_waited_goes_on() ->
     assert isinstance(held[0].outcome, Committed)
 
 
-def test_an_heir_whose_disk_hangs_keeps_proposals_waiting_for_an_election_timeout_at_most() -> None:
+def test_a_transferee_whose_disk_hangs_delays_proposals_for_an_election_timeout_at_most() -> None:
     """They waited for as long as the handover might take: 10 s where a replica was moved, and again after each try."""
     world, leader, (heir, _) = started()
     world.disks[heir].latency_s = lambda: 1000.0
@@ -414,7 +414,7 @@ def left_behind(fetch: Callable[..., None] | None = None) -> tuple[World, str, s
     return world, leader, behind, other
 
 
-def test_a_follower_that_lacks_what_is_gone_takes_a_checkpoint() -> None:
+def test_a_follower_behind_the_compacted_log_installs_a_checkpoint() -> None:
     world, leader, behind, _ = left_behind()
     world.run(3.0)
     after = propose(world, leader, "after")
@@ -456,7 +456,7 @@ def test_an_offer_of_an_older_term_is_refused_and_names_no_round() -> None:
     assert AppendAck(1, False, 3, 0) in sent
 
 
-def test_a_restart_goes_on_from_the_checkpoint() -> None:
+def test_a_restarted_replica_begins_at_its_checkpoint() -> None:
     world, leader, (follower, _) = started()
     propose(world, leader, *"abc")
     world.run(0.5)
@@ -513,7 +513,7 @@ def a_stale_candidate_asks_a_replica_that_was_erased() -> World:
     return world
 
 
-def test_a_replica_that_joins_again_votes_for_no_candidate_that_lacks_what_it_had() -> None:
+def test_a_replica_that_rejoins_votes_for_no_candidate_with_a_shorter_log_than_its_tombstone() -> None:
     world = a_stale_candidate_asks_a_replica_that_was_erased()
     (leader,) = world.leaders()
     world.heal()
@@ -522,7 +522,7 @@ def test_a_replica_that_joins_again_votes_for_no_candidate_that_lacks_what_it_ha
     assert {tuple(commands(world, node)) for node in world.nodes} == {(b"acknowledged",)}
 
 
-def test_a_replica_that_forgot_what_it_had_promised_would_elect_the_stale_one() -> None:
+def test_without_its_tombstone_a_replica_that_rejoins_would_elect_a_stale_candidate() -> None:
     with forgets_what_it_had_promised(), pytest.raises(Violation, match="lacks committed entry"):
         a_stale_candidate_asks_a_replica_that_was_erased()
 
@@ -547,7 +547,7 @@ def test_an_erased_replica_has_its_checkpoint_until_the_log_says_that_it_is_eras
 
 
 @pytest.mark.parametrize("learner_term", [5, 6])
-def test_a_leader_cannot_know_what_a_learner_lost_again_to_a_newer_one(learner_term: int) -> None:
+def test_the_invariant_of_promotion_allows_a_learner_that_a_newer_leader_has_truncated(learner_term: int) -> None:
     """Seed 9455755: the leader of term 5 promoted a learner that had been caught up, but was in term 6 by then."""
     log = View(term=5, entries=[(5, b"a" * 149), (5, b"b" * 336)])
     durable = View(term=learner_term, entries=[(learner_term, b"")])

@@ -79,7 +79,7 @@ VIOLATIONS = {
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *MEMBER_MUTANTS], ids=lambda mutant: str(mutant.__name__))
-def test_a_broken_engine_is_caught_by_what_it_breaks(mutant: Mutant) -> None:
+def test_each_mutant_of_the_engine_violates_the_invariant_that_it_breaks(mutant: Mutant) -> None:
     accident, shown = ACCIDENTS.get(mutant.__name__), VIOLATIONS[mutant.__name__]
     coalescing = (9,) if mutant in FRAME_MUTANTS else (0,)
     changes = 1.0 if mutant in (*MEMBER_MUTANTS, never_wakes) else 0.0

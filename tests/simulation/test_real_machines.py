@@ -27,7 +27,7 @@ def _always_real() -> Any:
         yield
 
 
-def test_the_runs_reach_what_they_are_for() -> None:
+def test_the_seeds_store_repeat_and_refuse_appends_and_restore_checkpoints() -> None:
     """Appends are stored, repeated and refused, sessions and grants come and go, checkpoints are restored."""
     answers: set[tuple[int, str]] = set()
     duplicates = captured = 0

@@ -38,7 +38,7 @@ def test_known_accidents_break_nothing(accident: str) -> None:
         run_seed(seed, accident)
 
 
-def test_a_connection_that_breaks_may_set_back_what_a_leader_sends_next_and_an_ack_may_not() -> None:
+def test_a_lost_connection_may_lower_next_index_and_an_ack_may_not() -> None:
     """Seed 9452988: an offer was refused, an older ack came in, and the connection broke before anything was sent."""
     checker, streams = Checker(cast(Any, None)), dict[str, Stream]()
     follower = Progress("n1", 138, 7, 365, 0.0)
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_a_campaign_soon_and_without_a_word_from_its_workers() -> No
     assert "KeyboardInterrupt" not in errors
 
 
-def test_ctrl_c_interrupts_nothing_that_a_campaign_does_and_what_has_run_counts() -> None:
+def test_ctrl_c_ends_a_campaign_after_the_running_schedules_which_count() -> None:
     told: list[tuple[int, int]] = []
 
     def tell(tally: Tally) -> None:
@@ -142,7 +142,7 @@ def _has_ended(pid: int) -> bool:
         return True
 
 
-def test_progress_is_told_and_failures_are_written() -> None:
+def test_a_campaign_reports_its_progress_and_writes_its_failures() -> None:
     told: list[int] = []
 
     def tell(tally: Tally) -> None:

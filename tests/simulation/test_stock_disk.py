@@ -104,7 +104,7 @@ def test_d10_stock_is_empty_after_a_clean_restart_with_a_journal_and_no_dump(tmp
         assert all(len(node.applied) < 200 for node in cluster.nodes.values())
 
 
-def test_d11_stock_acknowledges_what_it_could_not_write(tmp_path: Path) -> None:
+def test_d11_stock_acknowledges_an_entry_that_it_could_not_write(tmp_path: Path) -> None:
     with stock_cluster(journalFile=in_folder(tmp_path)) as cluster:
         cluster.wires.join("A", "C", up=False)  # the commit needs B
         file = cluster.nodes["B"].of_raftLog._FileJournal__journalFile
@@ -206,7 +206,7 @@ def test_d19_stock_runs_a_strangers_code_and_listens_on_every_address(tmp_path: 
     assert trace.exists()
 
 
-def test_d19_ours_drops_a_stranger_that_speaks_pickle_and_listens_where_it_was_told(tmp_path: Path) -> None:
+def test_d19_ours_drops_a_connection_that_sends_pickle_and_listens_on_the_configured_address(tmp_path: Path) -> None:
     trace = tmp_path / "a stranger was here"
     message = zlib.compress(pickle.dumps(Harmless(trace)))
 

@@ -59,7 +59,7 @@ def test_d2_stock_cuts_committed_entries_from_a_follower() -> None:
         assert follower.raftLastApplied == before[-1][0] > 3, "they were committed and applied"
 
 
-def test_d2_stock_sends_again_what_is_in_flight_and_a_crash_then_loses_acknowledged_commands() -> None:
+def test_d2_stock_resends_entries_in_flight_and_a_crash_then_loses_acknowledged_commands() -> None:
     with stock_cluster(appendEntriesBatchSizeBytes=4096) as cluster:
         wires, follower = cluster.wires, cluster.nodes["B"]
         for way in ("AC", "BA", "AB"):  # C is slow, B's connection has some latency
@@ -185,7 +185,7 @@ def test_d13_stock_repairs_one_entry_a_period() -> None:
         assert 25 < cluster.now - began < 100
 
 
-def test_d15_stock_never_answers_what_waits_when_it_steps_down() -> None:
+def test_d15_stock_never_answers_proposals_in_flight_when_it_steps_down() -> None:
     with stock_cluster(leaderFallbackTimeout=1.0) as cluster:
         cluster.wires.join("A", "BC", up=False)
         appended = cluster.put("A", "appended")
@@ -232,7 +232,7 @@ def test_d20_stock_lets_a_node_that_was_cut_off_unseat_the_leader() -> None:
         assert not cluster.nodes["A"]._isLeader()
 
 
-def test_d20_a_stock_leader_that_no_follower_hears_goes_on_for_half_a_minute() -> None:
+def test_d20_a_stock_leader_that_no_follower_hears_leads_on_for_half_a_minute() -> None:
     with stock_cluster() as cluster:
         cluster.wires.join("A", "BC", up=False)
         cluster.step("A", seconds=1.0, times=25)
@@ -241,7 +241,7 @@ def test_d20_a_stock_leader_that_no_follower_hears_goes_on_for_half_a_minute() -
         assert not cluster.nodes["A"]._isLeader()
 
 
-def test_d20_a_deposed_stock_leader_forwards_what_it_was_asked_when_it_led() -> None:
+def test_d20_a_deposed_stock_leader_forwards_proposals_of_its_old_term() -> None:
     with stock_cluster() as cluster:
         cluster.wires.join("A", "BC", up=False)
         cluster.elect("B")

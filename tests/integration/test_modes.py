@@ -114,7 +114,7 @@ def test_013_a_place_in_line_is_told_at_once_and_outlives_the_patience_of_a_requ
     assert granted(waiter)["epoch"] == 2
 
 
-def test_014_who_was_refused_leaves_nothing_behind(cluster: LocalCluster) -> None:
+def test_014_a_refused_acquire_leaves_nothing_behind(cluster: LocalCluster) -> None:
     topic = created(cluster, "nothing")
     first, other = Writer(topic, "nothing-1", [0]), Writer(topic, "nothing-2", [0])
     refused(423, "PRODUCER_BUSY", other.answer)

@@ -156,7 +156,7 @@ def test_every_fault_of_the_configuration_is_found_at_once() -> None:
         assert any(part in fault for fault in faults), (part, faults)
 
 
-def test_what_is_at_its_bound_has_no_fault() -> None:
+def test_a_principal_at_every_bound_has_no_fault() -> None:
     tokens = [PrincipalToken(new_token().hash) for _ in range(2)]
     names = [f"CN:{number}" for number in range(CERTIFICATES_MAX)]
     assert not list(principal_faults([Principal("p" * 249, ["read topic:t"] * RIGHTS_MAX, tokens, names)]))
@@ -208,7 +208,7 @@ def test_a_node_that_has_not_heard_of_the_principals_is_not_open_and_refuses_no_
     assert access.is_open, "the cluster never had any"
 
 
-def test_told_principals_end_an_open_cluster_and_the_newest_count() -> None:
+def test_replicated_principals_end_an_open_cluster_and_the_newest_table_counts() -> None:
     access, mine = Access(), new_token()
     access.replicate(5, [Principal("p", ["read topic:t"], [PrincipalToken(mine.hash)]), Principal("q")])
     assert not access.is_open
@@ -229,7 +229,7 @@ def test_told_principals_end_an_open_cluster_and_the_newest_count() -> None:
     assert access.caller(None, CERTIFICATE).principal == "r"
 
 
-def test_what_is_configured_counts_before_what_was_told() -> None:
+def test_configured_principals_have_precedence_over_replicated_ones() -> None:
     mine = new_token()
     access = Access((), [Principal("root", ["all"], [PrincipalToken(mine.hash)], ["CN:alice"])])
     access.replicate(1, [Principal("root", [], [], ["CN:other"]), Principal("thief", ["all"], [], ["CN:alice"])])
@@ -241,7 +241,7 @@ def test_what_is_configured_counts_before_what_was_told() -> None:
 
 
 @pytest.mark.parametrize("is_configured", [True, False])
-def test_what_a_principal_uses_counts_on_when_principals_change(is_configured: bool) -> None:
+def test_the_spending_of_a_principal_survives_changes_of_principals(is_configured: bool) -> None:
     """Whatever it has in flight was forgotten, and it could have as much again; and its rates were unused."""
     index = 0
 

@@ -118,7 +118,7 @@ def test_one_principal_leaves_as_much_room_as_it_has_and_gets_it_when_the_others
         (Quota(topics=COUNT_MAX + 1), "quota.topics: not 0 to"),
     ],
 )
-def test_a_quota_that_is_none_is_said(quota: Quota, fault: str) -> None:
+def test_a_quota_out_of_range_is_a_fault(quota: Quota, fault: str) -> None:
     assert fault in " ".join(principal_faults([Principal("p", quota=quota)]))
     edges = Quota(requests_per_s=1, bytes_per_s=PER_S_MAX, sessions=0, topics=COUNT_MAX)
     assert not list(principal_faults([Principal("p", quota=edges)]))

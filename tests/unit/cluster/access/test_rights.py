@@ -44,7 +44,7 @@ def test_all_is_every_verb_on_every_kind() -> None:
         (f"read topic:{'x' * (NAME_CHARACTERS_MAX + 1)}", "1 to 512"),
     ],
 )
-def test_what_is_no_right_is_refused_with_what_is_wrong(text: str, fault: str) -> None:
+def test_a_malformed_right_is_refused_with_the_reason(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         parse(text)
 
@@ -74,7 +74,7 @@ def test_a_right_on_a_group_counts_for_its_resources_and_not_the_other_way_round
     assert not resource.allow("own", "group", "g")
 
 
-def test_sight_takes_any_right_on_the_name() -> None:
+def test_any_right_on_a_name_allows_to_see_it() -> None:
     one = caller("trim topic:orders")
     one.require_sight("topic", "orders")
     assert not one.may_see("topic", "others")

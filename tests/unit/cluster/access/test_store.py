@@ -12,7 +12,7 @@ from stockade.raft.wal.errors import DiskRefused
 OLD, NEW = PrincipalTable(3, [Principal("old")]), PrincipalTable(4, [Principal("new", ["all"], certificates=["CN:n"])])
 
 
-def test_a_node_that_starts_again_has_what_it_was_told_last(tmp_path: Path) -> None:
+def test_a_restarted_node_has_the_last_written_principals(tmp_path: Path) -> None:
     store = PrincipalStore(tmp_path)
     assert (store.table, store.written_index) == (PrincipalTable(), 0)
     store.take(OLD)
@@ -24,7 +24,7 @@ def test_a_node_that_starts_again_has_what_it_was_told_last(tmp_path: Path) -> N
     assert (again.table, again.written_index) == (NEW, 4)
 
 
-def test_a_node_that_is_no_member_has_heard_of_no_principals_until_it_is_told_that_there_are_none(
+def test_a_node_that_is_no_member_knows_of_principals_only_after_the_first_table(
     tmp_path: Path,
 ) -> None:
     store = PrincipalStore(tmp_path, is_member=False)
@@ -37,7 +37,7 @@ def test_a_node_that_is_no_member_has_heard_of_no_principals_until_it_is_told_th
     assert PrincipalStore(tmp_path, is_member=False).table == PrincipalTable()
 
 
-def test_an_older_table_takes_no_place(tmp_path: Path) -> None:
+def test_an_older_table_of_principals_is_ignored(tmp_path: Path) -> None:
     store = PrincipalStore(tmp_path)
     told: list[PrincipalTable] = []
     store.take(NEW)
@@ -48,7 +48,7 @@ def test_an_older_table_takes_no_place(tmp_path: Path) -> None:
     assert told == [NEW, newest]
 
 
-def test_a_damaged_file_stops_the_start_since_no_principals_would_be_everybody(tmp_path: Path) -> None:
+def test_a_damaged_file_of_principals_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b'{"index": 3, "rows": [{"na')
     with pytest.raises(DiskRefused, match="with `stockade rebuild "):
         PrincipalStore(tmp_path)

@@ -138,7 +138,7 @@ def test_a_plan_keeps_factor_and_zones_and_gives_nothing_to_a_node_that_is_barre
 
 @settings(max_examples=150, deadline=None)
 @given(clusters(are_well=True))
-def test_a_plan_for_the_planned_cluster_moves_nothing_and_sends_home_what_has_moved(before: Facts) -> None:
+def test_a_plan_for_the_planned_cluster_has_no_moves_and_only_transfers_of_moved_partitions(before: Facts) -> None:
     plan = make_plan(before)
     planned = carried_out(before, plan)
     after = make_plan(planned)
@@ -149,7 +149,7 @@ def test_a_plan_for_the_planned_cluster_moves_nothing_and_sends_home_what_has_mo
 
 @settings(max_examples=50, deadline=None)
 @given(clusters(), st.integers(1, 4))
-def test_cut_plans_come_to_the_same_end(before: Facts, most: int) -> None:
+def test_plans_that_are_cut_reach_the_same_placement(before: Facts, most: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(board, "MOVES_MAX", most)
         seen = 0

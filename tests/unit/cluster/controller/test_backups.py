@@ -25,7 +25,7 @@ def test_the_newest_of_a_place_is_kept_and_each_is_in_the_ledger() -> None:
     assert (kept.name, kept.cut_ms, kept.records, kept.principal) == ("newer", 9, 3, "root")
 
 
-def test_the_place_that_was_told_of_longest_ago_makes_room() -> None:
+def test_the_place_that_was_noted_longest_ago_is_forgotten_at_the_bound() -> None:
     backups = Backups()
     for number in range(PLACES_MAX):
         backups.note(made(f"place {number}"))

@@ -175,7 +175,7 @@ def forget_name(house: House, after_ms: int = NAME_TTL_MS) -> bool:
     return house.machine.registry.find("w") is None
 
 
-def test_a_partition_that_knows_a_producer_is_told_of_it_however_long_that_is() -> None:
+def test_an_enrolment_stays_as_long_as_the_partition_knows_the_producer() -> None:
     house, group = enrolled_house()
     assert withdraw(house, group) is None
     assert not forget_name(house, 1000 * NAME_TTL_MS)
@@ -199,7 +199,7 @@ def test_081_a_forgotten_name_begins_anew_and_its_zombie_is_never_introduced_aga
 
 
 @pytest.mark.parametrize("use", ["init", "enrol"])
-def test_a_name_that_is_used_stays(use: str) -> None:
+def test_a_producer_name_in_use_is_not_forgotten(use: str) -> None:
     house = House()
     group = group_id(house.topic(), 0)
     house.init("w")
@@ -225,7 +225,7 @@ def test_a_name_under_which_a_session_holds_a_grant_stays_until_it_ends() -> Non
 
 
 @pytest.mark.parametrize("restored", [False, True])
-def test_an_answer_withdraws_nothing_that_was_decided_after_the_question(restored: bool) -> None:
+def test_a_withdrawal_ends_no_enrolment_that_was_decided_after_the_question(restored: bool) -> None:
     house, group = enrolled_house()
     house.partition(group).producers.make_room(0)
     report = withdraw(house, group)
@@ -244,7 +244,7 @@ def test_an_answer_withdraws_nothing_that_was_decided_after_the_question(restore
     assert house.machine.registry.enrolments.groups(PID) == [group], "raising its epoch made it known there"
 
 
-def test_what_a_partition_is_owed_is_not_withdrawn() -> None:
+def test_an_enrolment_with_an_owed_install_is_not_withdrawn() -> None:
     house, group = enrolled_house()
     house.partition(group).producers.make_room(0)
     house.init("w")
@@ -255,7 +255,7 @@ def test_what_a_partition_is_owed_is_not_withdrawn() -> None:
     assert house.machine.registry.enrolments.settled_on(group, [PID]) == []
 
 
-def test_what_was_under_way_when_a_partition_was_asked_is_not_taken_any_more() -> None:
+def test_an_install_in_flight_when_the_partition_was_asked_is_ignored() -> None:
     house, group = enrolled_house()
     late = introduce(house, group)
     house.partition(group).producers.make_room(0)

@@ -189,7 +189,7 @@ def test_a_leader_that_has_written_nothing_in_its_term_answers_nothing_from_memo
     assert it.leases.renew(it.term, "a", it.clock_ms) is not None
 
 
-def test_what_a_lost_leader_had_heard_is_made_good_by_the_next_one() -> None:
+def test_the_next_leader_gives_every_session_a_full_ttl() -> None:
     it = leader("a")
     it.pass_time(8_000)
     it.renew("a")
@@ -199,7 +199,7 @@ def test_what_a_lost_leader_had_heard_is_made_good_by_the_next_one() -> None:
     assert it.machine.sessions.find("a").state().deadline_ms == it.machine.lease_clock_ms + TTL_MS
 
 
-def test_who_is_gone_is_refused_and_forgotten() -> None:
+def test_renewals_of_ended_sessions_are_refused_and_forgotten() -> None:
     it = leader("a", "b")
     it.renew("b")
     it.machine.sessions.close("b")
@@ -223,7 +223,7 @@ def test_a_renewal_heard_while_older_ones_are_written_is_not_lost() -> None:
     assert it.leases.look_ahead(it.clock_ms)[1] == renewals
 
 
-def test_renewals_that_are_written_late_take_nothing_from_one_that_went_through_the_log() -> None:
+def test_an_older_renewal_written_late_does_not_shorten_a_newer_deadline() -> None:
     """It was asked for and applied while the command with the older ones was on its way."""
     it = leader("a")
     it.renew("a")

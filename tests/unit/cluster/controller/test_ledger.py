@@ -79,7 +79,7 @@ def test_every_command_has_a_rule() -> None:
     assert sorted(kind.__name__ for kind in named) == sorted(kind.__name__ for kind in get_args(Command))
 
 
-def test_every_act_of_administration_says_who_asks() -> None:
+def test_every_act_of_administration_carries_its_caller() -> None:
     assert all(issubclass(kind, Asked) for kind in acts.ADMINISTRATION)
 
 
@@ -123,7 +123,7 @@ def furnished(recorded: Recorded) -> Recorded:
 
 
 @pytest.mark.parametrize("kind", ADMINISTERED, ids=lambda kind: kind.__name__)
-def test_an_act_of_administration_leaves_exactly_one_entry_that_says_who_what_before_and_after(
+def test_an_act_of_administration_makes_exactly_one_entry_with_caller_object_before_and_after(
     furnished: Recorded, kind: type[Command]
 ) -> None:
     [entry] = furnished.told(ADMINISTERED[kind])
@@ -134,7 +134,7 @@ def test_an_act_of_administration_leaves_exactly_one_entry_that_says_who_what_be
     assert kind is RaiseFeatureLevel or entry.topic is not None or entry.name is not None
 
 
-def test_the_end_of_a_session_by_an_operator_tells_what_it_held_and_by_the_same_name_whose_grants_ended(
+def test_the_entry_of_a_session_fence_has_the_sessions_grants_and_the_handle_of_their_grant_end_entries(
     furnished: Recorded,
 ) -> None:
     a = furnished.session("a")
@@ -153,7 +153,9 @@ def test_the_end_of_a_session_by_an_operator_tells_what_it_held_and_by_the_same_
 
 
 @pytest.mark.parametrize("kind", ADMINISTERED, ids=lambda kind: kind.__name__)
-def test_one_that_is_refused_or_repeated_leaves_exactly_one_entry_too(furnished: Recorded, kind: type[Command]) -> None:
+def test_a_refused_or_repeated_act_of_administration_makes_exactly_one_entry(
+    furnished: Recorded, kind: type[Command]
+) -> None:
     furnished.do(ADMINISTERED[kind])
     [entry] = furnished.told(ADMINISTERED[kind])
     assert entry.outcome in {"refused", "unchanged", "done"}
@@ -226,7 +228,7 @@ def test_the_bytes_of_entries_are_the_same_in_every_release() -> None:
     assert recorded.machine.ledger.head == head
 
 
-def test_a_quota_is_told_of_a_topic_that_has_one(recorded: Recorded) -> None:
+def test_entries_have_quota_bytes_only_of_topics_with_a_quota(recorded: Recorded) -> None:
     recorded.topic()
     [changed] = recorded.told(msgspec.structs.replace(ADMINISTERED[ChangeTopic], config={"quota_bytes": 7}))
     assert changed.before is not None
@@ -235,7 +237,9 @@ def test_a_quota_is_told_of_a_topic_that_has_one(recorded: Recorded) -> None:
     assert changed.after["config"]["quota_bytes"] == 7
 
 
-def test_a_takeover_tells_whose_grant_ended_by_whom_and_where_the_new_one_took_effect(recorded: Recorded) -> None:
+def test_the_entries_of_a_takeover_have_the_ended_grant_the_caller_and_the_offset_of_the_new_one(
+    recorded: Recorded,
+) -> None:
     topic_id = recorded.topic()
     a, b = recorded.session("a"), recorded.session("b")
     [made] = recorded.told(acquire(a))
@@ -260,7 +264,7 @@ def test_a_takeover_tells_whose_grant_ended_by_whom_and_where_the_new_one_took_e
     assert installed.after == place
 
 
-def test_what_ends_by_itself_is_the_clusters_act_and_a_promotion_is_of_the_one_that_waited(recorded: Recorded) -> None:
+def test_an_expiry_has_no_principal_and_a_promotion_has_that_of_the_waiter(recorded: Recorded) -> None:
     recorded.topic()
     a, b = recorded.session("a"), recorded.session("b")
     recorded.do(acquire(a))
@@ -273,7 +277,7 @@ def test_what_ends_by_itself_is_the_clusters_act_and_a_promotion_is_of_the_one_t
     assert (promoted.act, promoted.request, promoted.after["operation"]) == ("grant", "r-2", "promotion")
 
 
-def test_what_a_command_without_a_wall_clock_leads_to_has_the_time_of_the_one_before(recorded: Recorded) -> None:
+def test_entries_of_a_command_without_a_wall_clock_have_the_last_wall_clock(recorded: Recorded) -> None:
     """Nodes register, and enrol producers, without telling the time; sessions end in any command."""
     recorded.topic()
     recorded.do(acquire(recorded.session("a")))
@@ -284,7 +288,7 @@ def test_what_a_command_without_a_wall_clock_leads_to_has_the_time_of_the_one_be
     assert ended.at_ms == registered.at_ms == 1_000 + recorded.index - 1
 
 
-def test_a_busy_slot_and_what_changes_nothing_leave_no_entry(recorded: Recorded) -> None:
+def test_a_refused_acquire_and_a_command_without_effect_make_no_entry(recorded: Recorded) -> None:
     recorded.topic()
     a, b = recorded.session("a"), recorded.session("b")
     recorded.do(acquire(a))
@@ -296,7 +300,7 @@ def test_a_busy_slot_and_what_changes_nothing_leave_no_entry(recorded: Recorded)
     assert recorded.told(node("n1")) == []
 
 
-def test_owning_tells_who_owned_it_before_and_who_lost_everything(recorded: Recorded) -> None:
+def test_the_entry_of_own_has_the_owners_before_and_the_severed_session(recorded: Recorded) -> None:
     recorded.topic()
     a, b = recorded.session("a"), recorded.session("b")
     recorded.do(acquire(a))
@@ -313,7 +317,7 @@ def test_owning_tells_who_owned_it_before_and_who_lost_everything(recorded: Reco
     assert (gone.act, gone.after) == ("session.end", {"freed": ["g/t/0"], "reason": "closed"})
 
 
-def test_many_resources_are_told_in_several_entries(recorded: Recorded) -> None:
+def test_many_resources_are_recorded_in_several_entries(recorded: Recorded) -> None:
     a = recorded.session("a")
     claims = [Claim(f"r{number:04}") for number in range(2 * acts.RESOURCES_TOLD_MAX + 1)]
     entries = recorded.told(Own(now_ms=0, by=ROOT, session=a, group="g", claims=claims))
@@ -346,7 +350,7 @@ def test_an_intent_gets_exactly_one_outcome_and_unknown_when_none_comes(recorded
     assert recorded.told(late) == [], "unknown stays unknown"
 
 
-def test_so_many_intents_are_open_at_most(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_intents_are_bounded(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "INTENTS_MAX", 2)
     intent = NoteIntent(now_ms=0, by=ROOT, act="leader.transfer")
     first = recorded.do(intent)
@@ -368,7 +372,7 @@ def fill(recorded: Recorded, bound: str, monkeypatch: pytest.MonkeyPatch, reserv
 
 
 @pytest.mark.parametrize("bound", ["entries", "bytes"])
-def test_no_writer_waits_for_the_ledger_and_what_is_left_out_is_told(
+def test_grants_go_on_beside_a_full_outbox_and_left_out_entries_are_counted_in_a_gap_entry(
     furnished: Recorded, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = furnished.session("a"), furnished.session("b")
@@ -420,7 +424,7 @@ def test_the_part_of_the_room_that_is_used_is_1_when_entries_are_left_out_by_eit
 
 
 @pytest.mark.parametrize("bound", ["entries", "bytes"])
-def test_an_act_of_administration_uses_the_reserve_and_is_then_refused_but_never_left_out(
+def test_acts_of_administration_use_the_reserve_and_are_then_refused_but_never_left_out(
     furnished: Recorded, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     furnished.do(acquire(furnished.session("a"), partitions=[0]))
@@ -445,7 +449,7 @@ def test_an_act_of_administration_uses_the_reserve_and_is_then_refused_but_never
     assert "ledger.gap" not in acts_of(furnished.entries)
 
 
-def test_what_is_copied_is_dropped_once_and_never_more(furnished: Recorded) -> None:
+def test_copied_entries_are_dropped_once(furnished: Recorded) -> None:
     machine = furnished.machine
     end = machine.ledger.next
     furnished.do(LedgerCopied(now_ms=0, number=2))
@@ -460,12 +464,12 @@ def test_what_is_copied_is_dropped_once_and_never_more(furnished: Recorded) -> N
     assert (entry.number, entry.previous != NO_HASH) == (end, True)
 
 
-def test_a_batch_of_the_oldest_entries_has_one_at_least(furnished: Recorded) -> None:
+def test_oldest_returns_at_least_one_entry(furnished: Recorded) -> None:
     assert len(furnished.machine.ledger.oldest(3, 1 << 30)[1]) == 3
     assert len(furnished.machine.ledger.oldest(3, 1)[1]) == 1
 
 
-def test_a_detail_that_is_too_long_is_told_by_its_hash(recorded: Recorded) -> None:
+def test_a_detail_beyond_the_bound_is_recorded_as_its_hash(recorded: Recorded) -> None:
     rights = [f"read topic:{number:0400}" for number in range(200)]
     [entry] = recorded.told(msgspec.structs.replace(PUT, rights=rights))
     assert entry.after is not None
@@ -473,7 +477,7 @@ def test_a_detail_that_is_too_long_is_told_by_its_hash(recorded: Recorded) -> No
     assert entry.after["bytes"] > ledger.DETAIL_BYTES_MAX
 
 
-def test_before_the_ledger_begins_nothing_is_recorded_and_its_beginning_tells_who_holds_what() -> None:
+def test_the_ledger_begins_with_an_entry_for_each_live_grant_and_none_from_before() -> None:
     recorded = Recorded(begins=False)
     recorded.topic()
     recorded.do(acquire(recorded.session("a")))
@@ -484,7 +488,9 @@ def test_before_the_ledger_begins_nothing_is_recorded_and_its_beginning_tells_wh
     assert (held.act, held.partitions, held.principal) == ("grant.held", "0-1", None)
 
 
-def test_the_level_that_begins_the_ledger_is_told_also_when_grants_fill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entry_of_the_feature_level_is_made_also_when_grant_entries_fill_the_outbox(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ledger, "OUTBOX_ENTRIES_MAX", 2)
     recorded = Recorded(begins=False)
     recorded.topic()

@@ -45,7 +45,7 @@ def test_i6_a_replica_that_replays_the_log_holds_equal_state(seed: int) -> None:
     assert all(decode_result(encode_result(answer)) == answer for answer in answers)
 
 
-def test_the_snapshot_tells_states_apart() -> None:
+def test_different_states_have_different_snapshots() -> None:
     house = House()
     seen = [house.machine.capture().state]
     house.topic()
@@ -68,7 +68,7 @@ def test_bytes_that_are_no_command_are_a_bug_and_not_a_refusal() -> None:
         ControllerMachine().apply(1, 1, b"nonsense")
 
 
-def test_on_one_partition_there_is_one_fence_to_do_and_it_comes_before_producers() -> None:
+def test_work_yields_one_fence_install_a_partition_before_its_producer_installs() -> None:
     house = House()
     topic_id = house.topic()
     group = group_id(topic_id, 0)
@@ -91,7 +91,7 @@ def test_on_one_partition_there_is_one_fence_to_do_and_it_comes_before_producers
     assert list(house.machine.work()) == []
 
 
-def test_only_a_change_of_the_catalog_is_told_to_those_who_follow_it() -> None:
+def test_catalog_changed_is_called_for_changes_of_the_catalog_only() -> None:
     """Every node follows it: an acquire or a renewal must not wake a loop for each of them."""
     told: list[int] = []
     machine = ControllerMachine(catalog_changed=lambda: told.append(machine.catalog_index))
@@ -138,7 +138,7 @@ def test_ten_thousand_partitions_are_granted_and_fenced_in_linear_time() -> None
     assert time.process_time() - started_s < 5, "ten times what it takes on a slow machine"
 
 
-def test_a_restored_controller_knows_whose_sessions_and_names_are() -> None:
+def test_a_restored_controller_has_the_principals_of_sessions_and_names() -> None:
     house = Driver()
     house.topic()
     house.do(OpenSession(now_ms=0, by=By("p"), session="s", client_id="c", ttl_ms=TTL_MS))

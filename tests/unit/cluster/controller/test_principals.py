@@ -70,7 +70,7 @@ def token() -> PrincipalToken:
     return PrincipalToken(new_token().hash)
 
 
-def test_a_principal_is_created_changed_and_deleted_and_each_change_is_told(machines: Machines) -> None:
+def test_principals_changed_is_called_for_each_change_of_a_principal(machines: Machines) -> None:
     assert machines.put("p", "read topic:t", tokens=[mine := token()]) == PrincipalPut(created=True)
     assert machines.put("p", "produce topic:t*", certificates=("CN:p",)) == PrincipalPut(created=False)
     assert machines.rows == [Principal("p", ["produce topic:t*"], [mine], ["CN:p"])], "it keeps its tokens"
@@ -98,7 +98,7 @@ def test_a_principal_has_two_tokens_so_that_clients_can_change_over(machines: Ma
     assert isinstance(machines.do(AddPrincipalToken(now_ms=0, name="nobody", token=old)), NotFound)
 
 
-def test_what_names_one_principal_names_no_other(machines: Machines) -> None:
+def test_a_credential_belongs_to_one_principal(machines: Machines) -> None:
     shared = token()
     machines.put("p", certificates=("CN:a",), tokens=[shared])
     for refused in (
@@ -130,7 +130,7 @@ def test_a_fault_is_refused_with_its_sentence(machines: Machines, given: dict[st
     assert fault in refused.detail
 
 
-def test_all_faults_are_told_at_once(machines: Machines) -> None:
+def test_a_refused_principal_names_every_fault(machines: Machines) -> None:
     refused = machines.put("a b", "write topic:t", "trim group:g", certificates=("p",))
     assert isinstance(refused, InvalidRequest)
     assert refused.detail.count("; rights: ") == 2
@@ -151,7 +151,7 @@ def test_the_first_principal_must_be_able_to_make_others(
     assert isinstance(machines.put("p", *rights, opens=True, **credentials), PrincipalPut), "another one need not"
 
 
-def test_a_caller_keeps_its_own_right_and_one_credential(machines: Machines) -> None:
+def test_a_caller_cannot_take_its_own_admin_right_or_last_credential(machines: Machines) -> None:
     first, second = token(), token()
     machines.put("root", "all", tokens=[first, second])
     for refused in (

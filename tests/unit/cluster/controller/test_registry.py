@@ -57,7 +57,7 @@ def test_048_with_the_own_pair_the_epoch_is_bumped_once_however_often_it_is_aske
     assert driver.init("w", pair=(PID, 10)) == fenced(12)
 
 
-def test_049_one_behind_without_a_last_pair_is_fenced() -> None:
+def test_049_a_pair_one_epoch_behind_without_a_last_pair_is_fenced() -> None:
     assert at(10).init("w", pair=(PID, 9)) == fenced(10)
 
 

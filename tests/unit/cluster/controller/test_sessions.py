@@ -143,7 +143,7 @@ def test_due_sessions_expire_in_the_order_of_deadline_and_id(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("earlier", ["renewal", "term"])
-def test_a_deadline_that_comes_earlier_than_the_log_said_ends_the_session_as_after_a_restart(earlier: str) -> None:
+def test_a_session_expires_at_its_deadline_although_the_heap_has_a_later_one(earlier: str) -> None:
     driver = Driver(replicas=2)
     driver.open("s")
     driver.do(RenewSessions(now_ms=0, deadlines_ms=[("s", 5 * TTL_MS)]))
@@ -170,7 +170,7 @@ def test_close_is_idempotent_and_an_unknown_session_is_closed() -> None:
     assert renew(driver, "s") == UnknownSession()
 
 
-def test_an_operator_ends_a_session_and_its_id_is_answered_as_one_that_expired() -> None:
+def test_a_session_ended_by_an_operator_is_session_expired() -> None:
     driver = Driver(replicas=3)
     driver.topic(partitions=2)
     driver.open("s")
@@ -190,7 +190,7 @@ def test_an_operator_ends_a_session_and_its_id_is_answered_as_one_that_expired()
     assert len({machine.capture().state for machine in driver.machines}) == 1
 
 
-def test_an_operators_order_that_rests_on_another_state_ends_no_session() -> None:
+def test_a_session_fence_with_an_outdated_condition_ends_no_session() -> None:
     driver = Driver()
     driver.topic(partitions=2)
     driver.open("s")
@@ -229,7 +229,7 @@ def test_an_expired_id_is_remembered_for_an_hour() -> None:
     assert renew(driver, "r") == SessionExpired()
 
 
-def test_of_too_many_expired_ids_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_bound_the_oldest_expired_id_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "EXPIRED_MAX", 2)
     driver = Driver()
     for number in range(3):

@@ -22,7 +22,7 @@ NOWHERE = Path("unused")
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), split=st.floats(0, 1))
-def test_a_restored_machine_is_the_captured_one_and_goes_on_like_it(seed: int, split: float) -> None:
+def test_a_restored_machine_equals_the_captured_one_and_applies_alike(seed: int, split: float) -> None:
     log = random_life(seed, steps=150).log
     here = int(split * len(log))
     whole, restored = ControllerMachine(), ControllerMachine()
@@ -65,7 +65,7 @@ def test_a_running_machine_is_replaced_whole() -> None:
     assert old.capture().state == new.capture().state
 
 
-def test_capturing_changes_nothing_and_what_was_captured_stays_as_it_is() -> None:
+def test_a_capture_changes_no_state_and_is_not_changed_by_later_commands() -> None:
     house = random_life(3)
     before = house.machine.capture().state
     copy = bytes(before)

@@ -42,7 +42,7 @@ def test_a_grant_of_all_partitions_grows_and_an_ordinary_one_does_not() -> None:
     assert driver.acquire("a", None) == driver.grant(grant.grant_id), "the same again is the same grant"
 
 
-def test_seats_on_all_partitions_grow() -> None:
+def test_shared_grants_on_all_partitions_grow() -> None:
     driver = house(partitions=1)
     seat = driver.granted("a", None, "Shared")
     listed = driver.granted("b", [0], "Shared")
@@ -112,7 +112,7 @@ def test_at_level_1_a_new_partition_refuses_to_resume_all_as_in_older_software()
     assert driver.acquire("b", None, resume=1) == InvalidFencingToken(current_epoch=0)
 
 
-def test_a_change_says_what_shall_be() -> None:
+def test_a_topic_change_states_the_wanted_values() -> None:
     driver = house(partitions=2)
     topic = driver.machine.catalog.topics()[0]
     same = driver.change(partitions=2, seal=False, require_fence=False)
@@ -143,7 +143,7 @@ def test_a_change_in_an_old_log_to_the_retired_durability_changes_nothing_else_a
     assert (isinstance(grown, TopicChanged), len(topic.placements)) == (True, 3)
 
 
-def test_a_fence_on_purpose_evicts_whole_grants_and_seats_no_writer() -> None:
+def test_an_operators_fence_ends_whole_grants_and_grants_nothing() -> None:
     driver = house(partitions=3)
     victim = driver.granted("a", [0, 1])
     seat = driver.granted("b", [2], "Shared")
@@ -168,7 +168,7 @@ def test_a_fence_on_purpose_evicts_whole_grants_and_seats_no_writer() -> None:
     assert (tenure.client_id, tenure.end, tenure.refused) == ("c-a", "fenced: drill", 1)
 
 
-def test_a_fence_on_purpose_promotes_who_waits() -> None:
+def test_an_operators_fence_promotes_the_next_ticket() -> None:
     driver = house()
     driver.granted("a", [0])
     ticket = driver.waiting("b", [0])
@@ -178,7 +178,7 @@ def test_a_fence_on_purpose_promotes_who_waits() -> None:
     assert (granted.epoch, driver.epochs()) == (3, [3, 1])
 
 
-def test_who_was_fenced_on_purpose_cannot_resume() -> None:
+def test_a_grant_fenced_by_an_operator_cannot_be_resumed() -> None:
     driver = house()
     grant = driver.granted("a")
     driver.fence([0])
@@ -195,7 +195,7 @@ def test_a_fence_that_is_refused_changes_nothing() -> None:
     assert driver.holders() == ["a", None]
 
 
-def test_the_history_of_a_slot_names_owner_operation_and_end() -> None:
+def test_the_tenures_of_a_slot_have_owner_operation_and_end() -> None:
     driver = house(partitions=1, sessions="abcd")
     first = driver.granted("a")
     driver.settle()

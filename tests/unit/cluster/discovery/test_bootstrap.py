@@ -64,7 +64,7 @@ def founded_by_a_majority(nodes: dict[str, Node]) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_two_clusters_never_come_of_one_whatever_disks_are_lost(seed: int) -> None:
+def test_lost_disks_never_found_a_second_cluster(seed: int) -> None:
     """Answers may be old when they count, and disks are lost at any moment, one at a time until all have founders."""
     rng = random.Random(seed)
     disks = iter(range(1, 1000))
@@ -119,7 +119,7 @@ def test_founders_are_kept_and_a_lost_disk_is_no_founder(tmp_path: Path) -> None
     asyncio.run(scenario())
 
 
-def test_a_node_that_waits_says_for_whom(tmp_path: Path) -> None:
+def test_a_node_that_waits_names_the_controllers_without_an_answer(tmp_path: Path) -> None:
     async def scenario() -> None:
         answers: dict[str, Standing | None] = {"n2": new(6), "n3": None}
         founding = kept(tmp_path / "founders.json", "n1", 5, answers)

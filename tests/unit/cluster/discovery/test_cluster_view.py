@@ -35,7 +35,7 @@ def told(book: ClusterView, index: int, *nodes: NodeEntry, removed: list[str] | 
     asyncio.run(book.follow(Catalog(index, [], None, 0, list(nodes), removed or [], ["n1", "n4"], moves)))
 
 
-def test_until_the_controller_tells_the_configuration_counts(tmp_path: Path) -> None:
+def test_before_the_first_catalog_the_configuration_counts(tmp_path: Path) -> None:
     book = ClusterView(config(tmp_path))
     assert [member.node_id for member in book.members()] == ["n1", "n2", "n3"]
     assert (book.controllers, book.is_controller, book.index) == (["n1", "n2", "n3"], True, 0)
@@ -45,7 +45,7 @@ def test_until_the_controller_tells_the_configuration_counts(tmp_path: Path) -> 
     assert not is_member(tmp_path)
 
 
-def test_what_was_told_is_known_after_a_restart(tmp_path: Path) -> None:
+def test_the_last_catalog_is_known_after_a_restart(tmp_path: Path) -> None:
     told(ClusterView(config(tmp_path)), 9, entry("n1", "h1"), entry("n4", "h4"), removed=["n2"])
     assert is_member(tmp_path)
     book = ClusterView(config(tmp_path))
@@ -65,7 +65,7 @@ def test_the_folder_of_a_node_of_another_cluster_is_refused(tmp_path: Path) -> N
         ClusterView(config(tmp_path, cluster_id="d")).check_disk(7)
 
 
-def test_a_folder_of_older_software_is_told_its_cluster_by_the_next_catalog(tmp_path: Path) -> None:
+def test_a_folder_of_older_software_gets_its_cluster_id_from_the_next_catalog(tmp_path: Path) -> None:
     told(ClusterView(config(tmp_path)), 9, entry("n1", "h1"))
     written = json.loads((tmp_path / FILE).read_bytes())
     del written["cluster_id"]
@@ -103,9 +103,7 @@ def test_the_address_that_a_node_learned_as_it_joined_gives_way_to_a_newer_one(t
     assert ClusterView(joining).raft_peers()["n2"] == ("h2", 2), "what a configuration says itself counts first"
 
 
-def test_who_stops_following_waits_until_the_disk_has_what_was_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cancelled_follow_waits_until_the_catalog_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread wrote on after the node had stopped and given its folder up: the next process of the node could have
     its newer catalog replaced by this one.
     """
@@ -133,7 +131,7 @@ def test_who_stops_following_waits_until_the_disk_has_what_was_begun(
     asyncio.run(stop())
 
 
-def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:
+def test_an_older_catalog_is_ignored(tmp_path: Path) -> None:
     book = ClusterView(config(tmp_path))
     told(book, 9, entry("n4", "h4"))
     told(book, 8, entry("n5", "h5"))
@@ -155,7 +153,7 @@ def test_a_removed_node_knows_it(tmp_path: Path) -> None:
     assert not ClusterView(config(tmp_path, node_id="n2")).is_removed
 
 
-def test_a_node_that_joins_founds_nothing_and_asks_the_nodes_that_it_was_told_of(tmp_path: Path) -> None:
+def test_a_node_that_joins_is_no_controller_and_asks_the_nodes_of_join(tmp_path: Path) -> None:
     book = ClusterView(config(tmp_path, node_id="n3", join=["http://h1:1"]))
     assert (book.controllers, book.is_controller) == (["n1", "n2"], False)
 

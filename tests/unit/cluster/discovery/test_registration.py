@@ -113,7 +113,7 @@ def test_a_process_tells_of_another_one_until_it_was_not_seen_for_a_while(monkey
     asyncio.run(run())
 
 
-def test_an_operators_word_is_no_other_process(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_entry_of_an_operator_is_not_taken_for_another_process(caplog: pytest.LogCaptureFixture) -> None:
     """A node that was removed and added again has no disk in the catalog; one that is added again keeps its disk."""
 
     async def run() -> None:
@@ -136,7 +136,7 @@ def test_an_operators_word_is_no_other_process(caplog: pytest.LogCaptureFixture)
     assert len(caplog.records) == 1, "only a disk that was registered elsewhere may be another process"
 
 
-def test_a_node_with_a_new_disk_takes_the_place_of_one_that_is_gone() -> None:
+def test_a_node_with_a_new_disk_replaces_the_one_that_is_gone() -> None:
     async def run() -> None:
         controller = Controller()
         controller.take(EARLIER)

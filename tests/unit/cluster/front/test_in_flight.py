@@ -36,7 +36,7 @@ def test_all_is_taken_or_nothing(full: str) -> None:
     assert used(in_flight) == [0, 0, 0, 0]
 
 
-def test_a_budget_that_is_used_up_bounds_only_what_is_asked_of_it() -> None:
+def test_a_used_budget_refuses_only_requests_that_take_of_it() -> None:
     in_flight = InFlight()
     in_flight.body_bytes.limit = 0
     in_flight.take(requests=1, answer_bytes=5)

@@ -156,7 +156,7 @@ def test_partitions_whose_replicas_are_all_on_nodes_that_are_away_count_as_witho
 @pytest.mark.parametrize(
     ("mode", "moves", "goes"), [("off", False, False), ("leaders", False, True), ("on", True, True)]
 )
-def test_the_mode_says_what_the_cluster_does_by_itself(
+def test_the_balance_mode_decides_about_moves_and_leaders(
     mode: str, moves: bool, goes: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
@@ -175,7 +175,9 @@ def test_the_mode_says_what_the_cluster_does_by_itself(
     asyncio.run(scenario())
 
 
-def test_a_leader_that_does_not_stay_at_home_goes_there_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_keeps_leaving_its_preferred_replica_is_sent_there_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         clock, world = Clock(monkeypatch), World("n1", "n2", "n3")
         group = world.groups[0]
@@ -278,7 +280,7 @@ def test_a_rolling_upgrade_moves_nothing_until_all_nodes_are_well_and_run_the_sa
     asyncio.run(scenario())
 
 
-def test_the_next_leader_of_the_controllers_goes_on_with_moves_and_begins_none_before_it_has_seen_that_all_is_well(
+def test_a_new_controller_leader_continues_moves_and_begins_none_before_it_has_seen_healthy_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:
@@ -302,7 +304,7 @@ def test_the_next_leader_of_the_controllers_goes_on_with_moves_and_begins_none_b
     asyncio.run(scenario())
 
 
-def test_a_plan_is_carried_out_as_it_was_looked_at_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_carried_out_only_if_its_digest_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         clock, world = Clock(monkeypatch), World("n1", "n2", "n3")
         world.do(SetBalance(now_ms=0, changes={"mode": "off"}))
@@ -331,7 +333,7 @@ def test_a_plan_is_carried_out_as_it_was_looked_at_or_not_at_all(monkeypatch: py
     asyncio.run(scenario())
 
 
-def test_an_order_of_balance_is_in_the_ledger_whatever_it_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_of_balance_without_moves_is_in_the_ledger_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         clock, world = Clock(monkeypatch), World("n1", "n2", "n3")
         world.do(SetBalance(now_ms=0, changes={"mode": "off"}))
@@ -370,7 +372,7 @@ def test_an_order_of_balance_is_in_the_ledger_whatever_it_has_to_do(monkeypatch:
     asyncio.run(scenario())
 
 
-def test_nothing_goes_to_a_node_that_leaves_has_just_started_or_does_not_answer(
+def test_a_plan_gives_nothing_to_a_node_that_drains_has_just_started_or_does_not_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario() -> None:

@@ -15,7 +15,7 @@ from ..fakes import FakeHost, fake
 from ..node.test_node import append, run
 
 
-def test_a_name_goes_when_its_partitions_have_forgotten_it_and_its_zombie_is_refused(
+def test_a_producer_name_is_forgotten_after_its_partitions_forgot_it_and_its_zombie_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(garbage_collector, "PAUSE_S", 0.0)
@@ -43,7 +43,7 @@ def test_a_name_goes_when_its_partitions_have_forgotten_it_and_its_zombie_is_ref
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_resource_without_an_owner_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_resource_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage_collector, "PAUSE_S", 0.0)
 
     async def scenario(service: NodeService, host: FakeHost) -> None:
@@ -63,7 +63,7 @@ def test_a_resource_without_an_owner_goes(tmp_path: Path, monkeypatch: pytest.Mo
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_who_does_not_lead_sweeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_leader_sweeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         control = service.at_controller().control
         await service.at_controller().producers.init_producer("w", None, None)

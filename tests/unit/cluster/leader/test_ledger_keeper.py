@@ -92,7 +92,7 @@ async def act(service: NodeService, name: str) -> None:
         await service.at_controller().topics.delete_topic(name, None, None, ROOT)
 
 
-def test_what_the_topic_has_after_a_copy() -> None:
+def test_copied_up_to_returns_the_last_entry_of_the_topic() -> None:
     assert copied_up_to(5, 3, Appended(4, 6, False, 0, 1)) == 7
     assert copied_up_to(5, 3, OffsetMismatch(log_end=7)) == 7, "an earlier copy of all of them"
     assert copied_up_to(5, 3, OffsetMismatch(log_end=5)) == 5, "of the first"
@@ -103,7 +103,7 @@ def test_what_the_topic_has_after_a_copy() -> None:
         copied_up_to(5, 3, LeaderNotAvailable())
 
 
-def test_a_failover_between_the_copy_and_the_report_leaves_no_gap_and_no_double(
+def test_a_failover_between_copy_and_report_neither_loses_nor_doubles_an_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
@@ -150,9 +150,7 @@ def test_several_leaders_that_copy_at_once_leave_each_entry_once(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_ledger_begins_with_its_level_and_below_it_there_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ledger_begins_at_its_feature_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         control = service.at_controller().control
         await act(service, "gone")
@@ -198,7 +196,7 @@ def test_an_act_does_not_begin_when_its_intent_cannot_be_recorded(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_while_the_topic_takes_nothing_writers_go_on_and_administrators_wait(
+def test_while_the_ledgers_topic_takes_nothing_grants_go_on_and_acts_of_administration_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Takeovers, renewals, fences and ends; and when the topic is back, the chain is whole, and tells of its gap."""
@@ -238,7 +236,9 @@ def test_while_the_topic_takes_nothing_writers_go_on_and_administrators_wait(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_retention_follows_the_configuration_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ledgers_retention_follows_the_configuration_with_one_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         control = await begun(service, host)
         before = control.machine.ledger.next
@@ -270,7 +270,7 @@ def test_entries_that_the_topic_has_lost_are_never_written_over(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_entries_wait_when_the_topic_has_some_that_the_controller_has_not_made(
+def test_no_entry_is_copied_to_a_topic_that_is_longer_than_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The controllers' disks were put back to an older copy: nothing is dropped as if it were copied."""
@@ -370,7 +370,7 @@ def test_the_ledger_grows_and_takes_its_configuration_however_many_entries_come(
     assert busy.copies == 2, "entries that come during a copy share the next one"
 
 
-def test_a_step_copies_all_that_waited_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_copies_all_entries_that_waited_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stockade.cluster.leader.ledger_keeper.COPY_ENTRIES_MAX", 3)
     it = Founded()
     for number in range(10):
@@ -384,7 +384,7 @@ def test_a_step_copies_all_that_waited_when_it_began(monkeypatch: pytest.MonkeyP
     assert it.control.machine.ledger.waiting == 0
 
 
-def test_below_its_level_no_command_carries_what_older_software_would_lose(
+def test_below_its_feature_level_no_command_has_the_fields_of_the_ledger(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A ticket that waits keeps the id of its request: replicas of older software would make another entry of it."""

@@ -44,7 +44,7 @@ def control(timeout_s: float, principals: PrincipalStore | None = None) -> Contr
     return ControllerGroup(group_of, Features(), {}, timeout_s, principals, lambda node_id: True)
 
 
-def test_a_replica_that_is_being_filled_opens_no_node_that_has_not_heard_of_principals() -> None:
+def test_a_replica_that_catches_up_tells_no_principals() -> None:
     """A checkpoint from before the first principal said that there were none."""
     principals = PrincipalStore(Path("nowhere"), is_member=False)
     machine = control(60.0, principals).machine
@@ -54,7 +54,7 @@ def test_a_replica_that_is_being_filled_opens_no_node_that_has_not_heard_of_prin
     assert principals.has_heard
 
 
-def test_what_was_committed_is_not_looked_at_again() -> None:
+def test_a_condition_that_held_is_not_evaluated_again() -> None:
     count, looks = 300, 0
     done: set[int] = set()
 
@@ -76,7 +76,7 @@ def test_what_was_committed_is_not_looked_at_again() -> None:
     assert looks <= 3 * count
 
 
-def test_what_is_not_committed_in_time_is_an_unknown_outcome() -> None:
+def test_an_install_that_is_not_committed_in_time_is_an_unknown_outcome() -> None:
     conditions: list[Callable[[], bool]] = [lambda: True, lambda: False, lambda: True]
     with pytest.raises(RequestTimedOut, match="late"):
         asyncio.run(control(0.0).until_all(conditions, "late"))

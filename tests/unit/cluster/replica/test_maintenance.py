@@ -74,21 +74,21 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maintenance, "PERIOD_S", 0)
 
 
-def test_a_leader_is_configured_and_drops_what_is_old_at_the_first_look() -> None:
+def test_the_first_round_configures_a_led_partition_and_applies_retention() -> None:
     led = Partition()
     look(1, led)
     assert led.is_configured
     assert not led.is_old
 
 
-def test_nothing_is_done_where_another_node_leads() -> None:
+def test_maintenance_skips_partitions_that_another_node_leads() -> None:
     follower = Partition(leads=False)
     look(12, follower)
     assert not follower.is_configured
     assert follower.is_old
 
 
-def test_what_failed_is_tried_again_and_keeps_no_other_partition_waiting() -> None:
+def test_a_failed_step_is_repeated_and_delays_no_other_partition() -> None:
     failing, other = Partition(refusals=5), Partition()
     look(1, failing, other)
     assert (failing.is_configured, other.is_configured, other.is_old) == (False, True, False)

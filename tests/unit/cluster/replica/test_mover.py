@@ -139,7 +139,7 @@ def run(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(asyncio.wait_for(scene(), 20))
 
 
-def test_a_group_moves_step_by_step_and_a_new_leader_goes_on() -> None:
+def test_a_move_is_continued_by_the_next_leader() -> None:
     world = World()
 
     async def scenario() -> None:
@@ -226,7 +226,7 @@ class Counted(Mover):
         return super()._next(group, move)
 
 
-def test_a_leader_moves_so_many_groups_at_a_time_as_an_operator_says_and_more_as_soon_as_that_is_changed() -> None:
+def test_moves_at_once_bounds_the_moves_of_a_leader_and_a_change_counts_at_once() -> None:
     groups = [group_id(5, number) for number in range(6)]
 
     async def scenario() -> None:
@@ -267,7 +267,7 @@ def test_moves_that_wait_for_a_node_that_is_away_hold_up_no_other() -> None:
 
 
 @pytest.mark.parametrize("is_full", [False, True])
-def test_a_move_gives_its_turn_up_when_the_node_that_it_copies_to_goes_away_or_is_full(is_full: bool) -> None:
+def test_a_move_gives_up_its_place_when_its_target_becomes_unreachable_or_full(is_full: bool) -> None:
     async def scenario() -> None:
         world, other = World(), World()
         other.configuration = Configuration({"n1": 1, "n2": 2, "n3": 3}, {"n4": 4})

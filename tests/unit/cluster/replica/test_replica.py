@@ -197,7 +197,7 @@ async def test_a_producer_that_is_new_here_is_enrolled_with_the_order_of_the_ans
 
 
 @scenario
-async def test_a_producer_that_the_registry_refuses_is_told_that_its_batch_is_unknown_here(tmp_path: Path) -> None:
+async def test_a_refusal_of_the_registry_carries_an_unknown_outcome(tmp_path: Path) -> None:
     async def refuse(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
         raise ProducerFenced(reason="identity", current_epoch=3)
 
@@ -217,7 +217,7 @@ async def test_a_message_id_needs_a_window(tmp_path: Path) -> None:
 
 
 @scenario
-async def test_a_producer_is_told_as_the_partition_knows_it(tmp_path: Path) -> None:
+async def test_the_status_of_a_producer_is_that_of_the_partitions_table(tmp_path: Path) -> None:
     one = replica(tmp_path)
     assert await one.producer(1001) is None
     group_of(one).machine.apply(9, 3, encode_command(InstallProducer(1001, 4)))
@@ -434,7 +434,7 @@ def test_a_name_that_is_due_makes_room_from_level_2_on_though_an_older_one_is_no
 
 
 @scenario
-async def test_the_lease_clock_goes_on_within_a_term_and_begins_each_where_it_stood(tmp_path: Path) -> None:
+async def test_the_lease_clock_runs_within_a_term_and_continues_in_the_next(tmp_path: Path) -> None:
     one = replica(tmp_path)
     install(one, InstallReader("g", 1))
     one.machine.clock_ms = 5_000
@@ -448,7 +448,7 @@ async def test_the_lease_clock_goes_on_within_a_term_and_begins_each_where_it_st
 
 
 @scenario
-async def test_what_a_follower_is_asked_names_the_leader(tmp_path: Path) -> None:
+async def test_a_follower_refuses_writes_and_names_the_leader(tmp_path: Path) -> None:
     one = replica(tmp_path)
     group_of(one).is_leader = False
     for step in (

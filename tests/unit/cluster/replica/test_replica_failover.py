@@ -171,7 +171,7 @@ def test_089_a_pipeline_that_lost_its_leader_is_stored_once_and_in_order(tmp_pat
     run(scenario())
 
 
-def test_090_a_leader_of_the_past_sends_to_the_present_one_and_speaks_of_no_gap(tmp_path: Path) -> None:
+def test_090_a_deposed_leader_answers_not_leader_rather_than_out_of_order(tmp_path: Path) -> None:
     async def scenario() -> None:
         house = House(tmp_path)
         await house.send(0)
@@ -187,7 +187,7 @@ def test_090_a_leader_of_the_past_sends_to_the_present_one_and_speaks_of_no_gap(
     run(scenario())
 
 
-def test_091_no_client_hears_of_a_fence_before_it_is_committed(tmp_path: Path) -> None:
+def test_091_no_fence_is_answered_before_it_is_committed(tmp_path: Path) -> None:
     """A refusal is what apply says of committed commands: with the fence not applied, there is no answer yet."""
 
     async def scenario() -> None:
@@ -228,7 +228,7 @@ def test_092_replicas_with_skewed_clocks_that_apply_the_same_commands_are_equal(
     run(scenario())
 
 
-def test_a_command_that_comes_late_is_judged_by_what_was_applied_before_it(tmp_path: Path) -> None:
+def test_a_late_command_is_judged_by_the_state_when_it_is_applied(tmp_path: Path) -> None:
     """121: an append that was under way when the producer's epoch rose is refused, though it was proposed before."""
 
     async def scenario() -> None:

@@ -76,7 +76,7 @@ def remembered(directory: Path) -> list[int]:
 
 
 @scenario
-async def test_an_older_catalog_is_passed_over(tmp_path: Path) -> None:
+async def test_an_older_catalog_is_ignored(tmp_path: Path) -> None:
     """A controller that lags may answer after one that does not."""
     life = Life(tmp_path)
     await life.manager.follow(catalog(YOUNGER, YOUNGER))

@@ -100,7 +100,7 @@ def test_a_missing_segment_is_found(held: Held, monkeypatch: pytest.MonkeyPatch)
         inspect(held, monkeypatch)
 
 
-def test_what_was_trimmed_meanwhile_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_trimmed_during_the_scrub_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     def trim() -> None:
         if held.segments.log_start < SEGMENTS:
             held.path(0).unlink()
@@ -111,9 +111,7 @@ def test_what_was_trimmed_meanwhile_is_no_damage(held: Held, monkeypatch: pytest
     assert held.segments.log_start == SEGMENTS
 
 
-def test_what_is_dropped_while_a_round_lasts_is_kept_in_memory_by_nothing(
-    held: Held, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_dropped_during_a_round_leaves_the_memory(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round over a large disk takes days, and had all replicas of topics that were deleted meanwhile."""
     segments = [ref(segment) for segment in held.full_segments]
     alive = list[int]()
@@ -132,7 +130,7 @@ def test_what_is_dropped_while_a_round_lasts_is_kept_in_memory_by_nothing(
     assert alive[0] == 1, "the one that is looked at"
 
 
-def test_what_was_erased_with_its_replica_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_erased_with_its_replica_is_no_damage(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     def erase_and_take(batches: Iterator[int], take: Callable[[Iterator[int]], int] = scrubber._take) -> int:
         held.is_held = False
         for number in range(SEGMENTS):
@@ -156,7 +154,7 @@ def test_what_was_erased_with_its_replica_is_no_damage(held: Held, monkeypatch: 
 
 
 @pytest.mark.parametrize(("code", "is_damage"), [(errno.EMFILE, False), (errno.EIO, True)])
-def test_a_machine_that_lacks_descriptors_says_nothing_of_its_disk(
+def test_a_lack_of_descriptors_or_memory_is_no_damage(
     held: Held, monkeypatch: pytest.MonkeyPatch, code: int, is_damage: bool
 ) -> None:
     def take(batches: Iterator[int]) -> int:

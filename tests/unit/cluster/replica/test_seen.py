@@ -43,7 +43,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @scenario(count=2)
-async def test_a_node_keeps_what_it_has_not_seen_in_its_own_place(house: House) -> None:
+async def test_a_node_keeps_files_whose_objects_it_has_not_seen_in_its_own_place(house: House) -> None:
     """Its place is another one than the leader's, or its mount is missing: its disk may have the only copy."""
     await house.fill()
     assert await serve(house)

@@ -69,7 +69,7 @@ def never(told: object) -> None:
     pytest.fail(f"told {told}")
 
 
-def test_a_batch_is_told_of_when_it_is_stored(tmp_path: Path) -> None:
+def test_submit_settles_once_the_batch_is_stored(tmp_path: Path) -> None:
     async def scenario() -> None:
         one, group = await begun(tmp_path)
         first, second = submitted(one), submitted(one)
@@ -139,7 +139,7 @@ def test_no_record_is_proposed_beyond_the_topics_quota_until_a_trim_makes_room(t
 
 
 @pytest.mark.parametrize("quota", ["just enough", "none"])
-def test_what_fits_into_the_topics_quota_is_taken(tmp_path: Path, quota: str) -> None:
+def test_a_batch_that_fits_the_topics_quota_is_proposed(tmp_path: Path, quota: str) -> None:
     async def scenario() -> None:
         one, group = await with_records(tmp_path)
         one.config = TopicConfig(quota_bytes=one.kept_bytes + SIZE if quota == "just enough" else -1)
@@ -196,7 +196,7 @@ def test_stages_count_for_the_quota_and_their_appends_never_exceed_it(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_what_was_stored_before_is_answered_again_whatever_the_quota(tmp_path: Path) -> None:
+def test_a_duplicate_is_answered_although_the_quota_is_used(tmp_path: Path) -> None:
     async def scenario() -> None:
         one, _ = await begun(tmp_path, dedupe_window_ms=60_000)
         one.machine.stages.files = MemoryStageFiles()
@@ -231,7 +231,7 @@ def test_a_zombie_learns_that_it_is_fenced_also_where_the_quota_is_used(tmp_path
     asyncio.run(scenario())
 
 
-def test_where_something_comes_first_nothing_is_proposed(tmp_path: Path) -> None:
+def test_submit_proposes_nothing_where_append_has_a_step_to_do_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         one = replica(tmp_path, open_group=Submitting)
         group = group_of(one)
@@ -249,7 +249,9 @@ def test_where_something_comes_first_nothing_is_proposed(tmp_path: Path) -> None
     ("outcome", "told"),
     [(Unknown(9), RequestTimedOut), (Overloaded(), ThrottlingQuotaExceeded), (Rejected("n2", 4), None)],
 )
-def test_what_was_not_decided_is_told_as_what_it_is(tmp_path: Path, outcome: Outcome, told: type | None) -> None:
+def test_submit_settles_undecided_commands_with_their_outcome(
+    tmp_path: Path, outcome: Outcome, told: type | None
+) -> None:
     async def scenario() -> None:
         one, group = await begun(tmp_path)
         group.lost = outcome
@@ -260,7 +262,7 @@ def test_what_was_not_decided_is_told_as_what_it_is(tmp_path: Path, outcome: Out
     asyncio.run(scenario())
 
 
-def test_refusals_are_told_and_what_append_sees_to_is_not(tmp_path: Path) -> None:
+def test_submit_settles_with_refusals_and_with_none_where_append_has_more_to_do(tmp_path: Path) -> None:
     async def scenario() -> None:
         one, group = await begun(tmp_path, writer_group="w")
         owned = submitted(one, Conditions(fence_epoch=1))

@@ -163,7 +163,7 @@ async def test_full_segments_go_to_the_store_and_every_replica_reads_on(house: H
 
 
 @scenario()
-async def test_nothing_leaves_the_disk_that_is_not_listed(house: House) -> None:
+async def test_local_files_are_dropped_only_for_listed_objects(house: House) -> None:
     await house.fill()
     await serve(house)
     await house.fill()
@@ -192,7 +192,7 @@ async def test_a_sweep_removes_nothing_before_it_is_proved_that_this_node_leads(
 
 
 @scenario(config=TopicConfig(local_retention_bytes=2500))
-async def test_as_much_as_the_local_retention_says_stays_on_disk(house: House) -> None:
+async def test_local_retention_keeps_its_bytes_and_age_on_disk(house: House) -> None:
     await house.fill()
     await serve(house)
     await house.drop(RECEIVED_MS)
@@ -202,7 +202,7 @@ async def test_as_much_as_the_local_retention_says_stays_on_disk(house: House) -
 
 
 @scenario(config=TopicConfig(local_retention_bytes=1 << 30))
-async def test_a_disk_with_little_room_keeps_only_what_is_not_in_the_store(house: House) -> None:
+async def test_a_low_disk_keeps_only_records_that_are_not_in_the_store(house: House) -> None:
     await house.fill()
     await serve(house)
     await house.drop(RECEIVED_MS)
@@ -300,7 +300,7 @@ async def test_an_upload_of_a_deposed_leader_is_an_orphan_that_the_next_one_remo
 
 
 @scenario()
-async def test_a_zombie_that_leads_again_cannot_list_what_it_uploaded_before(house: House) -> None:
+async def test_a_leader_elected_again_cannot_list_an_upload_of_its_earlier_term(house: House) -> None:
     """Its term is in the name, and the machine compares it with that of the entry."""
     await house.fill()
     place = house.store._place = Held(str(house.root / "store"))
@@ -381,7 +381,7 @@ class Full(Place):
 
 
 @scenario(count=2)
-async def test_what_a_node_that_died_was_writing_leaves_a_full_store(house: House) -> None:
+async def test_a_full_store_is_swept_of_the_scratch_files_of_dead_nodes(house: House) -> None:
     await house.fill()
     await serve(house)
     house.copy()
@@ -437,7 +437,7 @@ async def test_an_unknown_outcome_leaves_an_orphan_or_an_object_and_never_both(h
 
 
 @scenario(config=TopicConfig(local_retention_ms=0, retention_bytes=8000))
-async def test_the_retention_of_the_whole_counts_what_is_in_the_store_and_frees_it(house: House) -> None:
+async def test_retention_counts_and_removes_records_in_the_store(house: House) -> None:
     await house.fill()
     await serve(house)
     await house.drop(RECEIVED_MS + 1)
@@ -514,7 +514,7 @@ async def test_the_tail_and_a_time_below_the_local_files_are_found(house: House)
 
 
 @scenario()
-async def test_a_place_without_the_objects_that_it_had_takes_no_others(house: House) -> None:
+async def test_nothing_is_uploaded_to_a_place_that_lost_its_objects(house: House) -> None:
     """The folder of a share that is not mounted would take them, and hide them once the share is back."""
     (house.root / "other").mkdir()
     other = replica(house.root / "other", LOCAL, SEGMENT_BYTES)

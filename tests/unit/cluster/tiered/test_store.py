@@ -179,7 +179,7 @@ def cached(house: House) -> list[int]:
 
 
 @scenario()
-async def test_the_cache_keeps_nothing_of_what_was_trimmed_or_deleted(house: House) -> None:
+async def test_the_cache_drops_objects_of_trimmed_and_deleted_records(house: House) -> None:
     await house.fill()
     await serve(house)
     await house.drop(RECEIVED_MS + 1)
@@ -411,7 +411,7 @@ class BrokenPlace(Place):
         raise CannotReach("it is away")
 
 
-def test_what_is_wrong_with_a_place_is_said_before_anything_starts(tmp_path: Path) -> None:
+def test_the_fault_of_a_place_is_found_before_anything_starts(tmp_path: Path) -> None:
     assert probe(str(tmp_path), "house") is None
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
     (tmp_path / "file").write_text("no folder")
@@ -435,14 +435,12 @@ def test_what_is_wrong_with_a_place_is_said_before_anything_starts(tmp_path: Pat
         ("/srv/old", 1 << 30, 1, "timeout_ms"),
     ],
 )
-def test_settings_that_cannot_be_meant_are_named(
-    place: str, cache_bytes: int, timeout_ms: int, fault: str | None
-) -> None:
+def test_contradicting_settings_are_named(place: str, cache_bytes: int, timeout_ms: int, fault: str | None) -> None:
     found = list(tiered_faults(place, cache_bytes, timeout_ms))
     assert (found == []) if fault is None else (len(found) == 1 and fault in found[0])
 
 
-def test_clients_are_told_no_arguments_of_the_place() -> None:
+def test_clients_see_the_place_without_arguments_and_credentials() -> None:
     assert without_arguments("s3://bucket/path?endpoint_override=10.0.0.7:9000") == "s3://bucket/path"
     assert without_arguments("s3://key:secret@bucket/path") == "s3://bucket/path"
     assert without_arguments("/srv/old") == "/srv/old"

@@ -87,7 +87,7 @@ def test_a_log_with_tiers_answers_every_read_as_one_without(
         asyncio.run(scenario(Path(root)))
 
 
-def test_an_object_that_reaches_over_the_local_start_counts_once_for_the_retention(tmp_path: Path) -> None:
+def test_an_object_across_the_local_start_counts_once_for_retention(tmp_path: Path) -> None:
     """Segments of the leader that uploaded are larger than those here: segment_bytes_max is each node's own."""
 
     async def scenario() -> None:
@@ -119,7 +119,7 @@ async def filled(root: Path, count: int = 12, cache_bytes: int = 1 << 30, value:
     return tiered
 
 
-def test_what_is_trimmed_while_an_object_is_fetched_is_not_served(tmp_path: Path) -> None:
+def test_records_trimmed_while_their_object_is_fetched_are_not_served(tmp_path: Path) -> None:
     async def scenario() -> None:
         tiered = await filled(tmp_path)
         reading = asyncio.create_task(tiered.whole.read(1, 100))

@@ -77,7 +77,7 @@ def test_a_release_is_over_when_every_slot_is_cleared_and_its_repetition_says_so
     assert driver.release("b", grant.grant_id) == Freed([])
 
 
-def test_of_many_departures_that_a_partition_was_not_told_of_a_release_waits_for_each() -> None:
+def test_a_release_waits_for_every_ended_grant_that_a_partition_may_still_have() -> None:
     driver = house()
     known = driver.granted("a")
     driver.settle()
@@ -130,7 +130,9 @@ def settle_elsewhere(driver: House) -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "close after others", "fence", "release", "sever"])
-def test_the_end_of_one_of_many_departures_waits_for_the_partition_that_may_still_take_its_writes(end: str) -> None:
+def test_the_end_of_a_session_waits_for_a_partition_that_may_still_accept_one_of_its_many_ended_grants(
+    end: str,
+) -> None:
     driver, grant = with_many_departures()
     if end == "close after others":
         driver.topic("u")
@@ -167,7 +169,7 @@ def test_the_end_of_one_of_many_departures_waits_for_the_partition_that_may_stil
     assert freed() == []
 
 
-def test_an_end_that_has_nothing_to_do_with_many_departures_waits_for_none_of_them() -> None:
+def test_the_end_of_another_session_waits_for_none_of_the_many_ended_grants() -> None:
     driver, _ = with_many_departures()
     driver.open("e")
     other = driver.topic("u")
@@ -181,7 +183,7 @@ def test_an_end_that_has_nothing_to_do_with_many_departures_waits_for_none_of_th
     assert driver.close("e") == Freed([])
 
 
-def test_at_level_1_the_end_of_a_session_waits_for_what_is_remembered_as_in_older_software() -> None:
+def test_at_level_1_the_end_of_a_session_waits_only_for_remembered_grants_as_older_software_does() -> None:
     driver, grant = with_many_departures(level=1)
     assert driver.close("b") == Freed([])
     driver.settle()

@@ -39,7 +39,7 @@ def test_a_session_may_hold_several_disjoint_grants() -> None:
     assert driver.holders() == [None, None]
 
 
-def test_026_of_two_that_ask_for_the_same_set_at_once_one_wins_and_the_other_holds_nothing() -> None:
+def test_026_of_two_concurrent_acquires_of_a_set_one_wins_and_the_other_holds_nothing() -> None:
     driver = house()
     for seed in range(1_000):
         order = random.Random(seed).sample("ab", 2)
@@ -50,7 +50,7 @@ def test_026_of_two_that_ask_for_the_same_set_at_once_one_wins_and_the_other_hol
         driver.release(winner, grant.grant_id)
 
 
-def test_030_fenced_on_one_partition_the_victim_loses_the_others_too() -> None:
+def test_030_a_grant_fenced_on_one_partition_ends_on_all_of_them() -> None:
     driver = house()
     victim = driver.granted("a", [0, 1])
     driver.settle()
@@ -84,7 +84,7 @@ def test_031_a_set_with_an_unknown_partition_moves_no_epoch() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_027_whatever_many_sessions_ask_for_grants_never_overlap_and_no_ticket_is_left_waiting(seed: int) -> None:
+def test_027_grants_never_overlap_and_no_grantable_ticket_waits_for_any_acquires_of_many_sessions(seed: int) -> None:
     """The driver checks I1, I2, I3 and I7 after every command, and that nobody waits for what is free."""
     rng = random.Random(seed)
     driver = Driver(replicas=2)

@@ -20,7 +20,7 @@ class Partitions:
         return reader.group_id in self.over
 
 
-def test_many_sessions_that_end_do_not_look_at_all_that_one_waits_for() -> None:
+def test_the_end_of_many_sessions_does_not_scan_the_pending_installs_of_another() -> None:
     partitions = Partitions()
     pending = PendingInstalls(partitions.is_over, partitions.is_installed)
     readers = [ReaderRef(group, "g", 1) for group in range(1_000)]
@@ -34,7 +34,7 @@ def test_many_sessions_that_end_do_not_look_at_all_that_one_waits_for() -> None:
     assert pending.outstanding("one-7") == ([FenceRef(7, 1)], [])
 
 
-def test_what_was_committed_is_forgotten_when_another_session_ends() -> None:
+def test_committed_installs_are_forgotten_when_another_session_ends() -> None:
     partitions = Partitions()
     pending = PendingInstalls(partitions.is_over, partitions.is_installed)
     pending.add("first", [FenceRef(1, 1)], [ReaderRef(2, "g", 1)])

@@ -93,7 +93,7 @@ def test_037_the_severed_session_loses_everything_or_this_resource_alone(sever: 
     assert driver.machine.sessions.find("a").state().session == "a", "the session itself lives"
 
 
-def test_037_who_severs_is_answered_when_the_victims_slots_are_cleared_and_its_readers_refused() -> None:
+def test_037_a_takeover_is_answered_when_the_severed_sessions_slots_are_cleared_and_its_reads_refused() -> None:
     driver = house()
     groups = driver.machine.catalog.topics()[0].groups()
     grant = driver.granted("a", [1])
@@ -125,7 +125,7 @@ def test_042_a_close_is_answered_when_the_sessions_fence_epochs_are_refused() ->
     assert driver.partition(group).readers.judge("g", 1) == NotOwner(fence_epoch=1, group="g")
 
 
-def test_a_repeated_takeover_waits_for_what_the_first_one_waits_for_through_a_failover() -> None:
+def test_a_repeated_takeover_waits_for_the_pending_installs_of_the_first_through_a_failover() -> None:
     driver = house()
     groups = driver.machine.catalog.topics()[0].groups()
     driver.granted("a", [1])
@@ -148,7 +148,7 @@ def test_a_repeated_takeover_waits_for_what_the_first_one_waits_for_through_a_fa
     assert driver.close("a") == Freed([], [])
 
 
-def test_a_repeated_close_waits_for_what_the_first_one_waits_for_through_a_failover() -> None:
+def test_a_repeated_close_waits_for_the_pending_installs_of_the_first_through_a_failover() -> None:
     driver = house()
     groups = driver.machine.catalog.topics()[0].groups()
     driver.granted("a", [1])
@@ -164,7 +164,7 @@ def test_a_repeated_close_waits_for_what_the_first_one_waits_for_through_a_failo
     assert driver.close("a") == Freed([], [])
 
 
-def test_what_repetitions_wait_for_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_installs_are_bounded_and_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stockade.cluster.controller.ownership.pending_installs.REFS_MAX", 3)
     driver = house()
     for session in "ab":
@@ -182,7 +182,7 @@ def test_what_repetitions_wait_for_is_bounded_and_the_oldest_goes_first(monkeypa
     assert driver.close("a") == Freed([], [])
 
 
-def test_037_the_severed_session_loses_its_place_in_line_too() -> None:
+def test_037_the_severed_session_loses_its_ticket_too() -> None:
     driver = house()
     driver.granted("c", [0])
     driver.waiting("a", [0])
@@ -191,7 +191,7 @@ def test_037_the_severed_session_loses_its_place_in_line_too() -> None:
     assert driver.machine.slots.queue.by_session.get("a") is None
 
 
-def test_a_restored_replica_frees_in_the_same_order_as_one_that_never_was() -> None:
+def test_a_restored_replica_frees_resources_in_the_order_of_the_others() -> None:
     driver = house()
     for resource in ("t/1", "t/0"):
         owned(driver, "b", resource)
@@ -222,7 +222,7 @@ def test_039_any_text_is_a_resource(resource: str) -> None:
     assert list(driver.machine.work()) == [], "no partition has to be told"
 
 
-def test_040_of_an_atomic_claim_nothing_is_done_when_one_is_refused() -> None:
+def test_040_an_atomic_claim_changes_nothing_when_one_resource_is_refused() -> None:
     driver = house()
     owned(driver, "a", "s")
     owned(driver, "a", "s", 3)
@@ -235,7 +235,7 @@ def test_040_of_an_atomic_claim_nothing_is_done_when_one_is_refused() -> None:
     assert answer.verdicts == [Verdict("r", True, 1, 1), Verdict("s", False, 3, 2, "GENERATION_FENCED")]
 
 
-def test_041_when_another_owns_a_partition_its_older_reader_is_refused_before_the_new_one_is_told() -> None:
+def test_041_the_older_owner_is_refused_before_the_claim_of_the_new_one_is_answered() -> None:
     driver = house()
     group = group_id(driver.machine.catalog.topics()[0].topic_id, 0)
     first = owned(driver, "a", "t/0")
@@ -270,7 +270,7 @@ def test_042_after_an_expiry_and_a_reclaim_the_fence_epoch_has_grown_and_the_old
     assert isinstance(answer, NotOwner)
 
 
-def test_an_ownerless_resource_is_remembered() -> None:
+def test_a_resource_without_an_owner_keeps_its_generation() -> None:
     driver = house()
     owned(driver, "a", "r")
     assert driver.disown("a", "r") == Owned([Verdict("r", False, 1, 1)], [])
@@ -320,7 +320,7 @@ def test_no_claim_leads_beyond_the_highest_generation_which_has_to_fit_into_a_ch
     assert owned(driver, "c", "r", 0) == (1, 4)
 
 
-def test_disowning_what_another_session_owns_changes_nothing() -> None:
+def test_a_disown_of_another_sessions_resource_changes_nothing() -> None:
     driver = house()
     owned(driver, "a", "r")
     owned(driver, "b", "s")
@@ -347,7 +347,7 @@ def test_disowning_what_another_session_owns_changes_nothing() -> None:
     ],
     ids=["none", "twice", "empty", "long", "group", "no group", "many", "session"],
 )
-def test_what_is_malformed_is_refused(
+def test_a_malformed_claim_is_refused(
     claims: list[str], group: str, session: str, refusal: type[StockadeError]
 ) -> None:
     assert isinstance(house().own(session, *claims, group=group), refusal)
@@ -365,7 +365,7 @@ def forget(driver: House, *keys: tuple[str, str]) -> None:
     driver.do(ForgetResources(now_ms=driver.now_ms, keys=list(keys)))
 
 
-def test_what_has_no_owner_for_long_is_forgotten_and_no_fence_epoch_of_it_is_given_out_again() -> None:
+def test_an_idle_resource_is_forgotten_and_its_fence_epochs_are_never_reused() -> None:
     driver = house(sessions="ab")
     for generation in (None, 2, 3):
         owned(driver, "a", "r", generation)
@@ -393,7 +393,7 @@ def at_level_2(driver: House) -> House:
     return driver
 
 
-def test_a_resource_that_a_partition_may_know_of_is_never_forgotten_and_one_of_no_partition_is() -> None:
+def test_a_resource_is_kept_as_long_as_a_partition_has_its_name() -> None:
     driver = at_level_2(house())
     for resource in ("t/0", "t/9", "gone/7"):
         owned(driver, "a", resource)
@@ -404,7 +404,7 @@ def test_a_resource_that_a_partition_may_know_of_is_never_forgotten_and_one_of_n
     assert driver.machine.resources.of_topic("gone") == []
 
 
-def test_the_partition_of_a_deleted_topic_is_forgotten_and_the_next_one_gives_out_none_of_its_fence_epochs() -> None:
+def test_a_resource_of_a_deleted_topic_is_forgotten_and_its_fence_epochs_are_never_reused() -> None:
     driver = at_level_2(house(sessions="a"))
     for generation in (None, 2, 3):
         owned(driver, "a", "t/0", generation)
@@ -449,7 +449,7 @@ def test_forgetting_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "g" not in driver.machine.resources.rows
 
 
-def test_a_partition_made_again_learns_who_owned_it() -> None:
+def test_a_partition_of_a_recreated_topic_gets_the_reader_fence_of_its_owner() -> None:
     driver = house()
     owned(driver, "a", "t/0")
     driver.disown("a", "t/0")

@@ -23,7 +23,7 @@ from stockade.partition.errors import (
 from ...driver import EXCLUSIVE_MODES, MODES, TTL_MS, busy, house
 
 
-def test_a_grant_says_what_was_granted() -> None:
+def test_a_grant_state_has_the_set_the_epochs_and_the_session() -> None:
     driver = house(partitions=3)
     topic = driver.machine.catalog.topics()[0]
     assert driver.acquire("a", [2, 0]) == GrantState(

@@ -52,7 +52,7 @@ def test_005_fencing_ends_the_holder_and_the_tickets_that_wait_for_the_set() -> 
     assert driver.may_write(winner, 0)
 
 
-def test_006_who_waits_is_granted_when_the_holder_closes_and_writes() -> None:
+def test_006_a_waiting_session_is_granted_when_the_holder_closes_and_writes() -> None:
     driver = house()
     driver.granted("a")
     ticket = driver.waiting("b")
@@ -65,7 +65,7 @@ def test_006_who_waits_is_granted_when_the_holder_closes_and_writes() -> None:
     assert driver.may_write(granted, 0)
 
 
-def test_008_an_exclusive_request_does_not_push_out_those_who_share() -> None:
+def test_008_an_exclusive_acquire_evicts_no_shared_grant() -> None:
     driver = house()
     driver.granted("a", mode="Shared")
     assert driver.acquire("b") == ProducerBusy(
@@ -73,7 +73,7 @@ def test_008_an_exclusive_request_does_not_push_out_those_who_share() -> None:
     )
 
 
-def test_several_share_and_each_has_a_token_that_ends_alone() -> None:
+def test_shared_grants_have_tokens_of_their_own() -> None:
     driver = house()
     driver.granted("c")
     driver.close("c")
@@ -98,7 +98,7 @@ def test_012_waiters_are_granted_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Exclusive", "Shared"])
-def test_014_who_was_refused_leaves_nothing_behind(mode: str) -> None:
+def test_014_a_refused_acquire_leaves_nothing_behind(mode: str) -> None:
     driver = house()
     driver.granted("a")
     driver.settle()
@@ -151,7 +151,7 @@ def test_a_waiter_that_comes_back_first_resumes_its_epoch() -> None:
     assert granted.epoch == 1
 
 
-def test_020_who_waits_behind_those_who_share_is_granted_when_the_last_one_leaves() -> None:
+def test_020_a_waiter_behind_shared_grants_is_granted_when_the_last_of_them_ends() -> None:
     driver = house()
     shared = [driver.granted(session, mode="Shared") for session in "ab"]
     ticket = driver.waiting("c")
@@ -175,7 +175,7 @@ def test_021_a_dead_waiter_is_skipped_and_the_epoch_moves_once(death: str) -> No
     assert (driver.holders()[0], driver.epochs()[0], waiters(driver)) == ("c", 2, [])
 
 
-def test_028_who_holds_may_not_wait() -> None:
+def test_028_a_session_with_a_grant_may_not_wait() -> None:
     driver = house()
     grant = driver.granted("a", [0])
     driver.granted("b", [1])
@@ -197,7 +197,7 @@ def test_029_disjoint_sets_pass_a_waiter_and_touching_ones_do_not() -> None:
     assert driver.holders() == ["x", "x", None, "z"]
 
 
-def test_030_fenced_on_one_partition_the_other_goes_to_who_waits_for_it() -> None:
+def test_030_a_grant_fenced_on_one_partition_frees_the_others_for_their_waiters() -> None:
     driver = house()
     driver.granted("a", [0, 1])
     driver.waiting("b", [0])
@@ -205,7 +205,7 @@ def test_030_fenced_on_one_partition_the_other_goes_to_who_waits_for_it() -> Non
     assert driver.holders() == ["b", "c"]
 
 
-def test_120_two_who_share_cannot_wait_for_each_other() -> None:
+def test_120_two_shared_holders_cannot_wait_for_each_other() -> None:
     driver = house()
     seats = {session: driver.granted(session, mode="Shared").grant_id for session in "ab"}
     for session, seat in seats.items():
@@ -214,7 +214,7 @@ def test_120_two_who_share_cannot_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_123_who_waits_gets_nothing_beside(mode: str) -> None:
+def test_123_a_session_with_a_ticket_is_granted_nothing_else(mode: str) -> None:
     driver = house()
     driver.granted("b", [0])
     ticket = driver.waiting("a", [0])
@@ -222,7 +222,7 @@ def test_123_who_waits_gets_nothing_beside(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
-def test_the_own_seats_make_room_for_an_exclusive_grant(mode: str) -> None:
+def test_a_sessions_own_shared_grants_end_for_its_exclusive_grant(mode: str) -> None:
     driver = house()
     seat = driver.granted("a", [0, 1], "Shared")
     driver.settle()
@@ -233,7 +233,7 @@ def test_the_own_seats_make_room_for_an_exclusive_grant(mode: str) -> None:
     assert fenced(driver, "a", seat.ticket_id) == "superseded"
 
 
-def test_a_repeated_wait_is_the_same_ticket_and_a_repeated_seat_the_same_seat() -> None:
+def test_a_repeated_acquire_answers_the_same_ticket_or_shared_grant() -> None:
     driver = house()
     seat = driver.granted("a", mode="Shared")
     assert driver.acquire("a", mode="Shared") == seat
@@ -268,7 +268,7 @@ def test_a_cancel_that_comes_after_the_grant_answers_the_grant() -> None:
     assert driver.holders()[0] == "b"
 
 
-def test_a_ticket_leaves_the_line_when_its_time_is_over() -> None:
+def test_a_ticket_leaves_the_queue_at_its_deadline() -> None:
     driver = house()
     driver.granted("a")
     answer = driver.acquire("b", mode="WaitForExclusive", ttl_ms=2_000)
@@ -281,9 +281,7 @@ def test_a_ticket_leaves_the_line_when_its_time_is_over() -> None:
     assert (found, waiters(driver)) == (TicketState(answer.ticket_id, "b", "t", [0], None), [])
 
 
-def test_tickets_that_left_the_line_leave_nothing_behind_and_those_that_wait_still_leave_when_their_time_is_over() -> (
-    None
-):
+def test_the_heap_of_deadlines_drops_tickets_that_left_and_still_expires_the_others() -> None:
     driver = house()
     driver.granted("a")
     driver.acquire("b", mode="WaitForExclusive", ttl_ms=TTL_MS - 1)
@@ -299,7 +297,7 @@ def test_tickets_that_left_the_line_leave_nothing_behind_and_those_that_wait_sti
     assert waiters(driver) == []
 
 
-def test_a_deleted_topic_takes_its_line_along() -> None:
+def test_a_deleted_topic_ends_its_tickets() -> None:
     driver = house()
     driver.granted("a")
     ticket = driver.waiting("b")
@@ -310,7 +308,7 @@ def test_a_deleted_topic_takes_its_line_along() -> None:
     assert driver.granted("b").epoch == 1
 
 
-def test_lines_and_seats_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_wait_queue_and_shared_grants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stockade.cluster.controller.ownership.grants.TICKETS_PER_TOPIC_MAX", 1)
     monkeypatch.setattr("stockade.cluster.controller.ownership.acquire.SHARERS_PER_PARTITION_MAX", 1)
     assert TICKETS_PER_TOPIC_MAX == 1_000
@@ -345,7 +343,7 @@ def with_waiter(*, level: int = 2) -> tuple[House, TicketState]:
     return driver, ticket
 
 
-def test_a_principal_that_loses_the_right_to_acquire_loses_its_place_in_line_and_the_next_one_is_promoted() -> None:
+def test_the_tickets_of_a_principal_that_loses_the_right_to_acquire_leave_the_queue() -> None:
     driver, ticket = with_waiter()
     put(driver, "p", "acquire topic:t*")
     assert waiters(driver) == ["p1", "c"], "it may still acquire"
@@ -359,20 +357,20 @@ def test_a_principal_that_loses_the_right_to_acquire_loses_its_place_in_line_and
     assert driver.holders()[0] == "c"
 
 
-def test_a_deleted_principal_loses_its_place_in_line() -> None:
+def test_the_tickets_of_a_deleted_principal_leave_the_queue() -> None:
     driver, _ = with_waiter()
     driver.do(DeletePrincipal(now_ms=driver.now_ms, name="p"))
     assert waiters(driver) == ["c"]
 
 
-def test_at_level_1_a_principal_keeps_its_place_in_line_as_in_older_software() -> None:
+def test_at_level_1_the_tickets_of_a_principal_stay_queued_as_in_older_software() -> None:
     driver, _ = with_waiter(level=1)
     driver.do(DeletePrincipal(now_ms=driver.now_ms, name="p"))
     assert waiters(driver) == ["p1", "c"]
 
 
 @pytest.mark.parametrize(("level", "left"), [(1, ["b"]), (2, [])])
-def test_who_would_resume_an_epoch_that_an_operator_fenced_leaves_the_line_although_no_grant_ends(
+def test_a_ticket_that_would_resume_an_epoch_fenced_by_an_operator_leaves_the_queue_although_no_grant_ends(
     level: int, left: list[str]
 ) -> None:
     """Else it waits in vain, and keeps others from what is free."""

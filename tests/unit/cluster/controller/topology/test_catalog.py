@@ -125,7 +125,7 @@ def test_nothing_is_placed_on_a_node_that_was_removed_since_the_command_was_made
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_of_a_partition_its_leader_is_believed(first: int) -> None:
+def test_the_status_of_a_partition_is_that_of_its_leader(first: int) -> None:
     """It has applied what was answered, and a follower may not know yet that the slot is free."""
     told = [("n1", GroupStatus(5, "n1", 3, 7, None)), ("n2", GroupStatus(5, "n1", 3, 7, "Exclusive"))]
     assert topic_service._freshest([told[first], told[1 - first]])[5].slot_mode is None
@@ -178,7 +178,7 @@ def test_a_definition_that_cannot_be_is_refused(changes: dict[str, object], refu
 
 
 @pytest.mark.parametrize("name", ["...", ".a", "x" * 249, "A-b_c.9"])
-def test_odd_names_that_are_allowed_are(name: str) -> None:
+def test_unusual_names_within_the_rules_are_allowed(name: str) -> None:
     assert isinstance(Driver().do(create(name=name)), TopicCreated)
 
 
@@ -236,7 +236,7 @@ def test_group_ids_are_unique_and_tell_their_partition() -> None:
         ([("n1", 3), ("n2", 4), (None, 0)], ("n2", 4)),
     ],
 )
-def test_the_newest_term_says_who_leads_the_controllers_and_who_knows_of_no_leader_takes_none_away(
+def test_the_controller_leader_is_that_of_the_newest_term_and_a_report_without_a_leader_removes_none(
     tmp_path: Path, told: list[tuple[str | None, int]], known: tuple[str | None, int]
 ) -> None:
     replicas = ReplicaManager("n4", tmp_path, _never, _never, _never)

@@ -31,7 +31,7 @@ def of(*voters: str) -> Configuration:
 
 @pytest.mark.parametrize("size", [1, 3, 5])
 @pytest.mark.parametrize("wanted", [1, 3, 5])
-def test_every_move_arrives_and_never_has_fewer_voters_than_at_either_end(size: int, wanted: int) -> None:
+def test_every_move_ends_and_never_has_fewer_voters_than_before_or_after_it(size: int, wanted: int) -> None:
     for target in combinations(NODES, wanted):
         now, leader = of(*NODES[:size]), NODES[size - 1]
         for _ in range(20):
@@ -49,25 +49,25 @@ def test_nothing_is_done_while_a_learner_catches_up() -> None:
     assert next_step(now, "n1", ["n1", "n2", "n4"], NODES) == Wait(("n4",))
 
 
-def test_a_learner_that_is_not_wanted_goes_first() -> None:
+def test_a_learner_outside_the_target_is_removed_first() -> None:
     now = Configuration({"n1": 1, "n2": 1, "n3": 1}, {"n4": 1})
     assert next_step(now, "n1", ["n1", "n2", "n3"], NODES) == Remove("n4")
 
 
-def test_nodes_that_are_away_are_waited_for_and_let_go_first() -> None:
+def test_a_move_waits_for_unreachable_targets_and_removes_unreachable_leavers_first() -> None:
     assert next_step(of("n1"), "n1", ["n2"], ["n1"]) == Wait(("n2",))
     assert next_step(of("n1", "n2"), "n1", ["n2", "n3", "n1"], ["n1", "n3"]) == Add("n3")
     assert next_step(of("n1", "n2", "n3", "n4", "n5"), "n1", ["n1"], ["n1", "n2", "n4", "n5"]) == Remove("n3")
 
 
-def test_no_replica_that_is_well_is_let_go_while_one_that_stays_is_away() -> None:
+def test_no_reachable_replica_is_removed_while_one_of_the_target_is_unreachable() -> None:
     now = of("n1", "n2", "n3", "n4")
     assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n3", "n4"]) == Wait(("n2",))
     assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n2", "n3", "n4"]) == Remove("n3")
     assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n4"]) == Remove("n3"), "one who is away helps nobody"
 
 
-def test_a_leader_that_must_go_hands_over_to_one_that_stays_and_is_there() -> None:
+def test_a_leader_outside_the_target_transfers_leadership_to_a_reachable_voter_of_the_target() -> None:
     now = of("n1", "n2", "n3", "n4")
     assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1", "n3", "n4"]) == TransferLeadership("n3")
     assert next_step(now, "n1", ["n2", "n3", "n4"], ["n1"]) == Wait(("n2", "n3", "n4"))

@@ -70,7 +70,7 @@ def test_where_every_node_has_a_replica_nothing_is_scattered() -> None:
     assert place(5, 3, nodes(3, 0), {}, scattered=True) == place(5, 3, nodes(3, 0), {})
 
 
-def test_the_next_topic_goes_where_the_least_is() -> None:
+def test_a_new_topic_is_placed_on_the_least_loaded_nodes() -> None:
     members = nodes(5, 0)
     first = place(1, 3, members, {})
     second = place(4, 3, members, measure(first))
@@ -79,7 +79,7 @@ def test_the_next_topic_goes_where_the_least_is() -> None:
     assert {load.firsts for load in loads.values()} == {1}
 
 
-def test_nodes_that_are_full_get_nothing_while_others_are_empty() -> None:
+def test_loaded_nodes_get_no_replica_while_others_have_none() -> None:
     loads = {"n000": Load(replicas=100, firsts=100), "n001": Load(replicas=100, firsts=100)}
     placed = place(10, 3, nodes(5, 0), loads)
     assert all({"n002", "n003", "n004"} == set(replicas) for replicas in placed)

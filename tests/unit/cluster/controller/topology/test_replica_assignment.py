@@ -159,7 +159,7 @@ def test_the_same_reassignment_again_changes_nothing() -> None:
         (("n1", "n2", "n4"), 0, "t", InvalidRequest("replicas: n4 is being removed")),
     ],
 )
-def test_what_cannot_be_reassigned_is_refused(
+def test_a_reassignment_to_wrong_nodes_is_refused(
     replicas: tuple[str, ...], partition: int, topic: str, refusal: StockadeError
 ) -> None:
     cluster = Cluster()
@@ -180,7 +180,7 @@ def test_a_deleted_topic_moves_no_more() -> None:
     assert cluster.do(CheckMove(now_ms=0, group_id=group, version=6)) == NotFound(what="move")
 
 
-def test_a_node_goes_when_everything_on_it_has_moved() -> None:
+def test_a_removed_node_leaves_when_all_its_replicas_have_moved() -> None:
     cluster = Cluster()
     topic_id = cluster.topic()
     assert cluster.remove("n2") == Arranged()
@@ -204,14 +204,14 @@ def test_a_node_goes_when_everything_on_it_has_moved() -> None:
     assert cluster.membership.nodes.rows["n2"].takes_replicas
 
 
-def test_a_node_with_nothing_on_it_goes_at_once() -> None:
+def test_a_removed_node_without_replicas_leaves_at_once() -> None:
     cluster = Cluster()
     cluster.topic()
     assert cluster.remove("n4") == Arranged()
     assert sorted(cluster.membership.nodes.rows) == CONTROLLERS
 
 
-def test_a_node_whose_replicas_have_no_place_stays() -> None:
+def test_a_removal_is_refused_when_no_other_node_can_take_the_replicas() -> None:
     cluster = Cluster(("n1", "n2", "n3"))
     assert cluster.remove("n3") == Arranged(), "without topics only the controller group moves"
     assert cluster.membership.moves[CONTROLLER_GROUP] == Move(CONTROLLER_GROUP, 4, ["n1"])
@@ -235,7 +235,7 @@ def test_two_nodes_can_go_at_the_same_time() -> None:
     assert sorted(cluster.membership.nodes.rows) == ["n3", "n4", "n5"]
 
 
-def test_nothing_new_goes_to_a_node_that_is_to_be_emptied() -> None:
+def test_no_new_replica_is_placed_on_a_draining_node() -> None:
     cluster = Cluster((*NODES, "n5"))
     cluster.topic("old")
     cluster.remove("n3")
@@ -254,7 +254,7 @@ def test_a_removal_is_called_off_by_adding_the_node_again() -> None:
     assert "n2" in cluster.membership.nodes.rows
 
 
-def test_an_announced_node_takes_nothing_before_it_came() -> None:
+def test_an_announced_node_gets_no_replica_before_it_registers() -> None:
     cluster = Cluster(("n1",), ["n1"])
     cluster.add("n2")
     assert [entry.node_id for entry in cluster.membership.nodes.eligible()] == ["n1"]
@@ -262,7 +262,7 @@ def test_an_announced_node_takes_nothing_before_it_came() -> None:
     assert [entry.node_id for entry in cluster.membership.nodes.eligible()] == ["n1", "n2"]
 
 
-def test_a_controller_that_is_alone_gets_company_as_soon_as_there_are_three_nodes() -> None:
+def test_a_single_controller_becomes_three_when_three_nodes_are_registered() -> None:
     cluster = Cluster(("n1", "n2"), ["n1"])
     assert cluster.membership.moves == {}
     cluster.register("n3")
@@ -331,7 +331,7 @@ def test_a_machine_whose_replicas_have_no_place_elsewhere_stays_whole() -> None:
     assert alone.drain("a") == NotEnoughReplicas()
 
 
-def test_what_one_node_had_begun_to_give_to_its_neighbour_goes_elsewhere_when_the_machine_is_drained() -> None:
+def test_a_move_to_another_node_of_a_draining_machine_gets_another_target() -> None:
     cluster = machines((*MACHINES, "d.1"), ["b.1", "c.1", "d.1"])
     group = moved(cluster, "a.1", "b.1", "c.1")
     cluster.arrive(group)
@@ -341,7 +341,7 @@ def test_what_one_node_had_begun_to_give_to_its_neighbour_goes_elsewhere_when_th
     assert cluster.placed() == ["a.1", "b.1", "c.1", "a.2", "d.1"], "what a.2 has begun to copy is erased in the end"
 
 
-def test_a_node_that_is_being_removed_alone_goes_on_when_its_machine_is_drained() -> None:
+def test_the_removal_of_a_node_continues_when_its_machine_is_drained() -> None:
     cluster = machines(controllers=["b.1", "b.2", "c.1"])
     spread(cluster)
     cluster.remove("a.1")
@@ -374,7 +374,7 @@ def test_controllers_are_spread_again_when_a_machine_that_was_drained_comes_back
     assert sorted(name[0] for name in cluster.membership.moves[CONTROLLER_GROUP].target) == ["a", "b", "c"]
 
 
-def test_five_controllers_lose_only_what_a_zone_has_beyond_a_minority() -> None:
+def test_of_five_controllers_only_those_beyond_a_zones_minority_move() -> None:
     cluster = machines(("a.1", "a.2", "a.3", "a.4", "b.1", "c.1"), ["a.1", "a.2", "a.3", "b.1", "c.1"])
     assert cluster.membership.moves == {}, "no other zone has a node for it"
     cluster.register("b.2", zone="b")
@@ -387,7 +387,7 @@ def test_nothing_moves_while_the_founders_register_one_by_one() -> None:
     assert (cluster.membership.moves, cluster.membership.controllers) == ({}, founders)
 
 
-def test_a_removal_under_a_plan_moves_what_was_planned_or_nothing() -> None:
+def test_a_removal_with_if_plan_makes_the_planned_moves_or_none() -> None:
     cluster = Cluster()
     cluster.topic("t", partitions=2, replicas=3)
     plan = cluster.membership.removal(["n1"])
@@ -404,7 +404,7 @@ def test_a_removal_under_a_plan_moves_what_was_planned_or_nothing() -> None:
     assert list(moved.values()) == [move.target for move in new.moves]
 
 
-def test_what_leaves_a_node_moves_to_one_that_is_away_only_where_there_is_no_other() -> None:
+def test_a_removal_moves_replicas_to_an_unreachable_node_only_where_there_is_no_other() -> None:
     """Moves to it waited for as long as it was away, and the node that was removed could not be stopped."""
     nodes = ("n1", "n2", "n3", "n4", "n5")
     cluster = Cluster(nodes=nodes, controllers=["n1", "n2", "n3"])
@@ -433,7 +433,7 @@ def test_the_removal_of_a_zone_has_a_plan_of_all_its_nodes() -> None:
     assert cluster.do(RemoveZone(now_ms=0, zone="a", if_plan=plan.plan)) == Arranged()
 
 
-def test_the_feature_level_goes_up_once_every_registered_node_is_known_to_support_it() -> None:
+def test_the_feature_level_is_raised_only_when_every_registered_node_supports_it() -> None:
     cluster = Cluster()
     cluster.add("n9")  # announced, and never came: it is asked when it comes
     refused = cluster.do(RaiseFeatureLevel(now_ms=0, level=2, supporting=["n1", "n2", "n4"]))
@@ -493,7 +493,7 @@ def test_a_plan_of_moves_is_begun_as_a_whole_or_not_at_all() -> None:
     assert rebalance(cluster, PlacedMove(groups[1], fourth, ["n1", "n2", "n3"])) == PlanChanged()
 
 
-def test_a_plan_never_takes_a_replica_away_and_goes_to_no_node_that_leaves_or_is_not_there() -> None:
+def test_a_rebalance_keeps_the_replication_factor_and_names_no_draining_or_unknown_node() -> None:
     cluster = Cluster(nodes=("n1", "n2", "n3", "n4", "n5"))
     group, here = group_id(cluster.topic("t", partitions=1, replicas=3), 0), cluster.placed()
     others = [node_id for node_id in ("n1", "n2", "n3", "n4", "n5") if node_id not in here]

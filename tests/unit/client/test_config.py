@@ -93,7 +93,7 @@ def test_values_that_contradict_each_other_are_refused(settings: dict[str, Any])
         ({"buffer_bytes_max": 1 << 20, "batch_bytes_max": 2 << 20}, "buffer_bytes_max: less than"),
     ],
 )
-def test_112_what_would_cost_idempotence_or_order_is_refused_with_its_reason(
+def test_112_settings_that_would_cost_idempotence_or_order_are_refused_with_the_reason(
     settings: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(InvalidConfig) as invalid:
@@ -102,7 +102,7 @@ def test_112_what_would_cost_idempotence_or_order_is_refused_with_its_reason(
     assert fault.startswith(why)
 
 
-def test_112_what_stockade_does_anyway_may_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_112_settings_that_state_the_only_behaviour_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     config = ClientConfig(acks="all", idempotent=True)
     assert config == ClientConfig() == dataclasses.replace(config, acks=-1)
 
@@ -188,7 +188,7 @@ def test_an_address_without_a_scheme_is_http(
     assert ClientConfig().bootstrap == urls
 
 
-def test_what_is_no_address_is_refused() -> None:
+def test_a_malformed_address_is_refused() -> None:
     for given in ("nonsense", "localhost:", ":7101", "a b:1"):
         with pytest.raises(InvalidConfig, match="is not a base URL"):
             ClientConfig(bootstrap=given)

@@ -41,7 +41,7 @@ def test_a_refusal_that_came_after_effects_says_so_here_too() -> None:
     assert ProducerFenced().no_side_effects is True
 
 
-def test_an_error_says_what_to_do_next_as_the_problem_does() -> None:
+def test_an_error_has_the_hint_of_its_problem_document() -> None:
     said = ProducerFenced(reason="identity", current_epoch=3)
     error = refusal_of(came(403), problem("PRODUCER_FENCED", 403, reason="identity", current_epoch=3, hint=said.hint))
     assert (error.hint, "hint" in error.fields) == (said.hint, False)
@@ -69,7 +69,7 @@ def test_a_5xx_without_a_problem_leaves_the_outcome_open(status: int, body: byte
     assert refusal_of(came(status, "GET"), body).no_side_effects, "a read changes nothing"
 
 
-def test_what_gave_an_answer_that_no_node_gives_is_described() -> None:
+def test_the_source_of_an_unreadable_answer_is_described() -> None:
     error = refusal_of(came(502), b"<html>\n  <title>502 Bad Gateway</title>" + b"x" * 10_000)
     assert isinstance(error, UnreadableAnswer)
     assert error.detail.startswith(
@@ -105,7 +105,7 @@ def test_a_copy_keeps_class_detail_and_other_fields() -> None:
     assert with_fields(OffsetOutOfRange(1, 2, 3), x=1).status == 410
 
 
-def test_what_is_noted_on_a_copy_is_not_noted_on_the_original() -> None:
+def test_a_note_on_a_copy_of_an_error_is_not_on_the_original() -> None:
     error = ProducerFenced(reason="identity", current_epoch=2)
     before = list(error.__notes__)
     copy = with_fields(error, outcome={"state": "absent"})
@@ -113,7 +113,7 @@ def test_what_is_noted_on_a_copy_is_not_noted_on_the_original() -> None:
     assert (error.__notes__, copy.__notes__) == (before, [*before, "of the copy"])
 
 
-def test_only_what_is_about_the_moment_is_repeated_by_itself() -> None:
+def test_only_momentary_refusals_are_repeated() -> None:
     momentary = {code for code, kind in BY_CODE.items() if is_momentary(kind.__new__(kind))}
     assert momentary == {
         "NOT_LEADER_OR_FOLLOWER",

@@ -68,7 +68,7 @@ async def never(offsets: dict[int, int]) -> list[int]:
     return []
 
 
-def test_one_request_is_for_all_that_wait_and_another_one_for_those_that_it_does_not_name() -> None:
+def test_waiting_fetches_share_one_request_and_the_unnamed_ones_the_next() -> None:
     async def by_turns(offsets: dict[int, int]) -> list[int]:
         return [max(offsets)]
 

@@ -61,7 +61,7 @@ def test_lines_are_read_in_whatever_pieces_they_come() -> None:
         assert len(reading.watched) == 3
 
 
-def test_what_an_answer_says_of_leaders_is_remembered() -> None:
+def test_leaders_named_in_the_lines_of_an_answer_are_remembered() -> None:
     reading = Reading(3)
     reading.metadata.heard("t", 0, NODE)
     reading.answers.feed(refused(0, leader="http://b:1") + stored(1) + refused(2, leader=None))

@@ -71,7 +71,7 @@ def test_without_a_trace_a_record_stays_as_it_is(cluster: FakeCluster) -> None:
     asyncio.run(run())
 
 
-def test_what_is_stored_and_what_fails_is_counted(cluster: FakeCluster, reader: InMemoryMetricReader) -> None:
+def test_stored_and_failed_records_are_counted(cluster: FakeCluster, reader: InMemoryMetricReader) -> None:
     cluster.create("t")
     cluster.faults = [None, Fault.TOO_LARGE]
 

@@ -25,7 +25,7 @@ def config(cluster: FakeCluster) -> ClientConfig:
     return ClientConfig(bootstrap=tuple(cluster.nodes), linger_ms=0, retry_backoff_ms=1, session_ttl_ms=1000)
 
 
-def test_what_is_sent_is_stored_and_read_back(cluster: FakeCluster, config: ClientConfig) -> None:
+def test_sent_records_are_stored_and_read_back(cluster: FakeCluster, config: ClientConfig) -> None:
     cluster.create("t")
     cluster.faults = [Fault.LOSE_REPLY]
     with Producer(config, name="writer") as producer:
@@ -140,7 +140,7 @@ def test_code_without_a_loop_creates_topics_and_reads_the_cluster(cluster: FakeC
         assert client.config is config
 
 
-def test_a_callback_that_exits_ends_neither_the_thread_nor_what_called_it(
+def test_sys_exit_in_a_callback_ends_neither_the_background_thread_nor_its_caller(
     cluster: FakeCluster, config: ClientConfig, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.create("t")
@@ -170,7 +170,7 @@ def leave(*_: object) -> NoReturn:
     sys.exit("done")
 
 
-def test_what_has_happened_already_is_told_without_waiting(cluster: FakeCluster, config: ClientConfig) -> None:
+def test_a_timeout_of_0_returns_an_outcome_that_is_known(cluster: FakeCluster, config: ClientConfig) -> None:
     """With a time of 0 the answer was always that it had not happened: a loop until a loss went on after it."""
     cluster.create("t")
     with Producer(config) as producer:

@@ -16,7 +16,9 @@ KINDS = ["producer", "client", "consumer", "session", "delivery", "reading", "lo
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_child_takes_along_is_refused_at_once_and_the_parent_goes_on(cluster: FakeCluster, kind: str) -> None:
+def test_objects_of_the_parent_are_refused_in_a_forked_child_and_still_work_in_the_parent(
+    cluster: FakeCluster, kind: str
+) -> None:
     cluster.create("t")
     command = [sys.executable, "-W", "ignore::DeprecationWarning", str(PROGRAM), cluster.nodes[0], kind]
     ended = subprocess.run(command, check=False, timeout=60, capture_output=True, text=True)

@@ -24,7 +24,7 @@ def filled(cluster: FakeCluster) -> BlockingClient:
     return BlockingClient(config)
 
 
-def test_it_reads_topics_offsets_and_batches(cluster: FakeCluster) -> None:
+def test_a_blocking_client_reads_topics_offsets_and_batches(cluster: FakeCluster) -> None:
     client = filled(cluster)
     assert len(client.topic("t").partitions) == 1
     assert client.offsets("t", 0) == (0, 4)
@@ -36,7 +36,7 @@ def test_it_reads_topics_offsets_and_batches(cluster: FakeCluster) -> None:
     client.close()
 
 
-def test_its_credentials_are_those_of_the_configuration_unless_others_are_given() -> None:
+def test_a_blocking_client_uses_the_credentials_of_its_configuration_by_default() -> None:
     config = ClientConfig(token="of-the-config")
     assert BlockingClient(config).credentials == Credentials(token="of-the-config")
     other = pickle.loads(pickle.dumps(BlockingClient(config, Credentials(token="other"))))
@@ -63,7 +63,7 @@ def test_refusals_are_raised(cluster: FakeCluster) -> None:
     client.close()
 
 
-def test_it_can_be_pickled_also_with_open_connections(cluster: FakeCluster) -> None:
+def test_a_blocking_client_with_open_connections_can_be_pickled(cluster: FakeCluster) -> None:
     client = filled(cluster)
     client.offsets("t", 0)
     copy = pickle.loads(pickle.dumps(client))

@@ -61,7 +61,7 @@ def test_every_record_comes_once_in_order_and_knows_its_offset(cluster: FakeClus
         ({0: 2}, [b"c", b"d"]),
     ],
 )
-def test_reading_starts_exactly_where_it_is_told(cluster: FakeCluster, start: Any, values: list[bytes]) -> None:
+def test_a_read_begins_at_the_given_start(cluster: FakeCluster, start: Any, values: list[bytes]) -> None:
     cluster.create("t")
     fill(cluster, [b"a", b"b", b"c"], [b"d"])
     assert [record.value for record in read(cluster, None, start)] == values
@@ -100,7 +100,7 @@ def test_faults_leave_neither_gap_nor_repetition(cluster: FakeCluster) -> None:
     assert [record.value for record in read(cluster, fetch_bytes_max=1)] == [b"%d" % number for number in range(50)]
 
 
-def test_following_goes_on_when_more_is_written_and_a_node_dies(cluster: FakeCluster) -> None:
+def test_a_followed_read_continues_with_new_records_and_over_a_dead_node(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(consumer: Consumer) -> None:
@@ -134,7 +134,7 @@ def test_latest_is_made_a_number_before_anything_waits(cluster: FakeCluster) -> 
     assert all("offset=latest" not in path for path in fetches[1:])
 
 
-def test_what_is_not_there_is_refused(cluster: FakeCluster) -> None:
+def test_a_read_of_an_unknown_topic_partition_or_offset_is_refused(cluster: FakeCluster) -> None:
     with pytest.raises(UnknownTopicOrPartition):
         read(cluster)
     cluster.create("t")

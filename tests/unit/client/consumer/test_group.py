@@ -87,7 +87,7 @@ def test_shares_become_equal_after_any_comings_and_goings(data: st.DataObject) -
         assert shares[-1] - shares[0] <= 1
 
 
-def test_what_a_member_has_and_may_keep_it_keeps() -> None:
+def test_a_member_keeps_its_partitions_up_to_its_new_share() -> None:
     group = Group()
     group.join("a")
     settle(group, ["a"])
@@ -99,7 +99,7 @@ def test_what_a_member_has_and_may_keep_it_keeps() -> None:
     assert group.shares(["a", "b"]) == [3, 4]
 
 
-def test_seats_are_taken_again() -> None:
+def test_the_member_number_of_a_member_that_left_is_taken_again() -> None:
     group = Group()
     for member in ("a", "b", "c"):
         group.join(member)

@@ -40,7 +40,7 @@ def filled(cluster: FakeCluster) -> FakeCluster:
     return cluster
 
 
-def test_a_position_is_behind_the_record_at_hand_and_lag_counts_what_is_left(filled: FakeCluster) -> None:
+def test_the_position_is_the_offset_after_the_present_record_and_lag_counts_the_rest(filled: FakeCluster) -> None:
     async def work(reading: Reading) -> None:
         assert reading.positions == reading.lag == {}
         records = reading.records()
@@ -65,7 +65,7 @@ def test_after_a_seek_nothing_comes_that_was_fetched_before(filled: FakeCluster)
     read(filled, work)
 
 
-def test_a_follower_goes_back_and_on(filled: FakeCluster) -> None:
+def test_a_followed_read_continues_after_a_seek(filled: FakeCluster) -> None:
     async def work(reading: Reading) -> None:
         records = reading.records()
         assert (await anext(records)).value == b"9"
@@ -235,7 +235,7 @@ def test_a_task_that_works_on_each_record_without_waiting_lets_others_run(
     read(cluster, work)
 
 
-def test_what_a_read_of_many_partitions_fetches_ahead_is_bounded(cluster: FakeCluster) -> None:
+def test_the_bytes_that_a_read_of_many_partitions_fetches_ahead_are_bounded(cluster: FakeCluster) -> None:
     """Each partition held an answer of 4 MiB: a reader of 1,000 partitions had 4 GiB in memory."""
     cluster.create("many", 64)
 

@@ -44,7 +44,7 @@ def test_107_closing_during_a_retry_settles_every_record_once_and_refuses_late_o
     assert cluster.values("t") == values
 
 
-def test_108_what_finds_no_room_behind_a_retry_is_refused_and_all_together_are_as_many_as_were_sent(
+def test_108_records_beyond_the_buffer_are_refused_during_a_retry_and_every_record_is_counted(
     cluster: FakeCluster,
 ) -> None:
     cluster.create("t")

@@ -75,7 +75,7 @@ def test_a_bug_while_an_outcome_is_reported_changes_no_outcome(
 
 
 @pytest.mark.parametrize("name", ["stored", "poll", "_slide", "_attempt"])
-def test_a_bug_in_the_decisions_fails_what_waits_and_says_what_is_unknown(
+def test_a_bug_in_a_partition_queue_fails_its_batches_those_in_flight_as_unknown(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def once(*arguments: Any, **settings: Any) -> Any:
@@ -110,7 +110,7 @@ def test_a_bug_while_a_batch_is_encoded_fails_it_as_absent(
     assert cluster.values("t") == []
 
 
-def test_a_bug_while_a_new_epoch_is_requested_fails_what_waits_for_it(
+def test_a_bug_while_a_new_epoch_is_requested_fails_the_batches_that_wait_for_it(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.faults = [Fault.TOO_LARGE]

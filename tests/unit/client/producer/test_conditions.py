@@ -82,7 +82,7 @@ def test_a_message_id_after_a_lost_answer_is_answered_once_and_the_next_batch_is
     assert cluster.values("t") == [b"a", b"b"]
 
 
-def test_what_cannot_be_meant_is_refused_before_it_is_sent(cluster: FakeCluster) -> None:
+def test_contradicting_conditions_are_refused_before_a_request(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
 
     async def work(producer: Producer) -> None:
@@ -131,7 +131,7 @@ def test_an_ownership_remembers_no_block_that_has_ended(cluster: FakeCluster) ->
     produce(cluster, work)
 
 
-def test_a_writer_whose_ownership_was_taken_is_refused_in_order_and_told(cluster: FakeCluster) -> None:
+def test_records_of_a_writer_whose_ownership_was_taken_fail_in_order_with_not_owner(cluster: FakeCluster) -> None:
     cluster.create("t", writer_group="writers")
 
     async def work(producer: Producer) -> None:

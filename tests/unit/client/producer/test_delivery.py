@@ -60,7 +60,7 @@ def test_waiting_can_be_given_up_and_taken_up_again() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("in a callback"), asyncio.CancelledError()])
-def test_callbacks_hear_of_a_delivery_once_in_time_or_late_and_one_that_fails_harms_no_other(
+def test_a_done_callback_is_called_once_also_when_added_late_or_after_one_that_raised(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_: Delivery) -> None:
@@ -83,7 +83,7 @@ async def take(buffer: Buffer, size: int, took: list[int]) -> None:
     took.append(size)
 
 
-def test_room_is_given_in_the_order_of_asking() -> None:
+def test_buffer_room_is_given_in_the_order_of_asking() -> None:
     async def run() -> None:
         buffer, took = Buffer(10, 60_000), list[int]()
         await buffer.take(8)
@@ -97,7 +97,7 @@ def test_room_is_given_in_the_order_of_asking() -> None:
     asyncio.run(run())
 
 
-def test_what_is_larger_than_the_whole_buffer_gets_in_when_it_is_empty() -> None:
+def test_a_record_larger_than_the_buffer_is_let_in_when_it_is_empty() -> None:
     async def run() -> None:
         buffer = Buffer(10, 60_000)
         await buffer.take(11)
@@ -110,7 +110,7 @@ def test_what_is_larger_than_the_whole_buffer_gets_in_when_it_is_empty() -> None
     asyncio.run(run())
 
 
-def test_who_gives_up_waiting_takes_no_room() -> None:
+def test_a_cancelled_waiter_takes_no_buffer_room() -> None:
     async def run() -> None:
         buffer, took = Buffer(10, 60_000), list[int]()
         await buffer.take(10)
@@ -124,7 +124,7 @@ def test_who_gives_up_waiting_takes_no_room() -> None:
     asyncio.run(run())
 
 
-def test_who_gives_up_just_when_served_gives_the_room_back() -> None:
+def test_a_waiter_cancelled_just_when_it_gets_room_gives_it_back() -> None:
     async def run() -> None:
         buffer, took = Buffer(10, 60_000), list[int]()
         await buffer.take(10)

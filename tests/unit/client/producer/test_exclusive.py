@@ -22,7 +22,7 @@ def produce(cluster: FakeCluster, work: Callable[[Producer], Awaitable[None]], t
     asyncio.run(run())
 
 
-def test_inside_a_block_other_producers_are_refused_and_outside_they_are_not(cluster: FakeCluster) -> None:
+def test_an_exclusive_block_excludes_other_producers_while_it_lasts(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
 
     async def work(producer: Producer) -> None:
@@ -41,7 +41,7 @@ def test_inside_a_block_other_producers_are_refused_and_outside_they_are_not(clu
     assert cluster.values("t") == [b"mine", b"unfenced again"]
 
 
-def test_a_topic_that_requires_fences_takes_what_is_sent_inside(cluster: FakeCluster) -> None:
+def test_a_topic_with_require_fence_takes_records_sent_inside_an_exclusive_block(cluster: FakeCluster) -> None:
     cluster.create("t", 3, require_fence=True)
 
     async def work(producer: Producer) -> None:
@@ -53,7 +53,7 @@ def test_a_topic_that_requires_fences_takes_what_is_sent_inside(cluster: FakeClu
     assert [cluster.values("t", partition) for partition in range(3)] == [[b"v"]] * 3
 
 
-def test_what_was_sent_before_the_block_is_stored_before_it_begins(cluster: FakeCluster) -> None:
+def test_records_sent_before_an_exclusive_block_are_stored_before_it_begins(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.faults = [Fault.LOSE_REQUEST, Fault.LOSE_REPLY]
 
@@ -89,7 +89,7 @@ def test_a_fence_that_is_lost_before_the_block_begins_halts_its_partitions(
     produce(cluster, work)
 
 
-def test_a_taken_over_writer_is_refused_for_good_and_told_so(cluster: FakeCluster) -> None:
+def test_a_writer_after_a_takeover_fails_with_producer_fenced_and_its_fence_is_lost(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
@@ -109,7 +109,7 @@ def test_a_taken_over_writer_is_refused_for_good_and_told_so(cluster: FakeCluste
     assert cluster.values("t") == [b"mine"]
 
 
-def test_everything_pending_fails_in_order_each_batch_with_its_own_outcome(cluster: FakeCluster) -> None:
+def test_after_a_loss_pending_batches_fail_in_order_each_with_its_own_outcome(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.faults = [Fault.LOSE_REPLY]
     struck: list[bool] = []
@@ -138,7 +138,7 @@ def test_everything_pending_fails_in_order_each_batch_with_its_own_outcome(clust
     assert cluster.values("t") == [b"a"]
 
 
-def test_fencing_throws_the_holder_out(cluster: FakeCluster) -> None:
+def test_exclusive_with_fencing_evicts_the_holder(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.take_over("t")
 
@@ -166,7 +166,7 @@ def test_an_expired_session_stops_the_writer_before_the_log_has_to(cluster: Fake
     assert cluster.values("t") == []
 
 
-def test_a_block_left_by_an_exception_stores_what_was_sent_and_takes_nothing_more(cluster: FakeCluster) -> None:
+def test_an_exclusive_block_left_by_an_exception_stores_sent_records_and_halts(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.faults = [Fault.UNAVAILABLE]
 
@@ -183,7 +183,7 @@ def test_a_block_left_by_an_exception_stores_what_was_sent_and_takes_nothing_mor
     produce(cluster, work)
 
 
-def test_no_partitions_at_all_is_an_error(cluster: FakeCluster) -> None:
+def test_an_exclusive_block_without_partitions_is_refused(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
@@ -194,7 +194,7 @@ def test_no_partitions_at_all_is_an_error(cluster: FakeCluster) -> None:
     produce(cluster, work)
 
 
-def test_losing_the_seat_cancels_the_block_and_says_why(cluster: FakeCluster) -> None:
+def test_the_loss_of_the_fence_cancels_the_block_which_raises_the_reason(cluster: FakeCluster) -> None:
     cluster.create("t")
     steps = []
 
@@ -212,7 +212,7 @@ def test_losing_the_seat_cancels_the_block_and_says_why(cluster: FakeCluster) ->
     assert steps == ["owner", "free"]
 
 
-def test_a_block_that_ends_after_its_seat_was_lost_does_not_pass_for_owned(cluster: FakeCluster) -> None:
+def test_a_block_that_ends_after_its_fence_was_lost_raises_the_reason(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:

@@ -19,7 +19,7 @@ from .test_producer import LOSSES, produce
 JOINING = ClientConfig(linger_ms=20, inflight_batches_max=1, retry_backoff_ms=50, batch_records_max=6)
 
 
-def test_whole_batches_that_wait_for_room_in_flight_travel_together_and_are_numbered_as_one() -> None:
+def test_batches_that_wait_for_room_in_flight_are_joined_into_one() -> None:
     driver = Driver(JOINING)
     driver.add_batch("a", "a2")
     driver.pump()
@@ -31,7 +31,7 @@ def test_whole_batches_that_wait_for_room_in_flight_travel_together_and_are_numb
     assert driver.batches["c"] is driver.batches["d"] is batch
 
 
-def test_what_was_sent_takes_no_more_whatever_became_of_it() -> None:
+def test_a_batch_that_was_sent_takes_no_more_records_after_any_outcome() -> None:
     driver = Driver(JOINING)
     driver.add_batch("a")
     driver.pump()
@@ -57,7 +57,7 @@ def test_batches_that_begin_again_under_a_new_epoch_have_the_bounds_that_they_ha
     assert (driver.batches["a"].count, driver.batches["b"].count) == (2, 1)
 
 
-def test_a_whole_batch_waits_for_no_more_records_and_takes_along_what_did() -> None:
+def test_a_send_batch_does_not_linger_and_takes_lingering_records_along() -> None:
     driver = Driver(JOINING)
     driver.add("a")
     assert driver.pump() == Wait(0.02)
@@ -70,7 +70,7 @@ def test_a_whole_batch_waits_for_no_more_records_and_takes_along_what_did() -> N
     assert driver.batches["d"].message == b"cd"
 
 
-def test_together_they_are_as_long_as_a_batch_may_be_and_what_is_encoded_travels_alone() -> None:
+def test_joined_batches_stay_within_batch_bytes_max_and_encoded_ones_are_sent_alone() -> None:
     driver = Driver(replace(JOINING, batch_bytes_max=1024))
     driver.add_batch("a")
     driver.pump()
@@ -81,7 +81,7 @@ def test_together_they_are_as_long_as_a_batch_may_be_and_what_is_encoded_travels
     assert [batch.count for batch in driver.queue.unsettled[1:]] == [4, 3, 1, 1, 6, 1, 1, 1]
 
 
-def test_where_each_batch_fails_alone_each_travels_alone() -> None:
+def test_with_on_error_continue_no_batches_are_joined() -> None:
     driver = Driver(replace(JOINING, on_error="continue"))
     for name in "abc":
         driver.add_batch(name)
@@ -89,7 +89,7 @@ def test_where_each_batch_fails_alone_each_travels_alone() -> None:
 
 
 @pytest.mark.parametrize("fault", [None, *LOSSES])
-def test_batches_that_travel_together_are_stored_once_and_each_is_told_its_own_place(
+def test_joined_batches_are_stored_once_and_each_delivery_has_its_own_offsets(
     cluster: FakeCluster, fault: Fault | None
 ) -> None:
     cluster.create("t")
@@ -117,7 +117,7 @@ def test_batches_that_travel_together_are_stored_once_and_each_is_told_its_own_p
     assert len(cluster.machine("t", 0).log.read(0, 1 << 20).messages()) == 2
 
 
-def test_of_batches_that_could_travel_together_a_bad_one_is_refused_before_it_is_queued(cluster: FakeCluster) -> None:
+def test_a_bad_batch_is_refused_before_it_could_be_joined_with_others(cluster: FakeCluster) -> None:
     cluster.create("t", batch_bytes_max=4096)
     cluster.faults = [Fault.HOLD]
 

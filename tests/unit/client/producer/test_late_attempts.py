@@ -162,7 +162,7 @@ def test_a_part_that_expired_under_way_is_not_sent_once_more_when_its_leader_has
     assert cluster.values("t", 0) == [b"next"]
 
 
-def test_what_has_failed_with_a_bug_in_the_decisions_is_not_sent_and_the_partition_can_be_recovered(
+def test_a_batch_failed_by_a_bug_in_its_queue_is_not_sent_and_its_partition_can_be_recovered(
     cluster: FakeCluster, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def work(producer: Producer) -> None:

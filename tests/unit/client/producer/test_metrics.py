@@ -30,7 +30,7 @@ def said(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
     return [record.getMessage() for record in ours if record.levelno == level]
 
 
-def test_metrics_count_what_was_stored_failed_and_repeated(cluster: FakeCluster) -> None:
+def test_metrics_count_stored_failed_and_repeated_batches(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
     cluster.faults = [Fault.UNAVAILABLE, Fault.LOSE_REPLY, None, Fault.TOO_LARGE]
 

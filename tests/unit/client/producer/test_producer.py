@@ -166,7 +166,7 @@ def test_bytes_of_any_kind_are_stored_as_they_were_when_they_were_sent(cluster: 
 
 
 @pytest.mark.parametrize("name", ["", 5])
-def test_a_name_that_is_none_is_refused_and_not_replaced(name: Any) -> None:
+def test_an_invalid_producer_name_is_refused_and_not_replaced_by_a_random_one(name: Any) -> None:
     with pytest.raises(InvalidRequest, match="name: a text of at least one character is needed, or None"):
         Producer(name=name)
 
@@ -259,7 +259,7 @@ def test_a_later_producer_of_the_same_name_fences_the_earlier_one_off(cluster: F
     assert cluster.values("t") == [b"first", b"second"]
 
 
-def test_a_block_that_an_exception_leaves_stores_what_was_sent_before(cluster: FakeCluster) -> None:
+def test_a_producer_block_left_by_an_exception_stores_the_records_sent_before(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.faults = [Fault.UNAVAILABLE]
     deliveries = []

@@ -61,7 +61,9 @@ async def _outcome(delivery: Awaitable[Receipt]) -> Receipt | Exception:
         return error
 
 
-def test_95_a_refused_batch_fails_alone_and_what_follows_lands_once_under_the_next_epoch(cluster: FakeCluster) -> None:
+def test_95_with_on_error_continue_only_the_refused_batch_fails_and_later_ones_are_stored_once(
+    cluster: FakeCluster,
+) -> None:
     cluster.create("t")
     cluster.faults = [None, Fault.TOO_LARGE]
 
@@ -129,9 +131,7 @@ def test_113_a_halted_partition_says_why_each_time_it_is_asked_until_it_is_recov
 
 
 @pytest.mark.parametrize("partitioner", ["round_robin", "sticky", "murmur2"])
-def test_records_without_a_place_go_round_a_halted_partition_until_it_is_recovered(
-    cluster: FakeCluster, partitioner: str
-) -> None:
+def test_keyless_records_avoid_a_halted_partition_until_it_is_recovered(cluster: FakeCluster, partitioner: str) -> None:
     cluster.create("t", 3)
     cluster.faults = [Fault.TOO_LARGE]
 
@@ -148,9 +148,7 @@ def test_records_without_a_place_go_round_a_halted_partition_until_it_is_recover
 
 
 @pytest.mark.parametrize("partitioner", ["round_robin", "sticky", "murmur2"])
-def test_records_without_a_place_go_round_a_partition_without_a_leader_until_it_has_one(
-    cluster: FakeCluster, partitioner: str
-) -> None:
+def test_keyless_records_avoid_a_partition_without_a_leader(cluster: FakeCluster, partitioner: str) -> None:
     """002: Sarama's WritablePartitions."""
     cluster.create("t", 3)
 

@@ -41,7 +41,7 @@ async def send(producer: Producer, *values: bytes, partitions: range = range(WID
     return [await producer.send("t", value, partition=partition) for value in values for partition in partitions]
 
 
-def test_what_is_due_in_one_turn_is_one_request_to_the_leader(cluster: FakeCluster) -> None:
+def test_batches_due_in_one_turn_share_one_request_to_the_leader(cluster: FakeCluster) -> None:
     async def work(producer: Producer) -> None:
         receipts = [await each for each in await send(producer, b"a")]
         assert [(receipt.partition, receipt.offset) for receipt in receipts] == [(part, 0) for part in range(WIDTH)]
@@ -133,7 +133,7 @@ def test_a_connection_that_breaks_leaves_each_part_unknown_on_its_own(cluster: F
 
 
 @pytest.mark.parametrize("fault", [Fault.MOVED, Fault.LEADERLESS])
-def test_a_part_that_the_node_does_not_lead_goes_on_alone_in_the_same_attempt(
+def test_a_part_that_the_node_does_not_lead_is_sent_to_its_leader_in_the_same_attempt(
     cluster: FakeCluster, fault: Fault
 ) -> None:
     cluster.faults = [None, fault]
@@ -148,7 +148,7 @@ def test_a_part_that_the_node_does_not_lead_goes_on_alone_in_the_same_attempt(
     ]
 
 
-def test_a_request_that_is_refused_as_a_whole_goes_on_batch_by_batch(cluster: FakeCluster) -> None:
+def test_after_the_refusal_of_a_whole_request_each_batch_is_sent_alone(cluster: FakeCluster) -> None:
     """As from a node that does not know the route; each batch then has a refusal of its own, or none."""
     cluster.refusals = [NotFound("no such route", what="route")]
 
@@ -225,7 +225,7 @@ def batch_of(size: int) -> Batch:
     return batch
 
 
-def test_a_request_has_so_many_parts_and_bytes_and_not_one_more() -> None:
+def test_requests_are_bounded_in_parts_and_bytes() -> None:
     def shared(*sizes: int) -> list[int]:
         return [len(each) for each in requests([(number, batch_of(size)) for number, size in enumerate(sizes)])]
 
@@ -235,7 +235,7 @@ def test_a_request_has_so_many_parts_and_bytes_and_not_one_more() -> None:
     assert shared(1, REQUEST_BYTES_MAX + 1, 1) == [1, 1, 1]
 
 
-def test_a_leader_that_has_begun_to_answer_no_request_gets_so_many_and_not_one_more() -> None:
+def test_unanswered_requests_to_a_leader_are_bounded() -> None:
     window = LeaderWindow[str]()
     for number in range(REQUESTS_MAX):
         assert not window.is_full

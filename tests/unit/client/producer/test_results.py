@@ -95,7 +95,7 @@ def test_a_partition_that_is_recovered_has_no_failure_left_for_flush() -> None:
         kept.raise_unseen()
 
 
-def test_what_failed_comes_back_with_its_records_and_metadata_and_can_be_sent_again(cluster: FakeCluster) -> None:
+def test_a_failure_has_the_records_and_metadata_to_send_again(cluster: FakeCluster) -> None:
     """002: ProducerError.Msg and ProducerMessage.Metadata."""
     cluster.create("t", 2)
     cluster.faults = [Fault.TOO_LARGE]
@@ -171,7 +171,7 @@ def test_close_raises_each_failure_that_was_not_seen(cluster: FakeCluster) -> No
     asyncio.run(run())
 
 
-def test_close_counts_what_is_beyond_the_bound() -> None:
+def test_close_counts_failures_beyond_the_bound() -> None:
     kept = results()
     for number in range(FAILURES_KEPT_MAX + 2):
         failed(kept, number)
@@ -231,7 +231,7 @@ def test_a_failure_elsewhere_neither_ends_nor_halts_an_exclusive_block(cluster: 
     assert cluster.values("orders") == [b"1", b"2"]
 
 
-def test_what_a_halted_partition_refuses_is_not_kept_in_memory(cluster: FakeCluster) -> None:
+def test_records_refused_by_a_halted_partition_are_not_kept_in_memory(cluster: FakeCluster) -> None:
     """2,000 refused sends of 50 kB kept 100 MB: an exception that is raised again keeps all frames it went through."""
     cluster.create("t")
 

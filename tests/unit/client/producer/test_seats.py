@@ -30,7 +30,7 @@ def modes(cluster: FakeCluster) -> list[tuple[str, list[int]]]:
     return [(grant.mode, grant.partitions) for grant in cluster.grants.values()]
 
 
-def test_it_takes_one_seat_for_each_partition_that_it_writes_to_and_gives_them_up(cluster: FakeCluster) -> None:
+def test_a_shared_producer_takes_one_shared_grant_a_partition_and_releases_them_at_close(cluster: FakeCluster) -> None:
     cluster.create("t", 3, require_fence=True)
 
     async def work(producer: Producer) -> None:
@@ -60,7 +60,7 @@ def test_an_exclusive_request_is_refused_while_a_shared_producer_has_its_seat(cl
     produce(cluster, work)
 
 
-def test_its_records_fail_at_once_where_another_session_holds_the_slot(cluster: FakeCluster) -> None:
+def test_records_of_a_shared_producer_fail_at_once_where_another_session_holds_the_slot(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
     cluster.take_over("t")
 
@@ -84,7 +84,7 @@ def test_its_records_fail_at_once_where_another_session_holds_the_slot(cluster: 
     assert cluster.values("t") == [b"again"]
 
 
-def test_an_eviction_is_told_and_only_recover_takes_a_new_seat(cluster: FakeCluster) -> None:
+def test_after_an_eviction_a_shared_producer_halts_until_recover(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
@@ -103,7 +103,7 @@ def test_an_eviction_is_told_and_only_recover_takes_a_new_seat(cluster: FakeClus
     assert cluster.values("t") == [b"shared", b"again"]
 
 
-def test_a_lost_session_is_replaced_by_recover(cluster: FakeCluster) -> None:
+def test_recover_replaces_the_lost_session_of_a_shared_producer(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:
@@ -123,7 +123,7 @@ def test_a_lost_session_is_replaced_by_recover(cluster: FakeCluster) -> None:
     assert cluster.values("t")[-1] == b"c"
 
 
-def test_its_own_seat_makes_room_for_its_own_exclusive_block_and_comes_back(cluster: FakeCluster) -> None:
+def test_an_exclusive_block_suspends_the_producers_own_shared_grant(cluster: FakeCluster) -> None:
     cluster.create("t", 2)
 
     async def work(producer: Producer) -> None:
@@ -138,7 +138,7 @@ def test_its_own_seat_makes_room_for_its_own_exclusive_block_and_comes_back(clus
     assert cluster.values("t") == [b"shared", b"alone", b"shared again"]
 
 
-def test_a_refused_exclusive_block_leaves_the_seat(cluster: FakeCluster) -> None:
+def test_a_refused_exclusive_block_keeps_the_producers_shared_grant(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(producer: Producer) -> None:

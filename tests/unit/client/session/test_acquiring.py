@@ -55,7 +55,7 @@ async def is_left_with(cluster: FakeCluster, session: Session, *others: Fence) -
     assert cluster.line == {}
 
 
-def test_one_that_is_cancelled_during_its_first_request_leaves_the_queue(cluster: FakeCluster) -> None:
+def test_a_cancelled_acquire_leaves_the_queue(cluster: FakeCluster) -> None:
     async def work(client: Client, session: Session) -> None:
         async with Session(client, "first") as first:
             held = await first.acquire("t")
@@ -69,9 +69,7 @@ def test_one_that_is_cancelled_during_its_first_request_leaves_the_queue(cluster
 
 @pytest.mark.parametrize("mode", ["Exclusive", "WaitForExclusive", "ExclusiveWithFencing", "Shared"])
 @pytest.mark.parametrize("fault", [Fault.HOLD, Fault.HOLD_AND_LOSE_REPLY, Fault.HOLD_AND_LOSE_REQUEST])
-def test_one_that_is_cancelled_during_its_first_request_holds_nothing(
-    cluster: FakeCluster, mode: Mode, fault: Fault
-) -> None:
+def test_a_cancelled_acquire_holds_nothing(cluster: FakeCluster, mode: Mode, fault: Fault) -> None:
     async def work(_: Client, session: Session) -> None:
         cluster.grant_faults = [fault]
         await cancelled_while_asking(cluster, session, mode)
@@ -81,7 +79,7 @@ def test_one_that_is_cancelled_during_its_first_request_holds_nothing(
     use(cluster, work)
 
 
-def test_one_whose_outcome_is_unknown_evicts_no_grant_after_it_was_cancelled(cluster: FakeCluster) -> None:
+def test_a_cancelled_acquire_of_unknown_outcome_evicts_no_later_grant(cluster: FakeCluster) -> None:
     async def work(client: Client, session: Session) -> None:
         cluster.grant_faults = [Fault.HOLD_AND_LOSE_REQUEST]
         await cancelled_while_asking(cluster, session, "ExclusiveWithFencing")
@@ -93,7 +91,7 @@ def test_one_whose_outcome_is_unknown_evicts_no_grant_after_it_was_cancelled(clu
     use(cluster, work)
 
 
-def test_a_later_one_of_the_same_partitions_keeps_its_grant(cluster: FakeCluster) -> None:
+def test_a_later_acquire_of_the_same_partitions_keeps_its_grant(cluster: FakeCluster) -> None:
     async def work(_: Client, session: Session) -> None:
         cluster.grant_faults = [Fault.HOLD]
         await cancelled_while_asking(cluster, session, "Exclusive")
@@ -104,7 +102,7 @@ def test_a_later_one_of_the_same_partitions_keeps_its_grant(cluster: FakeCluster
     use(cluster, work)
 
 
-def test_another_one_at_the_same_time_keeps_the_grant_that_both_were_answered_with(cluster: FakeCluster) -> None:
+def test_a_concurrent_acquire_keeps_the_grant_that_both_were_answered_with(cluster: FakeCluster) -> None:
     async def work(_: Client, session: Session) -> None:
         cluster.grant_faults = [Fault.HOLD, None]
         count = asked(cluster)
@@ -118,7 +116,7 @@ def test_another_one_at_the_same_time_keeps_the_grant_that_both_were_answered_wi
     use(cluster, work)
 
 
-def test_another_one_at_the_same_time_keeps_the_place_in_the_queue_that_both_have(cluster: FakeCluster) -> None:
+def test_a_concurrent_acquire_keeps_the_ticket_that_both_were_answered_with(cluster: FakeCluster) -> None:
     async def work(client: Client, session: Session) -> None:
         async with Session(client, "first") as first:
             held = await first.acquire("t")
@@ -177,7 +175,9 @@ def test_a_grant_that_is_being_installed_is_released_when_it_is_in_force(cluster
     use(cluster, work)
 
 
-def test_one_that_is_cancelled_twice_leaves_the_queue(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_acquire_that_is_cancelled_twice_leaves_the_queue(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def work(client: Client, session: Session) -> None:
         began, may_end = asyncio.Event(), asyncio.Event()
         cancel_ticket = client.cancel_ticket

@@ -32,7 +32,7 @@ def owned(cluster: FakeCluster) -> dict[str, str]:
 
 @pytest.mark.parametrize("fault", [Fault.HOLD, Fault.HOLD_AND_LOSE_REPLY, Fault.HOLD_AND_LOSE_REQUEST])
 @pytest.mark.parametrize("atomic", [True, False])
-def test_one_that_is_cancelled_owns_nothing(cluster: FakeCluster, fault: Fault, atomic: bool) -> None:
+def test_a_cancelled_own_owns_nothing(cluster: FakeCluster, fault: Fault, atomic: bool) -> None:
     async def work(_: Client, session: Session) -> None:
         cluster.own_faults = [fault]
         await cancelled_while_asking(cluster, session, "a", "b", atomic=atomic)
@@ -43,7 +43,7 @@ def test_one_that_is_cancelled_owns_nothing(cluster: FakeCluster, fault: Fault, 
     use(cluster, work)
 
 
-def test_one_of_unknown_outcome_takes_nothing_over_after_it_was_cancelled(cluster: FakeCluster) -> None:
+def test_a_cancelled_own_of_unknown_outcome_takes_over_no_later_ownership(cluster: FakeCluster) -> None:
     async def work(client: Client, session: Session) -> None:
         cluster.own_faults = [Fault.HOLD_AND_LOSE_REQUEST]
         await cancelled_while_asking(cluster, session, "a", generation=0)
@@ -56,7 +56,7 @@ def test_one_of_unknown_outcome_takes_nothing_over_after_it_was_cancelled(cluste
     use(cluster, work)
 
 
-def test_what_the_session_owned_before_it_keeps(cluster: FakeCluster) -> None:
+def test_a_cancelled_own_leaves_earlier_ownerships(cluster: FakeCluster) -> None:
     async def work(_: Client, session: Session) -> None:
         before = await session.own("g", "a")
         cluster.own_faults = [Fault.HOLD]
@@ -68,7 +68,7 @@ def test_what_the_session_owned_before_it_keeps(cluster: FakeCluster) -> None:
     use(cluster, work)
 
 
-def test_a_call_at_the_same_time_keeps_what_both_were_answered_with(
+def test_a_concurrent_own_keeps_the_resource_that_both_were_answered_with(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when its answer has not reached the session yet as the other one is undone."""
@@ -160,7 +160,9 @@ def test_a_call_that_waits_for_its_turn_asks_after_the_undo_of_another(
     use(cluster, work)
 
 
-def test_many_are_given_up_in_few_requests_and_one_that_is_another_s_keeps_no_other(cluster: FakeCluster) -> None:
+def test_a_cancelled_own_of_many_disowns_them_in_few_requests_except_those_of_other_sessions(
+    cluster: FakeCluster,
+) -> None:
     async def work(client: Client, session: Session) -> None:
         names = [f"r{number:03}" for number in range(500)]
         async with Session(client, "you") as yours:

@@ -90,7 +90,7 @@ def test_a_newer_owner_that_came_between_is_not_evicted_and_the_next_epoch_is_hi
     use(cluster, work)
 
 
-def test_what_was_acquired_again_is_acquired_again_when_it_is_lost_again(cluster: FakeCluster) -> None:
+def test_a_reacquired_fence_is_reacquired_after_each_loss(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(client: Client) -> None:
@@ -223,7 +223,7 @@ def test_a_session_that_was_closed_while_it_acquired_stays_closed(
     use(cluster, work)
 
 
-def test_without_the_wish_what_is_lost_stays_lost(cluster: FakeCluster) -> None:
+def test_without_reacquire_a_lost_ownership_stays_lost(cluster: FakeCluster) -> None:
     async def work(client: Client) -> None:
         async with Session(client, "me", ttl_ms=3000) as session, Session(client, "you") as taker:
             owned = await session.own("g", "r")

@@ -110,7 +110,7 @@ def test_an_expired_session_is_lost_with_all_its_fences_and_tells_them_once(clus
 
 
 @pytest.mark.parametrize("refusal", [LeaderNotAvailable, PermissionDenied])
-def test_what_a_session_held_is_lost_though_the_cluster_cannot_end_it_now(
+def test_a_failed_close_loses_every_lease_of_the_session(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, refusal: type[StockadeError]
 ) -> None:
     cluster.create("t")
@@ -134,7 +134,7 @@ def test_what_a_session_held_is_lost_though_the_cluster_cannot_end_it_now(
 
 
 @pytest.mark.parametrize("stage", ["_reacquirer.close", "_acquiring.close", "_client.close_session"])
-def test_what_a_session_held_is_lost_though_its_end_is_cancelled(
+def test_a_cancelled_close_loses_every_lease_of_the_session(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     cluster.create("t")
@@ -210,7 +210,7 @@ def test_a_long_session_outlives_a_cluster_that_answers_now_and_then(
 
 
 @pytest.mark.parametrize("look", ["topic", "resources"])
-def test_a_look_without_an_answer_delays_neither_a_renewal_nor_the_loss(
+def test_an_unanswered_check_delays_neither_a_renewal_nor_the_loss(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, look: str
 ) -> None:
     cluster.create("t")
@@ -227,7 +227,7 @@ def test_a_look_without_an_answer_delays_neither_a_renewal_nor_the_loss(
     use(cluster, work)
 
 
-def test_a_look_without_an_answer_hides_no_loss_from_other_looks_nor_do_renewals_end_a_slow_one(
+def test_an_unanswered_check_hides_no_loss_from_other_checks_and_renewals_end_no_slow_check(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All topics shared one third of the ttl, in turn: behind a slow one, a takeover was never seen."""
@@ -253,7 +253,7 @@ def test_a_look_without_an_answer_hides_no_loss_from_other_looks_nor_do_renewals
     use(cluster, work)
 
 
-def test_a_look_at_a_node_that_has_not_heard_of_new_partitions_says_nothing_of_them(
+def test_a_check_at_a_node_without_the_new_partitions_loses_no_fence(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.create("t", 2)
@@ -297,7 +297,7 @@ def test_a_session_that_a_bug_has_lost_is_not_renewed_any_more(
     use(cluster, work)
 
 
-def test_a_renewal_that_goes_from_node_to_node_is_given_up_with_the_session(
+def test_a_renewal_that_tries_node_after_node_ends_when_the_session_is_lost(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each node may take its timeout, so that all of them together take longer than the ttl."""
@@ -312,7 +312,7 @@ def test_a_renewal_that_goes_from_node_to_node_is_given_up_with_the_session(
 
 
 @pytest.mark.parametrize("refusal", [PermissionDenied, InternalError])
-def test_a_refused_look_says_nothing_of_the_owner(
+def test_a_refused_check_loses_no_lease(
     cluster: FakeCluster,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -334,7 +334,7 @@ def test_a_refused_look_says_nothing_of_the_owner(
     use(cluster, work)
 
 
-def test_a_look_that_began_before_an_acquisition_says_nothing_of_it(
+def test_a_check_that_began_before_an_acquisition_does_not_lose_it(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The topic was created again in between."""

@@ -139,7 +139,7 @@ def test_another_refusal_is_the_answer(refusal: StockadeError) -> None:
 
 
 @pytest.mark.parametrize("bad", ["s-1\r\nX: y", "s\n", None, 7])
-def test_what_cannot_be_an_id_is_refused_and_not_shown(cluster: FakeCluster, bad: str) -> None:
+def test_a_text_that_cannot_be_a_session_id_is_refused_and_not_shown(cluster: FakeCluster, bad: str) -> None:
     async def run() -> None:
         async with Client(ClientConfig(bootstrap=tuple(cluster.nodes))) as client:
             with pytest.raises(InvalidRequest, match="not the id of a session") as raised:

@@ -220,7 +220,7 @@ def test_a_node_that_knows_no_leader_is_tried_last_for_a_while(cluster: FakeClus
     asyncio.run(run())
 
 
-def test_a_request_for_one_node_goes_nowhere_else(cluster: FakeCluster) -> None:
+def test_a_request_with_only_node_is_sent_to_no_other(cluster: FakeCluster) -> None:
     cluster.create("t")
     cluster.read_faults = [Fault.MOVED]
     only = Request(method="GET", path=PATH, params=READ.params, node=cluster.nodes[0], only_node=True)

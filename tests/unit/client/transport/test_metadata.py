@@ -213,7 +213,7 @@ def test_a_description_that_allows_too_little_is_asked_for_beside_other_calls_an
     asyncio.run(run())
 
 
-def test_a_cluster_that_cannot_say_anew_leaves_the_description_and_one_that_knows_no_topic_is_heard() -> None:
+def test_a_failed_refresh_keeps_the_description_and_unknown_topic_is_raised() -> None:
     async def run() -> None:
         cluster = Described(described("t", "http://a:1"))
         metadata = Metadata(cluster)
@@ -230,7 +230,7 @@ def test_a_cluster_that_cannot_say_anew_leaves_the_description_and_one_that_know
     asyncio.run(run())
 
 
-def test_each_call_that_needs_more_than_a_topic_had_is_told_when_that_was_created_again() -> None:
+def test_each_call_that_needs_a_new_description_gets_inconsistent_topic_id_of_a_recreated_topic() -> None:
     """It has the partition by now, under another id: the call must not say that there is none."""
 
     async def run() -> None:

@@ -96,7 +96,7 @@ def test_a_majority_that_stands_still_is_warned_of_and_its_return_is_told(
     assert "an append to t/0 was done after" in told.getMessage()
 
 
-def test_a_call_knows_what_it_met_with_at_each_node(cluster: FakeCluster) -> None:
+def test_a_call_remembers_the_last_error_of_each_node(cluster: FakeCluster) -> None:
     dead = nowhere().bootstrap[0]
     cluster.create("t")
     cluster.read_faults = [Fault.UNAVAILABLE]

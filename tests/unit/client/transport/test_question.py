@@ -121,7 +121,7 @@ class Asked:
         return self.count
 
 
-def test_it_is_asked_once_in_a_while(clock: Clock) -> None:
+def test_a_question_is_asked_once_in_its_period(clock: Clock) -> None:
     async def run() -> None:
         asked = Asked()
         assert [await asked.looked_at() for _ in range(3)] == [1, 1, 1]

@@ -19,7 +19,7 @@ def test_the_first_record_whose_trace_is_collected_counts(flags: str, is_carried
 @pytest.mark.parametrize(
     "value", [b"", b"nonsense-01", b"\xff-01", f"{IDS}-01\r\nX: 1".encode(), f"x{IDS}-01".encode()]
 )
-def test_what_is_no_traceparent_goes_into_no_header(value: bytes) -> None:
+def test_a_malformed_traceparent_is_not_sent(value: bytes) -> None:
     assert trace_of([[("traceparent", value)]]) is None
 
 

@@ -28,7 +28,7 @@ def columns_of(records: list[Record]) -> Batch:
 
 
 @given(RECORDS)
-def test_what_is_reckoned_is_never_less_than_what_is_sent(records: list[Record]) -> None:
+def test_the_size_estimate_of_a_batch_is_never_below_its_message(records: list[Record]) -> None:
     batch = batch_of(records)
     batch.encode(1 << 20)
     assert batch.message is not None
@@ -63,7 +63,7 @@ def test_records_with_columns_behind_them_make_the_same_batch(some: list[Record]
 
 
 @given(RECORDS)
-def test_what_is_judged_at_a_glance_can_be_encoded(records: list[Record]) -> None:
+def test_a_batch_that_passes_the_quick_check_can_be_encoded(records: list[Record]) -> None:
     batch = columns_of(records)
     batch.check(2000)
     if batch.message is None:
@@ -126,7 +126,7 @@ def test_headers_that_are_changed_later_stay_as_they_were() -> None:
 
 
 @given(RECORDS)
-def test_the_size_of_a_record_s_message_is_what_it_is_sent_with(records: list[Record]) -> None:
+def test_the_message_size_of_a_record_equals_its_encoded_message(records: list[Record]) -> None:
     for record in records:
         batch = batch_of([record])
         batch.encode(1 << 20)
@@ -148,6 +148,6 @@ def test_a_batch_that_is_too_large_is_not_made() -> None:
         batch_of([Record(None, b"x" * 1000, 0)]).encode(1000)
 
 
-def test_an_unknown_place_is_none_and_not_zero() -> None:
+def test_an_unknown_offset_is_none_and_not_0() -> None:
     assert Receipt("t", 0, None, 3, True, None).last_offset is None
     assert Receipt("t", 0, 4, 3, False, 0).last_offset == 6

@@ -88,7 +88,7 @@ def test_94_a_refused_pipeline_is_resent_one_at_a_time_in_order_and_the_next_bat
     assert driver.outcomes == {"a": "0", "b": "1", "c": "2", "d": "3"}
 
 
-def test_95_a_final_refusal_fails_what_is_behind_it_and_nothing_of_that_is_sent_again() -> None:
+def test_95_a_final_refusal_fails_all_later_batches_and_resends_none() -> None:
     driver = in_flight("a", "b")
     driver.add("c")
     driver.refuse("a", MessageTooLarge(limit=1, unit="bytes"))
@@ -214,7 +214,7 @@ def test_out_of_order_for_a_batch_that_overtook_an_older_one_is_no_gap_even_if_t
     assert driver.outcomes == {"a": "0", "b": "1"}
 
 
-def test_105_what_waited_behind_a_retry_is_numbered_when_it_leaves_and_never_again() -> None:
+def test_105_a_batch_that_waited_behind_a_retry_gets_its_sequence_number_once_when_it_is_sent() -> None:
     driver = Driver(ClientConfig(linger_ms=0, retry_backoff_ms=50, batch_records_max=1, inflight_batches_max=2))
     driver.add("a")
     driver.pump()
@@ -234,7 +234,7 @@ def test_105_what_waited_behind_a_retry_is_numbered_when_it_leaves_and_never_aga
     assert [driver.batches[name].first_seq for name in "abc"] == [0, 1, 2]
 
 
-def test_106_a_lane_in_trouble_does_not_hold_up_another() -> None:
+def test_106_a_retrying_partition_does_not_delay_another() -> None:
     troubled, other = in_flight("a"), in_flight("x")
     troubled.refuse("a", NOT_LEADER)
     other.store("x", 0)
@@ -328,7 +328,7 @@ def test_a_final_refusal_waits_until_the_batches_before_it_are_settled() -> None
     assert driver.outcomes == {"a": "0", "b": "MESSAGE_TOO_LARGE absent", "c": "MESSAGE_TOO_LARGE absent"}
 
 
-def test_an_outside_halt_sends_nothing_more_but_still_hears_what_is_under_way() -> None:
+def test_a_halted_queue_sends_nothing_and_still_takes_the_answers_in_flight() -> None:
     driver = in_flight("a", "b")
     driver.settle(driver.queue.halt(ProducerFenced(current_epoch=3, reason="evicted")))
     driver.store("a", 0)
@@ -358,7 +358,7 @@ def test_a_batch_that_was_only_ever_refused_expires_with_its_last_refusal() -> N
     assert driver.outcomes == {"a": "PRODUCER_BUSY absent"}
 
 
-def test_a_held_lane_numbers_nothing_new() -> None:
+def test_a_held_queue_gives_out_no_sequence_number() -> None:
     driver = in_flight("a")
     driver.queue.hold(on=True)
     driver.queue.hold(on=True)
@@ -371,7 +371,7 @@ def test_a_held_lane_numbers_nothing_new() -> None:
     assert driver.wire == ["a", "b"]
 
 
-def test_an_idle_lane_waits_for_nothing() -> None:
+def test_an_idle_queue_waits_without_a_deadline() -> None:
     driver = in_flight("a")
     driver.store("a", 0)
     assert driver.pump() == Wait(None)

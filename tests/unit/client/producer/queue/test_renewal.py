@@ -54,7 +54,7 @@ def started(*names: str, config: ClientConfig = CONTINUE) -> Driver:
     return driver
 
 
-def test_95_what_is_behind_a_refused_batch_is_renumbered_under_a_new_epoch_and_stored_once() -> None:
+def test_95_batches_behind_a_refused_one_are_renumbered_under_a_new_epoch_and_stored_once() -> None:
     driver = started("a", "b", "c")
     driver.refuse("a", TOO_LARGE)
     assert driver.queue.needs_epoch
@@ -108,7 +108,7 @@ def test_98_a_producer_forgotten_without_a_log_start_is_plainly_retried(config: 
 
 @pytest.mark.parametrize("config", [CONTINUE, CONFIG])
 @pytest.mark.parametrize("forgotten", [FORGOTTEN, InvalidProducerIdMapping()], ids=lambda error: error.code)
-def test_98_a_forgotten_producer_goes_on_under_a_new_epoch_and_nothing_fails(
+def test_98_a_forgotten_producer_continues_under_a_new_epoch_without_a_failure(
     config: ClientConfig, forgotten: StockadeError
 ) -> None:
     driver = started("a", "b", config=config)
@@ -121,7 +121,7 @@ def test_98_a_forgotten_producer_goes_on_under_a_new_epoch_and_nothing_fails(
     assert driver.outcomes == {"a": "0", "b": "1"}
 
 
-def test_99_an_idle_lane_restarts_at_zero_too() -> None:
+def test_99_an_idle_queue_restarts_at_sequence_0_too() -> None:
     driver = started("a")
     driver.store("a", 0)
     renew(driver, epoch=4)
@@ -165,7 +165,7 @@ def test_104_an_exhausted_id_is_replaced_and_numbers_start_at_zero() -> None:
     assert (identity.producer_id, stamp(driver, "a")) == (1003, (0, 0))
 
 
-def test_121_what_may_be_stored_is_asked_as_it_was_before_it_is_numbered_anew() -> None:
+def test_121_a_batch_of_unknown_outcome_is_resent_unchanged_before_it_is_renumbered() -> None:
     driver = started("a", "b")
     driver.refuse("a", UNKNOWN)
     driver.refuse("b", GAP)
@@ -181,7 +181,7 @@ def test_121_what_may_be_stored_is_asked_as_it_was_before_it_is_numbered_anew() 
 
 
 @pytest.mark.parametrize("config", [CONTINUE, CONFIG])
-def test_under_a_fresh_id_what_may_be_stored_is_never_numbered_anew(config: ClientConfig) -> None:
+def test_under_a_fresh_producer_id_a_batch_of_unknown_outcome_is_never_renumbered(config: ClientConfig) -> None:
     """The client stood still for days after the lost answer: nothing remembers the first attempt."""
     driver = started("a", "b", config=config)
     driver.refuse("a", UNKNOWN)
@@ -201,7 +201,7 @@ def test_under_a_fresh_id_what_may_be_stored_is_never_numbered_anew(config: Clie
         assert driver.wire.count("b") == 1
 
 
-def test_121_what_turns_out_to_be_stored_is_not_sent_again() -> None:
+def test_121_a_batch_certified_as_committed_is_not_resent() -> None:
     driver = started("a", "b")
     driver.refuse("a", UNKNOWN)
     driver.refuse("b", GAP)
@@ -216,7 +216,7 @@ def test_121_what_turns_out_to_be_stored_is_not_sent_again() -> None:
     assert stamp(driver, "b") == (1, 0)
 
 
-def test_an_unknowable_batch_fails_alone_and_the_rest_goes_on() -> None:
+def test_a_batch_whose_outcome_stays_unknown_fails_alone() -> None:
     driver = started("a", "b")
     driver.refuse("a", UNKNOWN)
     driver.refuse("b", GAP)
@@ -230,7 +230,7 @@ def test_an_unknowable_batch_fails_alone_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "expired"])
-def test_when_what_was_asked_is_stored_or_expires_the_rest_goes_on_under_the_new_epoch(is_stored: bool) -> None:
+def test_after_a_resent_batch_is_stored_or_expires_later_ones_are_sent_under_the_new_epoch(is_stored: bool) -> None:
     driver = started("a")
     driver.refuse("a", UNKNOWN)
     driver.wait(20)
@@ -249,7 +249,7 @@ def test_when_what_was_asked_is_stored_or_expires_the_rest_goes_on_under_the_new
     assert stamp(driver, "b") == (1, 0)
 
 
-def test_121_what_is_behind_a_stored_batch_is_numbered_anew_and_not_asked_in_vain() -> None:
+def test_121_batches_behind_a_duplicate_are_renumbered_without_being_resent() -> None:
     driver = started("a", "b")
     driver.refuse("a", UNKNOWN)
     driver.refuse("b", GAP)
@@ -275,7 +275,7 @@ def test_a_momentary_refusal_while_asking_is_waited_out() -> None:
     assert stamp(driver, "a") == (0, 0)
 
 
-def test_a_fenced_lane_halts_whatever_the_rule_for_errors() -> None:
+def test_a_fenced_queue_halts_with_any_on_error() -> None:
     driver = started("a", "b")
     driver.refuse("a", ProducerFenced(current_epoch=2, reason="superseded", outcome=ABSENT))
     driver.refuse("b", GAP)
@@ -299,7 +299,7 @@ def test_a_batch_that_never_left_expires_alone() -> None:
     assert driver.batches["b"].first_seq == 0
 
 
-def test_a_halted_lane_takes_records_again_once_it_is_reopened() -> None:
+def test_a_halted_queue_takes_records_again_after_reopen() -> None:
     driver = in_flight("a")
     driver.refuse("a", TOO_LARGE)
     driver.queue.renew(pair(1))

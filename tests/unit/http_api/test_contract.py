@@ -241,7 +241,7 @@ def test_a_refusal_for_a_used_quota_is_documented_wherever_a_batch_is_stored() -
     asyncio.run(main())
 
 
-def test_the_served_document_is_the_one_that_people_read() -> None:
+def test_the_served_openapi_json_is_made_of_the_yaml() -> None:
     assert (ASSETS / "openapi.json").read_text(encoding="utf-8") == served(SOURCE.read_text(encoding="utf-8"))
 
 
@@ -313,12 +313,12 @@ def _without_a_type(schemas: dict[str, Any], path: str, *, of_a_choice: bool) ->
         yield from _without_a_type(choices, place, of_a_choice=True)
 
 
-def test_every_operation_with_a_body_documents_what_any_body_may_be_refused_with() -> None:
+def test_every_operation_with_a_body_documents_400_413_415_and_431() -> None:
     with_body = {name: each["responses"] for name, each in OPERATIONS.items() if "requestBody" in each}
     assert [name for name, has in with_body.items() if not {"400", "413", "415", "431"} <= has.keys()] == []
 
 
-def test_every_operation_documents_what_any_request_may_be_refused_with() -> None:
+def test_every_operation_documents_400_and_431() -> None:
     assert [name for name, operation in OPERATIONS.items() if not {"400", "431"} <= operation["responses"].keys()] == []
 
 

@@ -154,7 +154,7 @@ def test_appends_and_whole_files_go_through_tls(house: House, loop: Callable[[],
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_who_a_client_is_reaches_the_connection_and_a_header_of_a_stranger_does_not(
+def test_the_client_certificate_comes_from_tls_and_never_from_a_header(
     house: House, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[bool, ClientCertificate | None]] = []
@@ -324,7 +324,7 @@ def test_tls_1_2_is_the_oldest_that_is_spoken(house: House, version: ssl.TLSVers
     play(main())
 
 
-def test_http_1_1_is_what_alpn_agrees_on(house: House) -> None:
+def test_alpn_selects_http_1_1(house: House) -> None:
     async def main() -> None:
         async with listening(HttpTls(house.section())) as server:
             context = house.trusting()

@@ -41,7 +41,7 @@ def test_a_missing_field_is_refused_with_its_name_and_the_version() -> None:
         check_library("3.14.5", PRIVATE | {web.RequestHandler: frozenset({"_waiter", "_no_such_field"})})
 
 
-def test_the_package_asks_for_what_the_server_accepts() -> None:
+def test_the_package_requires_the_aiohttp_versions_that_the_server_accepts() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert [each for each in project["dependencies"] if each.startswith("aiohttp")] == [NEEDED]
 

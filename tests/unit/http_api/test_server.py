@@ -79,7 +79,7 @@ async def read_answer(reader: asyncio.StreamReader) -> Answer:
     ],
     ids=lambda value: repr(value)[:60],
 )  # fmt: skip
-def test_even_what_is_hardly_http_is_answered_with_a_problem(request_bytes: bytes, status: int, code: str) -> None:
+def test_malformed_http_is_answered_with_a_problem_document(request_bytes: bytes, status: int, code: str) -> None:
     async def test(node: Conversation) -> None:
         answer = await exchange(node, request_bytes)
         assert (answer.status, answer.json["code"]) == (status, code), answer.body

@@ -167,7 +167,7 @@ def test_a_server_that_closes_ends_its_handshakes(house: House, loop: Callable[[
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_listener_goes_on_when_the_system_has_descriptors_again(
+def test_a_listener_resumes_when_descriptors_are_free_again(
     house: House, loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls_site, "PAUSE_S", 0.01)

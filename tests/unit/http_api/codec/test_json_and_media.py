@@ -20,7 +20,7 @@ VALUES = st.recursive(
 
 @settings(deadline=None)
 @given(VALUES)
-def test_what_was_parsed_is_dumped_as_it_was(value: Any) -> None:
+def test_a_parsed_value_is_dumped_unchanged(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     assert json_codec.dump(json_codec.parse(text)) == text
     assert json_codec.parse(json.dumps(value, indent=1).encode()) == value
@@ -165,7 +165,7 @@ def test_a_name_that_no_topic_has_is_refused_in_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("handle", ["billing", "", "5D41402ABC4B2A76"])
-def test_a_handle_that_is_none_is_refused_in_words(handle: str) -> None:
+def test_the_refusal_of_a_malformed_handle_says_its_form(handle: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         json_codec.read(json.dumps({"handle": handle}).encode(), SessionFence)
     assert refused.value.detail == "handle: not 16 of the digits 0 to 9 and a to f"

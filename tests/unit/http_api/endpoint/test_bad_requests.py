@@ -396,7 +396,7 @@ def test_a_bad_record_is_refused_with_its_index(record: Any, code: str, names: s
     ids=repr,
 )
 @pytest.mark.parametrize("path", [RECORDS, KEYED])
-def test_a_batch_that_is_none_is_refused(body: Any, headers: dict[str, str], code: str, path: str) -> None:
+def test_a_body_without_a_valid_batch_is_refused(body: Any, headers: dict[str, str], code: str, path: str) -> None:
     async def test(node: Conversation) -> None:
         answer = await node.call("POST", path, body, headers)
         assert (answer.status, answer.json["code"]) == (400, code)
@@ -426,7 +426,7 @@ def test_the_methods_of_a_route_are_named() -> None:
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, ConnectionRefusedError, TimeoutError])
-def test_a_bug_is_an_unknown_outcome_and_says_nothing_of_itself(kind: type[Exception]) -> None:
+def test_a_bug_is_answered_as_an_unknown_outcome_without_its_text(kind: type[Exception]) -> None:
     async def main() -> None:
         async with nodes(1) as (node,):
             await node.topic()

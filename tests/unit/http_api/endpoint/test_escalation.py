@@ -128,7 +128,7 @@ def test_a_request_with_many_parts_writes_only_those_that_its_principal_may() ->
     run(test)
 
 
-def test_a_producer_is_told_of_on_the_topics_that_its_reader_has_a_right_on() -> None:
+def test_a_producers_status_lists_only_topics_that_the_caller_may_see() -> None:
     async def test(node: Conversation) -> None:
         pair = (await node.call("POST", "/v1/producers", {"name": "mirror"}, bearer(ROOT.token))).json
         trio = {
@@ -172,7 +172,7 @@ def test_the_positions_that_a_caller_may_see_are_chosen_before_they_are_counted(
     run(test)
 
 
-def test_what_nodes_say_of_clients_counts_for_nothing_from_a_client() -> None:
+def test_a_client_that_sends_the_headers_of_a_forwarding_node_gains_no_right() -> None:
     async def test(node: Conversation) -> None:
         for headers in (NODES_WORD, NODES_WORD | bearer(CLIENT.token), NODES_WORD | {"Authorization": "Bearer "}):
             answer = await node.call("GET", "/v1/topics/secret", None, headers, valid=False)

@@ -52,7 +52,7 @@ def test_a_leader_that_does_not_know_the_client_says_how_it_may_prove_who_it_is(
     asyncio.run(main())
 
 
-def test_a_request_that_was_passed_on_is_answered_with_the_leader_instead() -> None:
+def test_a_forwarded_request_is_answered_421_with_the_leader() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic()
@@ -69,7 +69,7 @@ def test_a_request_that_was_passed_on_is_answered_with_the_leader_instead() -> N
     asyncio.run(main())
 
 
-def test_the_shape_of_an_append_that_is_not_passed_on_is_told_before_who_leads() -> None:
+def test_a_forwarded_append_is_judged_for_its_shape_before_421() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic()
@@ -110,7 +110,7 @@ def test_shape_is_refused_without_asking_the_leader_where_it_can_be() -> None:
     asyncio.run(main())
 
 
-def test_a_leader_that_refuses_the_connection_was_surely_not_asked() -> None:
+def test_a_leader_that_refuses_the_connection_leaves_no_unknown_outcome() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic()
@@ -163,9 +163,7 @@ async def with_leader(leader: Leader, two: Conversation) -> web.ServerRunner:
 
 
 @pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/topics/orders"), ("PUT", "/v1/principals/p")])
-def test_a_change_that_may_have_been_made_is_not_sent_a_second_time_whose_answer_would_say_nothing_of_it(
-    method: str, path: str
-) -> None:
+def test_a_mutating_request_of_unknown_outcome_is_not_forwarded_again(method: str, path: str) -> None:
     """404 with ``no_side_effects``, say, for the topic that the first request deleted."""
 
     async def main() -> None:
@@ -320,7 +318,7 @@ def test_a_stream_whose_leader_dies_ends_with_a_problem_if_it_was_between_two_re
 
 
 @pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream"])
-def test_a_stream_whose_leader_stands_still_ends_with_a_problem_and_one_that_is_only_silent_goes_on(
+def test_a_followed_stream_ends_with_a_problem_when_its_leader_stalls_and_not_when_it_is_silent(
     form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stayed open without a byte for as long as the node stood still: its client never asked the next leader."""

@@ -124,7 +124,7 @@ def test_records_that_are_read_are_counted_once_at_whatever_node(path: str, of: 
         run(Quota(bytes_per_s=1000), test, others)
 
 
-def test_what_a_principal_has_it_can_keep_and_give_up_beyond_its_quota() -> None:
+def test_renewals_and_releases_are_allowed_beyond_the_quota() -> None:
     async def test(node: Conversation, access: Access) -> None:
         mine = bearer(METERED.token)
         session = (await node.call("POST", "/v1/sessions", {"client_id": "c"}, mine)).json["session"]

@@ -154,7 +154,7 @@ async def guarded(count: int = 1) -> AsyncIterator[list[Conversation]]:
 
 
 @pytest.mark.parametrize("name", GUARDED)
-def test_nothing_is_done_without_a_token_or_with_one_that_may_not(name: str) -> None:
+def test_each_route_refuses_callers_without_a_token_or_the_right(name: str) -> None:
     weaker = ["looks", "writes"] if name in ONLY_ADMINS else [] if name in READERS else ["looks"]
 
     async def main() -> None:
@@ -196,7 +196,7 @@ def test_a_principal_with_the_right_gets_the_answer_of_a_cluster_without_tokens(
     asyncio.run(main())
 
 
-def test_what_a_node_passes_on_keeps_its_token() -> None:
+def test_a_forwarded_request_keeps_its_token() -> None:
     async def main() -> None:
         async with guarded(2) as (_, follower):
             body = {"records": [{"key": "k", "value": "x"}]}
@@ -309,7 +309,7 @@ def test_a_part_that_its_caller_may_not_append_is_refused_and_the_others_are_sto
     asyncio.run(main())
 
 
-def test_a_reader_takes_what_is_free_and_throws_no_writer_out() -> None:
+def test_a_caller_with_read_rights_owns_free_resources_and_evicts_no_writer() -> None:
     async def main() -> None:
         async with guarded() as (node,):
             writer, reader = [

@@ -70,7 +70,7 @@ def proposed(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
         (ProducerFenced(current_epoch=2, reason="superseded"), 403, "PRODUCER_FENCED"),
     ],
 )
-def test_what_may_have_been_proposed_is_not_proposed_again(
+def test_an_append_that_may_have_been_proposed_is_not_proposed_again(
     proposed: list[BaseException], refusal: BaseException, status: int, code: str
 ) -> None:
     async def test(node: Conversation) -> None:
@@ -87,7 +87,7 @@ def test_what_may_have_been_proposed_is_not_proposed_again(
 
 
 @pytest.mark.parametrize("refusal", [NotLeaderOrFollower(None, None), LeaderNotAvailable("nobody leads")])
-def test_what_surely_was_not_proposed_is_given_to_the_long_way(
+def test_an_append_that_was_surely_not_proposed_is_given_to_the_general_handler(
     proposed: list[BaseException], refusal: StockadeError
 ) -> None:
     async def test(node: Conversation) -> None:
@@ -99,7 +99,7 @@ def test_what_surely_was_not_proposed_is_given_to_the_long_way(
     run(test)
 
 
-def test_what_someone_has_to_wait_for_is_given_to_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_append_of_an_unknown_producer_is_given_to_the_general_handler(monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer that the partition does not know yet: nothing was stored, and it has to be enrolled first."""
 
     def submit(self: FakePartition, batch: Any, conditions: Any, settle: Callable[[None], None]) -> bool:
@@ -133,7 +133,7 @@ def test_a_bug_after_the_proposal_is_answered_and_nothing_is_proposed_again(
     run(test)
 
 
-def test_an_answer_that_cannot_be_sent_ends_the_connection_and_gives_back_once_what_was_taken(
+def test_a_bug_in_sending_the_answer_ends_the_connection_and_gives_the_room_back_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def submit(self: FakePartition, batch: Any, conditions: Any, settle: Callable[[Any], None]) -> bool:
@@ -167,7 +167,7 @@ def test_a_full_node_refuses_and_takes_nothing(budget: str) -> None:
     run(test)
 
 
-def test_only_what_is_plain_is_answered_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_plain_appends_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
     short: list[bytes] = []
     propose = appending.FastAppend.propose
 
@@ -192,7 +192,7 @@ def test_only_what_is_plain_is_answered_here(monkeypatch: pytest.MonkeyPatch) ->
     "header",
     [b"Stockade-Producer-Seq: 0", b"Stockade-Fence-Epoch: 1", b"Stockade-If-Log-End: x", b"stockade-session: a"],
 )
-def test_guards_that_are_wrong_are_told_as_on_the_long_way(header: bytes) -> None:
+def test_wrong_guards_get_the_same_refusal_on_both_paths(header: bytes) -> None:
     async def test(node: Conversation) -> None:
         short = await exchange(node, request(b"a", header))
         long = await exchange(node, request(b"a", header, b"X: y"))
@@ -202,7 +202,7 @@ def test_guards_that_are_wrong_are_told_as_on_the_long_way(header: bytes) -> Non
     run(test)
 
 
-def test_a_bug_before_the_proposal_is_logged_with_its_traceback_and_counted_and_the_long_way_answers(
+def test_a_bug_before_the_proposal_is_logged_and_counted_and_the_general_handler_answers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def bug(*_: Any, **__: Any) -> Any:
@@ -237,7 +237,7 @@ VALUES = st.sampled_from(["0", "1", "007", "-1", "x", "", str(1 << 31), str(1 <<
 
 
 @given(st.dictionaries(st.sampled_from([name.lower() for name in CONDITION_HEADERS]), VALUES))
-def test_guards_are_read_alike_on_both_ways(headers: dict[str, str]) -> None:
+def test_guards_are_read_alike_on_both_paths(headers: dict[str, str]) -> None:
     def read(conditions: Callable[[], Conditions]) -> Conditions | str:
         try:
             return conditions()
@@ -248,7 +248,7 @@ def test_guards_are_read_alike_on_both_ways(headers: dict[str, str]) -> None:
     assert read(lambda: conditions_of(headers)) == read(lambda: read_conditions(given, ""))
 
 
-def test_guards_of_a_fenced_idempotent_writer_are_read_alike_on_both_ways() -> None:
+def test_guards_of_a_fenced_idempotent_writer_are_read_alike_on_both_paths() -> None:
     headers = dict(zip(map(str.lower, CONDITION_HEADERS), ["5", "1", "9", "3", "m", "g-1-1", "7", "s"], strict=True))
     for rare in ([], ["stockade-if-log-end"], ["stockade-if-log-end", "stockade-message-id"]):
         some = {name: value for name, value in headers.items() if name not in rare}

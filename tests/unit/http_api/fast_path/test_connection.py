@@ -124,7 +124,7 @@ def renewal_by_id(session: bytes, *headers: bytes) -> bytes:
 RENEWALS = pytest.mark.parametrize("renewal", [renewal_of, renewal_by_id])
 
 
-def test_appends_and_renewals_in_one_piece_go_the_short_way_and_are_answered_as_on_the_long_one(
+def test_appends_and_renewals_in_one_piece_take_the_fast_path_and_get_the_same_answers(
     taken: list[str],
 ) -> None:
     async def test(node: Conversation) -> None:
@@ -149,7 +149,7 @@ def test_appends_and_renewals_in_one_piece_go_the_short_way_and_are_answered_as_
     run(test)
 
 
-def test_a_connection_may_change_between_both_ways_as_long_as_the_end_of_each_request_is_known(
+def test_a_connection_alternates_between_fast_path_and_aiohttp_while_each_requests_end_is_known(
     taken: list[str],
 ) -> None:
     async def test(node: Conversation) -> None:
@@ -163,7 +163,7 @@ def test_a_connection_may_change_between_both_ways_as_long_as_the_end_of_each_re
     run(test)
 
 
-def test_a_client_that_is_fast_is_not_kept_on_the_long_way(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fast_client_returns_to_the_fast_path(taken: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     finish = FastConnection.finish_response
 
     async def eager(handler: FastConnection, *request: Any) -> Any:
@@ -182,7 +182,7 @@ def test_a_client_that_is_fast_is_not_kept_on_the_long_way(taken: list[str], mon
     run(test)
 
 
-def test_nothing_inside_a_body_is_taken_for_a_request(taken: list[str]) -> None:
+def test_bytes_of_a_body_are_never_taken_for_a_request(taken: list[str]) -> None:
     async def test(node: Conversation) -> None:
         inner = append(b"inner")
         for pieces in (
@@ -202,7 +202,7 @@ def test_nothing_inside_a_body_is_taken_for_a_request(taken: list[str]) -> None:
     run(test)
 
 
-def test_what_comes_during_an_answer_waits_for_it(taken: list[str]) -> None:
+def test_bytes_that_arrive_during_an_answer_wait_for_its_end(taken: list[str]) -> None:
     async def test(node: Conversation) -> None:
         talk = await Talk.begin(node)
         for value in b"abc":
@@ -228,7 +228,7 @@ def test_an_append_whose_client_went_away_is_finished(taken: list[str]) -> None:
     run(test)
 
 
-def test_a_request_of_the_short_way_is_passed_on_like_any_other(taken: list[str]) -> None:
+def test_a_request_on_the_fast_path_is_forwarded_like_any_other(taken: list[str]) -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic()
@@ -257,7 +257,7 @@ def test_a_request_of_the_short_way_is_passed_on_like_any_other(taken: list[str]
         append(b"a").replace(b"HTTP/1.1", b"HTTP/1.0"),
     ],
 )
-def test_what_is_not_plain_goes_the_long_way(request_bytes: bytes, taken: list[str]) -> None:
+def test_a_request_that_is_not_plain_is_left_to_aiohttp(request_bytes: bytes, taken: list[str]) -> None:
     async def test(node: Conversation) -> None:
         talk = await Talk.begin(node)
         assert (await talk.ask(request_bytes)).status in (100, 200, 404, 405)
@@ -399,12 +399,12 @@ def test_where_a_request_ends_is_where_aiohttp_sees_its_end(head_bytes: bytes, r
     asyncio.run(parse())
 
 
-def test_no_header_of_an_answer_says_what_follows() -> None:
+def test_a_header_with_a_line_break_is_refused() -> None:
     with pytest.raises(ValueError, match="line end"):
         serialized(web.Response(headers={"A": "b\r\nC: d"}))
 
 
-def test_only_frequent_routes_have_a_short_way() -> None:
+def test_only_frequent_routes_have_a_fast_path() -> None:
     async def test(node: Conversation) -> None:
         found = FastRoutes(
             [],
@@ -427,7 +427,7 @@ def test_only_frequent_routes_have_a_short_way() -> None:
 
 @RENEWALS
 @pytest.mark.parametrize("more", [(), (b"X-Other: 1",), (b"Accept: application/json",)])
-def test_a_renewal_is_answered_alike_with_and_without_what_it_could_do_without(
+def test_a_renewal_with_optional_headers_and_body_gets_the_same_answer(
     taken: list[str], more: tuple[bytes, ...], renewal: Callable[..., bytes]
 ) -> None:
     async def test(node: Conversation) -> None:
@@ -456,7 +456,7 @@ def test_a_renewal_that_is_refused_is_refused_alike(taken: list[str], renewal: C
     run(test)
 
 
-def test_of_two_ids_the_one_of_the_path_counts(taken: list[str]) -> None:
+def test_the_session_id_in_the_path_has_precedence_over_the_header(taken: list[str]) -> None:
     async def test(node: Conversation) -> None:
         session = await session_of(node)
         talking = await Talk.begin(node)
@@ -481,7 +481,7 @@ def test_of_two_ids_the_one_of_the_path_counts(taken: list[str]) -> None:
         (b"stockade-session: none\r\n", 404, None),
     ],
 )
-def test_a_session_that_no_node_has_given_out_is_refused_as_on_the_long_way(
+def test_a_malformed_session_id_gets_the_same_refusal_on_both_paths(
     lines: bytes, status: int, reason: str | None
 ) -> None:
     async def test(node: Conversation) -> None:

@@ -74,7 +74,7 @@ def test_a_batch_with_a_name_is_stored_once() -> None:
     run(test)
 
 
-def test_one_in_line_waits_and_may_leave() -> None:
+def test_a_ticket_waits_and_can_be_cancelled() -> None:
     async def test(node: Conversation) -> None:
         alpha, beta = await open_session(node), await open_session(node, "beta")
         await acquire(node, alpha)
@@ -107,7 +107,7 @@ def test_a_producer_is_found_by_name_and_by_id() -> None:
     run(test)
 
 
-def test_a_fenced_writer_is_told_who_holds_the_slot_and_why_its_own_grant_ended() -> None:
+def test_the_problem_of_a_fenced_writer_names_the_holder_and_the_end_of_its_own_grant() -> None:
     async def test(node: Conversation) -> None:
         alpha, beta = await open_session(node), await open_session(node, "beta")
         old = (await acquire(node, alpha)).json

@@ -87,7 +87,7 @@ def test_an_order_that_is_not_well_formed_is_refused(path: str, body: Any, reaso
     run_two(test)
 
 
-def test_what_is_not_there_cannot_be_moved() -> None:
+def test_removals_and_transfers_of_unknown_objects_are_not_found() -> None:
     async def test(one: Conversation, two: Conversation) -> None:
         gone = await one.call("POST", "/v1/cluster/members", {"action": "remove", "node_id": "x1"})
         assert (gone.status, gone.json["code"], gone.json["what"]) == (404, "NOT_FOUND", "node")

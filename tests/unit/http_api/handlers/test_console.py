@@ -30,7 +30,7 @@ def test_the_page_and_all_that_it_names_come_from_the_node() -> None:
     run(test)
 
 
-def test_what_cannot_change_is_kept_and_the_page_is_asked_for_again() -> None:
+def test_console_files_are_cached_for_good_and_the_page_is_revalidated() -> None:
     async def test(node: Conversation) -> None:
         assert (await page_of(node)).headers["Cache-Control"] == "no-cache"
         build = console.build().name

@@ -82,7 +82,7 @@ def test_only_the_holder_of_the_slot_writes() -> None:
     run(test)
 
 
-def test_a_fenced_writer_learns_what_became_of_its_batch() -> None:
+def test_the_problem_of_a_fenced_writer_has_the_outcome_of_its_batch() -> None:
     async def test(node: Conversation) -> None:
         alpha, beta = await open_session(node), await open_session(node, "beta")
         pid = (await node.call("POST", "/v1/producers", {})).json["producer_id"]
@@ -132,7 +132,7 @@ def test_a_grant_that_takes_long_is_a_ticket() -> None:
     run(test)
 
 
-def test_an_acquire_whose_ticket_left_the_line_while_it_was_held_is_told_so() -> None:
+def test_an_acquire_whose_ticket_is_cancelled_during_its_wait_says_that_it_had_effects() -> None:
     async def test(node: Conversation) -> None:
         alpha, beta = await open_session(node), await open_session(node, "beta")
         await acquire(node, alpha)

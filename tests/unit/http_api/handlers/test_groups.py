@@ -70,7 +70,7 @@ def test_claims_may_be_granted_each_by_itself() -> None:
     run(test)
 
 
-def test_what_is_given_up_keeps_its_generation() -> None:
+def test_a_disowned_resource_keeps_its_generation() -> None:
     async def test(node: Conversation) -> None:
         alpha, beta = await session(node), await session(node, "beta")
         await own(node, alpha, "a b/ä\ufffd")

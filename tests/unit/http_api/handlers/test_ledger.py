@@ -102,7 +102,7 @@ def test_the_hash_is_that_of_the_bytes_that_the_topic_has() -> None:
         ("topic=none", []),
     ],
 )
-def test_entries_are_chosen_by_what_they_are_about(query: str, wanted: list[int]) -> None:
+def test_ledger_entries_are_filtered_by_topic_principal_and_act(query: str, wanted: list[int]) -> None:
     async def test(node: Conversation) -> None:
         await kept(node)
         assert await numbers(node, query) == (wanted, 7)
@@ -129,7 +129,7 @@ def test_an_answer_looks_at_a_bounded_number_of_entries_and_has_a_bounded_size(m
     run(test)
 
 
-def test_what_retention_has_dropped_is_passed_over() -> None:
+def test_a_ledger_page_begins_after_the_entries_that_retention_dropped() -> None:
     async def test(node: Conversation) -> None:
         await kept(node)
         partition = node.service.held(LEDGER_TOPIC, 0)
@@ -285,7 +285,7 @@ def test_a_part_of_a_request_that_appends_to_many_topics_is_refused_there_too() 
     run(test)
 
 
-def test_who_administers_the_cluster_reads_it_and_no_right_on_topics_is_enough() -> None:
+def test_the_ledger_needs_admin_cluster_and_no_right_on_topics_is_enough() -> None:
     made = {"root": new_token(), "reader": new_token(), "sees": new_token()}
     rights = {"root": ["admin cluster"], "reader": ["read topic:*", "admin topic:*"], "sees": ["read cluster"]}
     access = Access([], [Principal(name, rights[name], [PrincipalToken(made[name].hash)]) for name in made])
@@ -322,7 +322,7 @@ def test_a_trim_is_in_the_ledger_before_and_after_it_is_done() -> None:
     run(test)
 
 
-def test_a_node_that_passes_a_trim_on_leaves_it_to_the_one_that_leads() -> None:
+def test_a_forwarded_trim_is_recorded_by_the_leader_alone() -> None:
     async def main() -> None:
         async with nodes(2) as (one, two):
             await one.topic("orders")

@@ -127,7 +127,7 @@ def test_events_tell_the_state_of_the_cluster_until_as_many_have_come_as_were_as
     run(test)
 
 
-def test_a_node_takes_so_many_followers_of_its_events_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followers_of_events_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulse, "STREAMS_MAX", 1)
 
     async def test(node: Conversation) -> None:

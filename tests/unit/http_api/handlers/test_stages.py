@@ -36,7 +36,7 @@ def test_a_stage_is_stored_listed_appended_once_and_deleted() -> None:
     run(test)
 
 
-def test_what_is_appended_by_reference_is_counted_once_like_any_append() -> None:
+def test_an_append_of_a_stage_is_counted_once() -> None:
     async def counted(node: Conversation) -> list[str]:
         lines = (await node.call("GET", "/metrics", valid=False)).body.decode().splitlines()
         return [line for line in lines if line.startswith("stockade_appended_") and "_created" not in line]

@@ -36,7 +36,7 @@ def test_a_topic_is_created_once() -> None:
     run(test)
 
 
-def test_config_that_means_what_this_version_does_is_accepted() -> None:
+def test_configuration_values_equal_to_the_defaults_are_accepted() -> None:
     async def test(node: Conversation) -> None:
         config = {
             "writer_group": None,
@@ -84,7 +84,7 @@ def test_topics_come_in_pages_by_a_part_of_their_name_and_by_whether_a_slot_is_h
     run(test)
 
 
-def test_partitions_come_in_pages_and_by_what_is_looked_for() -> None:
+def test_partitions_are_paged_and_searched() -> None:
     async def test(node: Conversation) -> None:
         await node.topic("wide", 25)
         page = (await node.call("GET", "/v1/topics/wide/partitions?first=20&n=10")).json
@@ -251,7 +251,7 @@ def test_the_log_line_has_the_route_and_no_session(caplog: pytest.LogCaptureFixt
     run(test)
 
 
-def test_only_what_was_refused_or_took_long_is_logged_at_info(
+def test_only_refused_and_slow_requests_are_logged_at_info(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(node: Conversation) -> None:
@@ -285,7 +285,7 @@ def test_topics_that_stockade_made_for_itself_are_listed_when_asked_for() -> Non
     run(test)
 
 
-def test_the_page_of_problems_says_what_to_do_next_for_each_cause() -> None:
+def test_the_page_of_problems_has_the_hint_of_each_code_and_reason() -> None:
     async def test(node: Conversation) -> None:
         page = (await node.call("GET", "/docs/problems", valid=False)).body.decode()
         texts = [*TEXTS.items(), *((code, text) for (code, _), text in BY_REASON.items())]

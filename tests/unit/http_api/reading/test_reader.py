@@ -120,7 +120,7 @@ REFUSED: list[tuple[str, bytes, type[StockadeError], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("form", "body", "kind", "fields"), REFUSED, ids=["no JSON", "record", "records", "values"])
-def test_a_refusal_in_a_process_is_the_one_that_would_be_raised_here(
+def test_a_body_gets_the_same_refusal_in_a_process_and_on_the_loop(
     form: str, body: bytes, kind: type[StockadeError], fields: dict[str, Any]
 ) -> None:
     async def scenario(reader: Counted) -> None:
@@ -278,7 +278,7 @@ def test_a_process_ends_when_its_node_is_gone() -> None:
     process.stdout.close()
 
 
-def test_memory_is_bounded_there_and_the_refusal_says_so() -> None:
+def test_the_memory_of_a_reading_process_is_bounded_and_the_refusal_says_so() -> None:
     code = (
         "from stockade.http_api.reading import process, work\n"
         f"work.do = process.do = lambda order, body: bytearray({2 * MEMORY_BYTES_MAX})\n"
@@ -299,7 +299,7 @@ def test_memory_is_bounded_there_and_the_refusal_says_so() -> None:
     asyncio.run(main())
 
 
-def test_a_bug_there_is_an_internal_error_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_reading_process_is_an_internal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     class Local:
         """No process can import it."""
 
@@ -341,7 +341,7 @@ def test_a_small_body_that_means_much_work_does_not_hold_the_loop(order: Order, 
     run(scenario)
 
 
-def test_arrow_is_read_here_up_to_what_takes_5_ms() -> None:
+def test_small_arrow_bodies_are_read_on_the_event_loop() -> None:
     rows = read_batch(TEXT, b"x" * (1 << 20), now_ms=1, batch_bytes_max=BYTES_MAX)
 
     async def scenario(reader: Counted) -> None:

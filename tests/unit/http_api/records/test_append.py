@@ -195,7 +195,7 @@ def test_acks_0_answers_at_once_and_stores_all_the_same() -> None:
     run(test)
 
 
-def test_acks_0_drops_what_the_verdict_is() -> None:
+def test_with_acks_0_the_verdict_is_dropped() -> None:
     async def test(node: Conversation) -> None:
         session = await node.call("POST", "/v1/sessions", {"client_id": "c"})
         grant = {"partitions": "all", "mode": "Exclusive", "producer_name": "p"}

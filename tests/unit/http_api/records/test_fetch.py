@@ -131,7 +131,7 @@ def test_an_offset_outside_the_log_is_refused_with_its_bounds() -> None:
     run(test)
 
 
-def test_a_read_at_the_end_waits_for_what_comes() -> None:
+def test_a_fetch_at_the_log_end_waits_for_the_next_record() -> None:
     async def test(node: Conversation) -> None:
         waiting = asyncio.create_task(node.call("GET", RECORDS + "?max_wait_ms=10000"))
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_a_read_at_the_end_waits_for_what_comes() -> None:
     run(test)
 
 
-def test_meta_tells_who_wrote_each_record() -> None:
+def test_meta_adds_the_producer_of_each_record() -> None:
     async def test(node: Conversation) -> None:
         await fill(node, b"a\n")
         pid = (await node.call("POST", "/v1/producers", {})).json["producer_id"]
@@ -165,7 +165,7 @@ def test_meta_tells_who_wrote_each_record() -> None:
     run(test)
 
 
-def test_who_wrote_many_batches_is_looked_up_while_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_origins_of_many_batches_are_made_between_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "BATCHES_PER_TURN", 1)
     threads: list[int] = []
     write = fetch.origin_stream
@@ -200,7 +200,7 @@ def test_a_tail_is_the_last_records() -> None:
     run(test)
 
 
-def test_a_tail_whose_first_slice_is_not_all_is_read_on_to_the_end_that_it_told(
+def test_a_tail_is_read_on_from_its_first_slice_to_the_log_end_of_that_slice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is in a store comes piece by piece; records that were appended since are none of it."""

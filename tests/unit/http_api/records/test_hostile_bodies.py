@@ -133,7 +133,7 @@ def test_a_hostile_part_is_refused_by_name_and_the_part_beside_it_is_stored(
     cut=st.none() | st.integers(0, 1 << 12),
     behind=st.binary(max_size=3),
 )
-def test_damaged_parts_are_refused_or_mean_what_they_say(
+def test_a_damaged_parts_body_is_refused_or_valid(
     running: tuple[asyncio.Runner, Conversation], changes: list[tuple[int, int]], cut: int | None, behind: bytes
 ) -> None:
     runner, node = running
@@ -155,7 +155,7 @@ def test_damaged_parts_are_refused_or_mean_what_they_say(
     changes=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), max_size=4),
     cut=st.none() | st.integers(0, 1 << 12),
 )
-def test_a_damaged_arrow_stream_is_refused_or_means_what_it_says(
+def test_a_damaged_arrow_stream_is_refused_or_valid(
     running: tuple[asyncio.Runner, Conversation],
     values: list[Any],
     codec: str,

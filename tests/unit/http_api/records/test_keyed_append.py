@@ -44,7 +44,7 @@ def test_a_topic_id_that_this_node_does_not_know_is_not_refused_before_the_contr
     asyncio.run(main())
 
 
-def test_a_record_with_a_key_goes_where_kafka_would_put_it() -> None:
+def test_a_record_with_a_key_goes_to_the_partition_that_kafka_chooses() -> None:
     async def main() -> None:
         async with nodes(1) as (node,):
             await node.topic(partitions=4)

@@ -30,7 +30,7 @@ async def waiting(node: Conversation, watchers: int) -> None:
         await asyncio.sleep(0)
 
 
-def test_it_names_what_is_there_at_once_and_waits_for_the_first_that_comes() -> None:
+def test_news_answers_at_once_with_partitions_that_have_records_and_else_waits() -> None:
     async def test(node: Conversation) -> None:
         await node.topic("many", 3)
         await append(node, 1)
@@ -93,7 +93,7 @@ def test_fifty_partitions_count_as_one_request(partitions: int, requests: int) -
     run(test)
 
 
-def test_a_client_that_goes_leaves_no_watcher() -> None:
+def test_a_client_that_disconnects_leaves_no_watcher() -> None:
     async def test(node: Conversation) -> None:
         await node.topic("many", 2)
         asked = asyncio.create_task(wait(node, 0, 0))

@@ -62,7 +62,7 @@ def test_events_carry_their_offset_and_go_on_behind_the_last_one_seen() -> None:
 
 
 @pytest.mark.parametrize(("last", "status"), [(INT64_MAX - 1, 416), (INT64_MAX, 400)])
-def test_no_event_stream_goes_on_behind_the_highest_offset(last: int, status: int) -> None:
+def test_last_event_id_beyond_the_highest_offset_is_refused(last: int, status: int) -> None:
     async def test(node: Conversation) -> None:
         refused = await node.call("GET", RECORDS, headers=EVENTS | {"Last-Event-ID": str(last)})
         assert refused.status == status
@@ -126,7 +126,7 @@ def test_a_stream_that_meets_an_error_ends_with_its_problem(accept: dict[str, st
     run(test)
 
 
-def test_what_is_wrong_at_the_start_is_an_ordinary_problem() -> None:
+def test_a_followed_read_refused_at_its_start_gets_a_problem_document() -> None:
     async def test(node: Conversation) -> None:
         answer = await node.call("GET", RECORDS + "?follow=true&offset=9")
         assert answer.status == 416

@@ -153,7 +153,7 @@ def test_a_node_without_enough_descriptors_does_not_start_and_says_how_many_it_n
     assert bounds(LimitsSection(), 1 << 20) == (10_000, 5_000, (1 << 20) * 3 // 4, (1 << 20) * 7 // 8)
 
 
-def test_what_requests_open_takes_no_descriptor_that_is_left_to_the_log() -> None:
+def test_files_of_answers_leave_the_descriptors_of_the_log_free() -> None:
     with closing_descriptor() as free:
         pass
     assert Descriptors(FEW).opened(lambda: os.open(os.devnull, os.O_RDONLY)) == free

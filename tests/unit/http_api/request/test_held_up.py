@@ -72,7 +72,7 @@ class Clock:
         return getattr(self._loop, name)
 
 
-def test_a_client_has_the_time_of_a_stall_and_that_of_what_waits_for_it() -> None:
+def test_a_stalled_client_has_stall_s_and_the_time_for_its_unsent_bytes() -> None:
     def test(connection: HttpConnection, wire: Wire, at: Callable[[float], None]) -> None:
         wire.unsent = 3 * SECOND
         connection.pause_writing()
@@ -120,7 +120,7 @@ def test_a_connection_that_ends_has_the_time_of_a_stall_for_its_last_bytes() -> 
 
 
 @pytest.mark.parametrize("is_paused", [True, False])
-def test_what_a_client_has_not_taken_is_thrown_away_and_an_idle_one_is_told_of_the_end(is_paused: bool) -> None:
+def test_evict_resets_a_connection_with_unsent_bytes_and_closes_an_idle_one(is_paused: bool) -> None:
     def test(connection: HttpConnection, wire: Wire, at: Callable[[float], None]) -> None:
         if is_paused:
             connection.pause_writing()

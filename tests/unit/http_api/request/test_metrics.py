@@ -165,7 +165,7 @@ def counted(node: Conversation, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return looks
 
 
-def test_sixty_strangers_that_ask_for_the_metrics_together_cost_two_looks_at_most(
+def test_sixty_concurrent_anonymous_requests_for_metrics_cause_at_most_two_collections(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     access = Access([Token("reads", hashlib.sha256(b"reads").hexdigest(), "read")])
@@ -186,7 +186,7 @@ def test_sixty_strangers_that_ask_for_the_metrics_together_cost_two_looks_at_mos
     run(test, access)
 
 
-def test_callers_who_may_read_the_cluster_share_a_look_that_begins_after_they_asked() -> None:
+def test_callers_with_read_cluster_share_metrics_that_were_begun_after_their_request() -> None:
     async def main() -> None:
         looks: list[asyncio.Event] = []
         began = asyncio.Event()

@@ -52,7 +52,7 @@ def alone(test: Callable[[Conversation], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-def test_slow_writers_hold_only_what_they_have_sent_and_no_other_request_waits() -> None:
+def test_slow_bodies_count_only_received_bytes_and_delay_no_other_request() -> None:
     async def test(node: Conversation) -> None:
         budget = node.server.front.in_flight.body_bytes
         slow = [await connect(node, HEAD + b"Content-Length: 30000000\r\n\r\nabc") for _ in range(50)]
@@ -82,7 +82,7 @@ def test_a_body_that_comes_byte_by_byte_is_refused_when_its_time_is_over(monkeyp
     run(test)
 
 
-def test_a_body_has_time_by_what_has_come_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_limit_of_a_body_grows_with_its_received_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten bytes give ten seconds more; a body of which nothing comes is refused after the first half second."""
     monkeypatch.setattr(calls, "ARRIVAL_START_S", 0.5)
     monkeypatch.setattr(calls, "SLOWEST_BODY_BYTES_PER_S", 1)
@@ -181,7 +181,7 @@ def test_text_answers_are_bounded_all_together() -> None:
 
 
 @pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream"])
-def test_what_a_follower_of_text_has_not_taken_is_counted_and_bounded(form: str) -> None:
+def test_unsent_text_of_followed_streams_is_counted_and_bounded(form: str) -> None:
     """Each follower that read nothing held a MiB, or its largest batch, and no bound counted it."""
 
     async def test(node: Conversation) -> None:
@@ -203,7 +203,7 @@ def test_what_a_follower_of_text_has_not_taken_is_counted_and_bounded(form: str)
     alone(test)
 
 
-def test_what_a_follower_has_taken_is_given_back() -> None:
+def test_text_that_a_follower_has_taken_is_given_back_to_the_budget() -> None:
     async def test(node: Conversation) -> None:
         budget = node.server.front.in_flight.answer_bytes
         budget.limit = 1_500_000
@@ -219,7 +219,9 @@ def test_what_a_follower_has_taken_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream", ARROW["Content-Type"]])
-def test_followers_that_take_what_comes_hold_it_one_after_the_other(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_followers_that_read_promptly_hold_a_new_batch_one_after_the_other(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All held a new batch, or had its file open, at one time, so that streams of good clients ended at the bound."""
     opened, opens = sendfile.opened, 0
 
@@ -269,7 +271,7 @@ def test_large_answers_of_any_kind_are_bounded_all_together() -> None:
     run(test)
 
 
-def test_an_act_that_was_done_is_told_though_its_large_answer_finds_no_room() -> None:
+def test_the_large_answer_of_a_mutating_request_is_sent_although_the_budget_is_used() -> None:
     """It was refused after it was done, by a problem that says that it had no effect: a retry did it twice."""
 
     async def test(node: Conversation) -> None:
@@ -298,7 +300,7 @@ def test_the_last_records_are_counted_while_they_are_sent() -> None:
     run(test)
 
 
-def test_what_a_compressed_batch_unpacks_to_is_counted_whatever_is_taken_of_it() -> None:
+def test_the_uncompressed_size_of_a_batch_is_counted_for_any_part_of_it() -> None:
     """Only the text of the one record that is taken was counted, and the bytes on the disk."""
 
     async def test(node: Conversation) -> None:
@@ -339,7 +341,7 @@ def test_text_that_takes_more_memory_than_its_batches_is_counted_as_the_text_tha
     run(test)
 
 
-def test_requests_under_way_are_bounded_and_told_when_to_come_back() -> None:
+def test_requests_in_flight_are_bounded_and_refused_with_retry_after() -> None:
     async def test(node: Conversation) -> None:
         shared, budget = node.service.shared, node.server.front.in_flight.requests
         budget.limit = 2
@@ -395,7 +397,7 @@ def test_a_connection_that_never_ends_its_headers_is_closed(monkeypatch: pytest.
     run(test)
 
 
-def test_a_node_that_leaves_says_so_and_goes_on_serving() -> None:
+def test_a_node_that_leaves_is_not_ready_and_still_serves() -> None:
     async def test(node: Conversation) -> None:
         node.server.leave()
         refused = await node.call("GET", "/readyz")

@@ -101,7 +101,7 @@ def test_a_loop_that_only_waits_blames_no_request(
     assert caplog.records == []
 
 
-def test_lines_are_few_and_say_what_they_leave_out(
+def test_stalls_are_logged_at_a_bounded_rate_with_the_number_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(stalls: Stalls) -> None:
@@ -131,7 +131,7 @@ def test_a_node_without_requests_is_not_watched_and_one_with_requests_is_again(
     assert "stalls" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_stall_is_as_long_as_the_loop_computed_and_what_the_machine_added_is_none_of_it() -> None:
+def test_a_stall_counts_the_processor_time_of_the_loop_and_the_rest_as_a_wait() -> None:
     stalls = Stalls(lambda _: None)
     stalls._note(0.9, 0.03)
     assert [each.held_ms for each in stalls.latest(1)] == [30]
@@ -161,7 +161,7 @@ def test_the_latest_stalls_are_kept_the_last_one_first() -> None:
     assert stalls.latest(1)[0].stack == []
 
 
-def test_a_node_tells_what_held_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalls_of_a_node_are_listed_with_request_and_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Stalls, "touch", lambda _: None)  # a busy machine adds no stalls of its own
 
     async def test(node: Conversation) -> None:

@@ -66,7 +66,7 @@ def command(*words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_085_a_damaged_disk_is_refused_by_name_and_rebuilt_from_the_peers(data: Path) -> None:
+def test_085_a_damaged_disk_is_refused_with_the_file_and_rebuilt_from_its_peers(data: Path) -> None:
     with LocalCluster(data, port_base=0, restart=False, settings=SMALL) as cluster:
         topic = Topic(cluster.nodes[0].url, "t")
         topic.create(partitions=2)
@@ -99,7 +99,7 @@ def test_085_a_damaged_disk_is_refused_by_name_and_rebuilt_from_the_peers(data: 
             assert third.values(0, query)[:501] == [*LINES, str(number)]
 
 
-def test_a_bit_that_flips_in_what_is_not_read_stops_the_node_which_is_rebuilt(data: Path) -> None:
+def test_the_scrubber_finds_a_flipped_bit_and_the_node_is_rebuilt(data: Path) -> None:
     settings = f"{SMALL}inspection_bytes_per_s = 1073741824\n"
     with LocalCluster(data, port_base=0, restart=False, settings=settings) as cluster:
         topic = Topic(cluster.nodes[0].url, "t")

@@ -63,7 +63,7 @@ def test_088_089_a_pipeline_whose_leader_is_cut_off_and_dies_is_stored_once_and_
     on_every_replica(cluster, topic, LINES)
 
 
-def test_090_a_leader_that_hears_no_follower_refuses_no_number_of_a_batch(cluster: LocalCluster) -> None:
+def test_090_a_partitioned_leader_refuses_no_batch_as_out_of_order(cluster: LocalCluster) -> None:
     whole(cluster)
     topic = Topic(cluster.nodes[0].url, "stale-leader")
     topic.create()

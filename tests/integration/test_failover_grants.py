@@ -41,7 +41,7 @@ def decided(ask: Any) -> Answer:
 
 
 @pytest.mark.parametrize("mode", EXCLUSIVE_MODES)
-def test_009_010_after_a_failover_the_holder_resumes_and_a_superseded_writer_does_not(
+def test_009_010_after_a_failover_the_holder_resumes_its_epoch_and_a_superseded_writer_is_fenced(
     cluster: LocalCluster, mode: str
 ) -> None:
     whole(cluster)
@@ -86,7 +86,7 @@ def test_056_the_retry_of_an_init_at_the_next_leader_gets_the_same_answer(cluste
     assert expect(200, decided(lambda: call("POST", f"{other}/v1/producers", body))) == bumped
 
 
-def test_012_the_line_and_what_is_owned_survive_the_leader(cluster: LocalCluster) -> None:
+def test_012_tickets_and_ownerships_survive_a_controller_failover(cluster: LocalCluster) -> None:
     whole(cluster)
     topic = Topic(cluster.nodes[0].url, "lined-up")
     topic.create()

@@ -39,7 +39,7 @@ def test_all_that_nodes_write_is_closed_to_others_and_keys_to_the_group(
     assert {stat.S_IMODE(path.stat().st_mode) for path in written if path.suffix == ".key"} == {SECRET_MODE}
 
 
-def test_a_node_closes_what_an_older_version_wrote(data: Path) -> None:
+def test_a_node_narrows_the_modes_of_files_of_an_older_version(data: Path) -> None:
     with LocalCluster(data, nodes_count=1, port_base=0) as cluster:
         Topic(cluster.nodes[0].url, "orders").create(partitions=1)
     folder = data / "n1"

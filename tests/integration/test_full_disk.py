@@ -155,7 +155,7 @@ def leave(disk: Path, free: int) -> Path:
     return ballast
 
 
-def test_one_full_disk_of_three_stops_nothing_and_its_replica_catches_up_later(three: LocalCluster) -> None:
+def test_with_one_full_disk_of_three_appends_go_on_and_its_replica_catches_up_later(three: LocalCluster) -> None:
     topic = created(three, "t")
     expect(200, topic.append("first"))
     leader = next(node for node in three.nodes if node.name == topic.leader())

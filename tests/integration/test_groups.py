@@ -61,7 +61,7 @@ async def until_shared(*members: GroupReading) -> None:
     await until(is_shared, PATIENCE_S, "the partitions are not shared out")
 
 
-def test_a_group_goes_on_where_it_has_committed(node: Cluster) -> None:
+def test_a_group_continues_at_its_committed_position(node: Cluster) -> None:
     node.create_topic("alone", partitions=PARTITIONS)
 
     async def work() -> None:
@@ -117,7 +117,7 @@ def test_members_read_each_partition_whatever_the_topic_s_name_and_whatever_othe
     asyncio.run(work())
 
 
-def test_what_a_member_works_on_while_it_gives_a_partition_up_is_not_committed_for_it(node: Cluster) -> None:
+def test_the_record_in_work_when_a_member_gives_up_its_partition_is_not_committed(node: Cluster) -> None:
     """It may yet fail, and then somebody else has to do it."""
     node.create_topic("at-work", partitions=2)
 
@@ -180,7 +180,7 @@ def test_a_replaced_member_can_neither_commit_nor_read_on(node: Cluster) -> None
     asyncio.run(work())
 
 
-def test_a_reader_that_stops_in_the_middle_of_a_batch_goes_on_behind_it(node: Cluster) -> None:
+def test_a_read_that_stops_within_a_batch_continues_after_its_last_record(node: Cluster) -> None:
     node.create_topic("batches")
 
     async def work() -> None:
@@ -198,7 +198,7 @@ def test_a_reader_that_stops_in_the_middle_of_a_batch_goes_on_behind_it(node: Cl
     asyncio.run(work())
 
 
-def test_the_command_line_commits_what_it_wrote_out(node: Cluster) -> None:
+def test_consume_with_a_group_commits_the_records_that_it_wrote_out(node: Cluster) -> None:
     node.create_topic("lines")
     with SyncProducer(node.url) as producer:
         producer.send_batch("lines", 0, [b"a", b"b", b"c", b"d"])

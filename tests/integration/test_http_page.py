@@ -43,7 +43,7 @@ def test_the_next_in_the_queue_gets_the_slot(answers: Answers) -> None:
     assert refusal["current_epoch"] > grant["epoch"]
 
 
-def test_what_is_sent_again_is_stored_once(answers: Answers) -> None:
+def test_repeated_requests_of_the_page_are_stored_once(answers: Answers) -> None:
     appended = [answer for answer in answers if "base_offset" in answer and "code" not in answer]
     named, stage = appended[:2], appended[3:]
     assert [answer["base_offset"] for answer in named] == [0, 0]

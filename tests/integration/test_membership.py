@@ -186,7 +186,7 @@ checkpoint_bytes = 1048576
 """So that little data is enough to take checkpoints, and to let go of the log before them."""
 
 
-def test_what_is_no_longer_in_any_log_is_copied_from_checkpoints(data: Path) -> None:
+def test_compacted_entries_reach_new_replicas_by_checkpoints(data: Path) -> None:
     """To a node that lost its disk, and to one that was never there; under writers."""
     with LocalCluster(data, port_base=0, restart=False, settings=SMALL) as cluster:
         topic = Topic(cluster.nodes[0].url, "long")
@@ -256,7 +256,7 @@ def whole(cluster: LocalCluster, topic: Topic, name: str, partitions: int = PART
     return True
 
 
-def test_a_node_outside_the_controller_group_knows_who_leads_it(data: Path) -> None:
+def test_a_node_outside_the_controller_group_knows_its_leader(data: Path) -> None:
     """Also when it asked a controller that knew of no leader, and nothing else has happened since."""
     with LocalCluster(data, port_base=0, restart=False) as cluster:
         fourth = cluster.add_node()

@@ -58,7 +58,7 @@ def refused(status: int, code: str, answer: Answer) -> Any:
     return answer.json
 
 
-def test_001_002_one_who_holds_alone_keeps_others_out_also_those_who_would_share(cluster: LocalCluster) -> None:
+def test_001_002_an_exclusive_holder_excludes_exclusive_and_shared_acquires(cluster: LocalCluster) -> None:
     topic = created(cluster, "one")
     first = Writer(topic, "one-1", [0])
     for mode in ("Exclusive", SHARED):
@@ -77,7 +77,7 @@ def test_005_exclusive_with_fencing_evicts_the_holder_and_the_queue(cluster: Loc
     assert writes(forcing, expect(201, forcing.answer)).status == 200
 
 
-def test_006_012_the_line_moves_on_one_by_one(cluster: LocalCluster) -> None:
+def test_006_012_tickets_are_granted_one_by_one(cluster: LocalCluster) -> None:
     topic = created(cluster, "line")
     first = Writer(topic, "line-1", [0], FENCING)
     second, third = Writer(topic, "line-2", [0], WAIT), Writer(topic, "line-3", [0], WAIT)
@@ -89,7 +89,7 @@ def test_006_012_the_line_moves_on_one_by_one(cluster: LocalCluster) -> None:
     assert writes(third, granted(third)).status == 200
 
 
-def test_008_016_neither_those_who_share_nor_the_line_is_passed_by(cluster: LocalCluster) -> None:
+def test_008_016_an_acquire_passes_neither_shared_holders_nor_the_wait_queue(cluster: LocalCluster) -> None:
     topic = created(cluster, "pass", 2)
     seat = Writer(topic, "pass-seat", [0], SHARED)
     expect(201, seat.answer)
@@ -101,7 +101,7 @@ def test_008_016_neither_those_who_share_nor_the_line_is_passed_by(cluster: Loca
         assert (busy["reason"], busy["queue_len"]) == ("waiters_present", 1)
 
 
-def test_013_a_place_in_line_is_told_at_once_and_outlives_the_patience_of_a_request(cluster: LocalCluster) -> None:
+def test_013_a_ticket_is_answered_at_once_and_outlives_the_timeout_of_a_request(cluster: LocalCluster) -> None:
     topic = created(cluster, "patience")
     first, waiter = Writer(topic, "patience-1", [0]), Writer(topic, "patience-2", [0], WAIT)
     expect(202, waiter.answer)
@@ -124,7 +124,7 @@ def test_014_a_refused_acquire_leaves_nothing_behind(cluster: LocalCluster) -> N
     expect(201, Writer(topic, "nothing-4", [0]).answer)
 
 
-def test_018_one_who_was_overtaken_in_line_is_fenced_and_lowers_nothing(cluster: LocalCluster) -> None:
+def test_018_a_ticket_that_resumes_a_superseded_epoch_is_fenced_and_lowers_no_epoch(cluster: LocalCluster) -> None:
     topic = created(cluster, "overtaken")
     first, second = Writer(topic, "overtaken-1", [0]), Writer(topic, "overtaken-2", [0], WAIT)
     stale = Writer(topic, "overtaken-3", [0])
@@ -138,7 +138,7 @@ def test_018_one_who_was_overtaken_in_line_is_fenced_and_lowers_nothing(cluster:
     assert expect(201, Writer(topic, "overtaken-4", [0]).answer)["epoch"] == 3
 
 
-def test_020_one_in_line_behind_two_who_share_comes_when_both_have_left(cluster: LocalCluster) -> None:
+def test_020_a_ticket_behind_two_shared_holders_is_granted_when_both_have_left(cluster: LocalCluster) -> None:
     topic = created(cluster, "behind")
     seats = [Writer(topic, f"behind-{k}", [0], SHARED) for k in range(2)]
     waiter = Writer(topic, "behind-waiter", [0], WAIT)
@@ -148,7 +148,7 @@ def test_020_one_in_line_behind_two_who_share_comes_when_both_have_left(cluster:
     assert granted(waiter)["epoch"] == 1
 
 
-def test_021_who_left_the_line_is_skipped_and_costs_no_epoch(cluster: LocalCluster) -> None:
+def test_021_a_ticket_of_a_closed_session_is_skipped_and_costs_no_epoch(cluster: LocalCluster) -> None:
     topic = created(cluster, "skipped")
     first, gone = Writer(topic, "skipped-1", [0]), Writer(topic, "skipped-2", [0], WAIT)
     waiter = Writer(topic, "skipped-3", [0], WAIT)
@@ -167,7 +167,7 @@ def test_028_123_no_session_waits_while_holding_nor_holds_while_waiting(cluster:
     assert refused(409, "HOLD_AND_WAIT", waiter.acquire([1], "Exclusive"))["ticket"] == waiter.answer.json["ticket"]
 
 
-def test_029_the_line_blocks_only_where_sets_meet(cluster: LocalCluster) -> None:
+def test_029_a_ticket_blocks_only_acquires_whose_sets_intersect_its_own(cluster: LocalCluster) -> None:
     topic = created(cluster, "sets", 4)
     Writer(topic, "sets-holder", [0])
     wide, behind = Writer(topic, "sets-x", [0, 1], WAIT), Writer(topic, "sets-y", [1, 2], WAIT)
@@ -177,7 +177,7 @@ def test_029_the_line_blocks_only_where_sets_meet(cluster: LocalCluster) -> None
     assert waits(behind)
 
 
-def test_120_two_who_share_cannot_both_wait_to_be_alone(cluster: LocalCluster) -> None:
+def test_120_two_shared_holders_cannot_both_wait_for_an_exclusive_grant(cluster: LocalCluster) -> None:
     topic = created(cluster, "upgrade")
     for seat in [Writer(topic, f"upgrade-{k}", [0], SHARED) for k in range(2)]:
         refused(409, "HOLD_AND_WAIT", seat.acquire([0], WAIT))

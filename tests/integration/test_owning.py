@@ -40,7 +40,7 @@ class Owner:
         return {r["resource"] for r in expect(200, call("GET", f"{self.url}/resources"))["resources"] if r["owned"]}
 
 
-def test_032_033_034_a_generation_only_goes_up(cluster: LocalCluster) -> None:
+def test_032_033_034_a_claim_needs_a_higher_generation_than_the_owners(cluster: LocalCluster) -> None:
     one, two = Owner(cluster, "up"), Owner(cluster, "up", 1)
     assert one.own("r") == (1, 1)
     assert one.own("r", 5) == (5, 2)
@@ -64,7 +64,7 @@ def test_036_generation_0_always_wins_and_the_fence_epoch_still_grows(cluster: L
     assert two.own("r", 0) == (1, before + 1)
 
 
-def test_037_the_severed_lose_everything_or_only_what_was_claimed(cluster: LocalCluster) -> None:
+def test_037_a_severed_owner_loses_its_session_s_resources_or_the_claimed_one(cluster: LocalCluster) -> None:
     one, two, three = Owner(cluster, "sever"), Owner(cluster, "sever", 1), Owner(cluster, "sever", 2)
     for resource in ("a", "b", "c"):
         one.own(resource)
@@ -88,7 +88,7 @@ def test_039_anything_can_be_owned(cluster: LocalCluster) -> None:
     assert one.owned() == {"not/a/partition", "ä b", "nowhere/0", "/", "%2F"}
 
 
-def test_040_of_claims_that_hang_together_all_or_none_are_granted(cluster: LocalCluster) -> None:
+def test_040_atomic_claims_are_granted_all_or_none(cluster: LocalCluster) -> None:
     one, two = Owner(cluster, "atomic"), Owner(cluster, "atomic", 1)
     one.own("held")
     one.own("held", 5)

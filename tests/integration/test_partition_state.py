@@ -70,7 +70,7 @@ class Remembered:
             assert (expect(200, answer)["base_offset"], answer.json["duplicate"]) == (sequence, True)
 
 
-def test_084_088_what_a_partition_remembers_outlives_its_leader(cluster: LocalCluster) -> None:
+def test_084_088_the_state_of_a_partition_survives_a_failover(cluster: LocalCluster) -> None:
     remembered = Remembered(cluster, "leaders")
     for _ in range(2):
         strike(cluster, [leader_of(cluster, remembered.topic)])
@@ -78,7 +78,7 @@ def test_084_088_what_a_partition_remembers_outlives_its_leader(cluster: LocalCl
         remembered.check_duplicates()
 
 
-def test_084_what_a_partition_remembers_outlives_all_its_nodes_at_once(cluster: LocalCluster) -> None:
+def test_084_the_state_of_a_partition_survives_the_kill_of_all_its_nodes(cluster: LocalCluster) -> None:
     remembered = Remembered(cluster, "everybody")
     strike(cluster, list(cluster.nodes))
     remembered.check()

@@ -126,7 +126,7 @@ def test_a_quota_counts_for_the_whole_cluster_as_soon_as_it_is_put(closed: Close
     assert closed.everywhere("POST", "/v1/sessions", token, {"client_id": "c"}) == {201, 429}
 
 
-def test_a_token_that_the_cluster_makes_is_told_once(closed: Closed) -> None:
+def test_a_token_made_by_the_cluster_is_in_one_answer_only(closed: Closed) -> None:
     url, headers = f"{closed.urls[1]}/v1/principals/told%2Fonce", bearer(closed.root)
     expect(201, call("PUT", url, {"rights": []}, headers=headers))
     made = expect(201, call("POST", f"{url}/tokens", {}, headers=headers))
@@ -171,7 +171,7 @@ def test_no_node_is_open_when_it_starts_again(closed: Closed) -> None:
     assert closed.everywhere("GET", "/v1/topics", closed.root) == {200}
 
 
-def test_a_node_with_an_empty_disk_lets_no_caller_in_before_it_has_heard_who_may_do_what(module_path: Path) -> None:
+def test_a_node_with_an_empty_disk_admits_no_caller_before_it_knows_the_principals(module_path: Path) -> None:
     """It was open to every caller until a controller answered it: for good, if none knew it."""
     with LocalCluster(module_path / "wiped", port_base=0, restart=False) as cluster:
         root, last = Closed(cluster).root, cluster.nodes[-1]
@@ -204,7 +204,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def test_what_lies_on_the_disks_is_no_credential(closed: Closed) -> None:
+def test_no_file_of_a_node_holds_a_secret_token(closed: Closed) -> None:
     mine = new_token()
     put = ("principals", "put", "quiet", "--right", "read topic:*")
     closed.stockade(*put, token=closed.root)

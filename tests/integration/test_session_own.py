@@ -42,7 +42,7 @@ def test_work_ends_when_another_session_takes_the_resource_over_and_the_session_
     asyncio.run(program())
 
 
-def test_who_waits_owns_it_once_it_is_given_up(node: Cluster) -> None:
+def test_a_waiting_own_is_granted_when_the_owner_releases(node: Cluster) -> None:
     async def program() -> None:
         async with Client(config(node)) as client, Session(client, "a") as one, Session(client, "b") as other:
             held = await one.own("shards", "7")
@@ -57,7 +57,7 @@ def test_who_waits_owns_it_once_it_is_given_up(node: Cluster) -> None:
     asyncio.run(program())
 
 
-def test_what_a_session_owns_is_lost_with_it_and_who_waited_is_told(node: Cluster) -> None:
+def test_the_end_of_a_session_loses_its_resources_and_ends_its_waits(node: Cluster) -> None:
     async def program() -> None:
         async with Client(config(node)) as client, Session(client, "keeps") as keeps:
             await keeps.own("jobs", "kept")

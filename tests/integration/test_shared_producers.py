@@ -46,7 +46,7 @@ def test_008_exclusive_is_refused_over_a_shared_producer_and_waits_for_it(cluste
     asyncio.run(program())
 
 
-def test_002_a_shared_producer_is_refused_at_once_and_told_who_evicted_it(cluster: LocalCluster) -> None:
+def test_002_a_shared_producer_is_refused_at_once_with_the_name_of_the_holder(cluster: LocalCluster) -> None:
     async def program() -> None:
         async with (
             Producer(config(cluster), name="alone") as alone,

@@ -104,7 +104,7 @@ def test_verdicts_are_the_same_in_a_test_and_in_production(place: Place) -> None
     asyncio.run(program())
 
 
-def test_011_a_holder_whose_topic_was_made_anew_is_told_so_takes_it_again_and_writes(place: Place) -> None:
+def test_011_a_holder_of_a_recreated_topic_gets_inconsistent_topic_id_reacquires_and_writes(place: Place) -> None:
     async def program() -> None:
         async with Producer(place.config, name="stays") as producer, Producer(place.config, name="comes") as standby:
             await producer.client.create_topic("anew", partitions=2)

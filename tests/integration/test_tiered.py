@@ -120,7 +120,7 @@ def objects(data: Path) -> list[Path]:
     return list((data / "store").rglob("*.arrow.zst"))
 
 
-def test_a_log_goes_on_over_tiers_leaders_that_die_and_disks_that_are_lost(three: LocalCluster, data: Path) -> None:
+def test_a_tiered_log_survives_killed_leaders_and_lost_disks(three: LocalCluster, data: Path) -> None:
     topic = created(three.nodes[0], local_retention_bytes=0)
     append(topic, range(20))
     until_tiered(topic, three.nodes)

@@ -19,7 +19,7 @@ async def values(client: Client, topic: str) -> list[str]:
     return [(record.value or b"").decode() for record in (await client.tail(topic, 0, end)).records]
 
 
-def test_one_of_two_writers_gets_each_offset_while_the_leader_moves(cluster: LocalCluster) -> None:
+def test_with_if_log_end_one_of_two_writers_gets_each_offset_over_failovers(cluster: LocalCluster) -> None:
     """Optimistic concurrency: each adds 1 to the last value that it read; no addition is lost or made twice."""
 
     async def count(name: str, rounds: int) -> None:

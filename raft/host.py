@@ -25,7 +25,7 @@ from .histogram import Histogram
 from .machine import Machine
 from .messages import Hello, RaftMessage, Software
 from .net.liveness import DEFAULT_TIMES, LivenessTimeouts
-from .net.promises import NO_POSITION, Promises
+from .net.peer_positions import NO_POSITION, PeerPositions
 from .net.streams import AcceptStream
 from .net.tls import Tls, TlsFault, TlsFiles
 from .net.transport import NO_ROOM, Address, Transport
@@ -41,11 +41,11 @@ __all__ = ["NO_ROOM", "RaftHost", "RaftSettings", "Software", "Tls", "TlsFault",
 FOR_CLUSTER = b"\0"
 """The kind of the calls that the handler given to ``serve`` answers."""
 ELECTION_S = 0.001
-"""Elections that become due at once are spread over this time for each of them: ample for the work of one."""
+"""Elections that become due at once are spread over their number times this many seconds: one takes less."""
 ROLLED_BACK = "rolled-back"
 """The file beside the log that says why no process may start with this log any more. Another log has another folder."""
 REMEMBER_S = 60.0
-"""Period in which the positions that other nodes told (promises.py) are written to disk."""
+"""Period in which the positions that peers reported (peer_positions.py) are written to disk."""
 TURN_S = 0.02
 """Time after which a turn of the loop begins the work of no more groups: these wait for the next turn, and the loop
 serves connections between.
@@ -324,7 +324,7 @@ class RaftHost:
             started = self._started = self._compose(log, loop)
             self._transport.groups, self._transport.many = self.groups, started.runtime.coalescer
             self._began = log.durable_position
-            self._transport.promises = Promises(self._data_dir / "promises.json")
+            self._transport.peer_positions = PeerPositions(self._data_dir / "promises.json")
             self._transport.position = lambda: log.durable_position
             await self._transport.start(self.incarnation, secrets.randbits(64), self._began)
         except BaseException:
@@ -368,8 +368,8 @@ class RaftHost:
             await self._started.runtime.log.close()
 
     def spare_disk(self, *, is_low: bool, is_full: bool) -> None:
-        """Adapt to the room on the disk, and tell the other nodes. ``is_low``: take checkpoints as soon as they would
-        free any room. ``is_full``: also copy no other node's checkpoint. May be called repeatedly.
+        """Set how full the disk is, and tell the other nodes. ``is_low``: checkpoints are taken as soon as they would
+        free any room. ``is_full``: moreover no checkpoint of another node is copied. May be called repeatedly.
         """
         self._transport.tell_disk(NO_ROOM if is_full else int(is_low))
         self._parts.receiver.set_full(is_full=is_full)
@@ -379,10 +379,10 @@ class RaftHost:
 
     def pace_copies(self, bytes_per_s: int) -> None:
         """Bound the bytes of checkpoints that this node receives each second, and those that it sends; 0: no bound."""
-        self._parts.receiver.pace.bytes_per_s = self._parts.sender.pace.bytes_per_s = bytes_per_s
+        self._parts.receiver.rate_limiter.bytes_per_s = self._parts.sender.rate_limiter.bytes_per_s = bytes_per_s
 
     def dropped_files(self) -> None:
-        """See whether a checkpoint is due, after a machine has dropped files without a command."""
+        """Check whether a checkpoint is due, after a machine has dropped files without a command."""
         self._checkpointer.due()
 
     def open_group(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> Group:
@@ -411,8 +411,9 @@ class RaftHost:
             await storage.forget_tombstones(is_gone)
 
     async def close_group(self, group_id: int, *, erase: bool) -> None:
-        """Stop the replica. With ``erase`` its entries and files are removed, durably; a tombstone keeps its promises,
-        since a voter that forgot its vote may vote twice. Unknown groups are ignored, so it may be repeated.
+        """Stop the replica. With ``erase`` its entries and files are removed, durably; a tombstone keeps its term and
+        the end of its log, since a voter that forgets its vote may vote twice. Unknown groups are ignored, so the call
+        may be repeated.
         """
         storage, group = self._parts.storage, self.groups.pop(group_id, None)
         if group is not None:
@@ -464,9 +465,9 @@ class RaftHost:
             group.peer_heard(node_id)
 
     def _on_rolled_back(self, node_id: str, position: int) -> None:
-        """Mark the log as rolled back, and stop the node: ``node_id`` was told a ``position`` above where it began now.
-
-        Blocks: the next start must find the mark, as the log may have grown beyond the position by then.
+        """Mark the log as rolled back, and stop the node: this node had reported ``position`` to ``node_id``, and its
+        log began below it. Blocks: the next start must find the mark, since the log may have grown beyond the position
+        by then.
         """
         if position <= self._began:
             return
@@ -483,15 +484,15 @@ class RaftHost:
         self.fail(DiskRefused(self._data_dir, fault))
 
     async def _remember(self) -> None:
-        """Write the positions that other nodes told to disk: every REMEMBER_S, and when this node stops."""
-        promises = self._transport.promises
+        """Write the positions that peers reported to disk: every REMEMBER_S, and when this node stops."""
+        positions = self._transport.peer_positions
         try:
             try:
                 while True:
                     await asyncio.sleep(REMEMBER_S)
-                    await in_thread(promises.save)
+                    await in_thread(positions.save)
             finally:
-                promises.save()
+                positions.save()
         except OSError as error:
             self.fail(error)
 

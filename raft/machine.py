@@ -67,7 +67,7 @@ class Machine(Protocol):
     def reclaimable(self) -> int:
         """Bytes of files that only older images need: they go when a checkpoint of the present state is stored.
 
-        They bring the next checkpoint nearer, as applied commands do.
+        They count towards the next checkpoint, as applied commands do.
         """
         return 0
 

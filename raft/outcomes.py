@@ -6,7 +6,7 @@ import msgspec
 class Committed(msgspec.Struct, frozen=True):
     """Committed at ``index`` and applied on this node; ``result`` is what the machine's apply returned.
 
-    The garbage collector has to track it: a refusal that is raised refers back to it, by way of its traceback.
+    The garbage collector has to track it, since a raised refusal refers back to it through its traceback.
     """
 
     index: int

@@ -35,8 +35,8 @@ class NodePorts(Protocol):
     def incarnation(self) -> int: ...
     @property
     def full_disks(self) -> Set[str]:
-        """The connected nodes with full disks, which should be sent no entries that they need not have. The node keeps
-        this one set up to date in place.
+        """The connected nodes with full disks, which should be sent no entries while a majority can commit without
+        them. The node keeps this one set up to date in place.
         """
         ...
 

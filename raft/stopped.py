@@ -1,10 +1,11 @@
-"""The groups of a stopped node, read from its disk, which stays as it is: for the day on which no majority is left.
+"""The groups of a stopped node, read from its disk without changing it: for recovery when no majority is left.
 
-A node's disk does not say how far its groups had committed. What a checkpoint covers was committed; a later entry of
-the log may be, as only a majority of the replicas could tell. If a group has one voter, its disk is that majority.
+A node's disk does not say how far its groups had committed. Entries that a checkpoint covers were committed. Later
+entries may be committed or not: only a majority of the replicas can tell. If a group has one voter, its disk is that
+majority.
 
-Of a log that is damaged, the entries before the damage are read. They may have been replaced behind it, as may any
-entry that is not known to be committed.
+Of a damaged log, the entries before the damage are read. A later entry behind the damage may have replaced them, as it
+may replace any entry that is not known to be committed.
 """
 
 import os

@@ -81,7 +81,7 @@ class OpenGroup:
         return self.machine.unsynced_bytes >= UNSYNCED_BYTES
 
     def make_due(self) -> None:
-        """Make a checkpoint of this group due, however little was applied."""
+        """Make a checkpoint of this group due, regardless of how much it has applied."""
         self.applied_bytes += self._bound
         self._due()
 
@@ -193,8 +193,9 @@ class GroupStorage:
             self.discard(opened.stale.pop())
 
     async def release(self, log_bytes_kept: int = 0) -> None:
-        """Remove the files of the log that no group needs. While the log has ``log_bytes_kept`` bytes at most, files
-        that nodes which copy a checkpoint need next stay, too. A cancelled caller waits until that is done.
+        """Remove the files of the log that no group needs. Files with entries after a checkpoint that another node is
+        copying stay, too, while the log has at most ``log_bytes_kept`` bytes. A cancelled caller waits until the
+        removal is done.
         """
         kept = self.copied() if self.log.disk_bytes <= log_bytes_kept else NONE_KEPT
         await to_its_end(asyncio.ensure_future(self.log.release(self._forget, kept)))

@@ -26,7 +26,6 @@ from ..net.rpc import CallFailed, CallUnknown
 from ..threads import to_its_end
 from .digests import Digests
 from .group_storage import GroupStorage, OpenGroup
-from .pace import Pace
 from .questions import (
     CHECKPOINT,
     FOR_COPIES,
@@ -40,6 +39,7 @@ from .questions import (
     decode_offered,
     encode,
 )
+from .rate_limiter import RateLimiter
 from .store import Checkpoint, decode
 
 PIECES_IN_FLIGHT = 4
@@ -54,8 +54,8 @@ PAUSE_S = 0.5
 NO_ROOM_PAUSE_S = 30.0
 """The same time after a copy that the disk had no room for."""
 DAMAGED_PAUSE_S_MAX = 300.0
-"""The longest time after copies of one node's checkpoint that came damaged, one after the other. It begins with PAUSE_S
-and doubles with each: most often that node's own files are damaged.
+"""The longest pause after damaged copies from one node. The pause begins with PAUSE_S and doubles with each damaged
+copy in a row: most often that node's own files are damaged.
 """
 
 _log = logging.getLogger(__name__)
@@ -74,8 +74,8 @@ class NoRoom(CopyFailed):
 
 
 class Damaged(NamedTuple):
-    """So many copies of a group's checkpoint from ``node_id`` came damaged in a row. None begins before ``until``, in
-    loop time.
+    """The number of copies of a group's checkpoint from ``node_id`` that arrived damaged in a row. No further copy from
+    this node begins before ``until`` (loop time).
     """
 
     node_id: str
@@ -109,13 +109,14 @@ class CheckpointReceiver:
         self._is_full = self._is_stopped = False
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(COPIES_MAX)
-        self.pace: Pace = Pace()
+        self.rate_limiter: RateLimiter = RateLimiter()
         self._taken: dict[int, int] = {}  # bytes of the copies under way, by group
         self._damaged: dict[int, Damaged] = {}  # by group
 
     def fetch(self, group_id: int, node_id: str, index: int) -> None:
-        """Begin to copy a group's checkpoint, at ``index`` or beyond, from ``node_id``; do nothing while a copy of the
-        group is under way, the disk is full, copies from this node came damaged shortly before, or after ``stop``.
+        """Begin to copy a group's checkpoint, at ``index`` or beyond, from ``node_id``. Does nothing while a copy of
+        the group is under way, while the disk is full, in the pause after a damaged copy from this node, and after
+        ``stop``.
         """
         damaged = self._damaged.get(group_id, NONE_DAMAGED)
         is_pausing = damaged.node_id == node_id and asyncio.get_running_loop().time() < damaged.until
@@ -138,9 +139,9 @@ class CheckpointReceiver:
             await self.cancel(group_id)
 
     def set_full(self, *, is_full: bool) -> None:
-        """Set whether the disk has no room for copies. If so, the copies under way are cancelled and leave nothing
-        behind, except a copy that is being installed: it takes no more room, and frees older files. May be called
-        repeatedly.
+        """Set whether the disk has no room for copies. If so, the copies under way are cancelled and their files
+        removed, except those of a copy that is being installed: it takes no more room, and frees older files. May be
+        called repeatedly.
         """
         self._is_full = is_full
         for task in self._tasks.values() if is_full else ():
@@ -168,7 +169,9 @@ class CheckpointReceiver:
             self._taken.pop(group_id, None)
 
     def _came_damaged(self, group_id: int, node_id: str) -> float:
-        """Note that a copy came damaged. Returns for how many seconds no other one of this node begins."""
+        """Note that a copy from a node arrived damaged. Returns the seconds in which no further copy from that node
+        begins.
+        """
         before = self._damaged.get(group_id, NONE_DAMAGED)
         times = before.times + 1 if before.node_id == node_id else 1
         pause_s = min(PAUSE_S * 2.0 ** min(times - 1, 30), DAMAGED_PAUSE_S_MAX)
@@ -187,7 +190,7 @@ class CheckpointReceiver:
         error of this node's disk (ETIMEDOUT).
         """
         if isinstance(question, FetchPiece):
-            await self.pace.take(PIECE_BYTES)
+            await self.rate_limiter.take(PIECE_BYTES)
         tries_left = 1 if isinstance(question, Release) else TRIES
         while True:
             tries_left -= 1
@@ -261,8 +264,8 @@ class CheckpointCopy:
         _log.info("group %d: installed a checkpoint at %d", group_id, checkpoint.index)
 
     async def _install(self, checkpoint: Checkpoint, directory: Path) -> None:
-        """Install the checkpoint, on disk first, then in the group; both, even if the copy is cancelled meanwhile.
-        Otherwise the checkpoint's files would stay on disk beside those that the group works on.
+        """Install the checkpoint on disk, then in the group. A cancellation does not interrupt it: between the two, the
+        checkpoint's files would stay on disk beside those that the group works on.
         """
         group_id, storage, open_group = self._group.group_id, self._storage, self._open_group
         is_installed = False
@@ -271,8 +274,9 @@ class CheckpointCopy:
             is_installed = self._group.install(checkpoint, directory)
         finally:
             if not is_installed:
-                # The write failed, or the group has applied as much by itself meanwhile. It works on other files than
-                # those that the checkpoint on disk may name now, so a new checkpoint of the group has to follow.
+                # The write failed, or the group has applied these entries by itself meanwhile. Its machine works on
+                # other files than the checkpoint on disk may name now, so the group has to take a checkpoint of its
+                # own.
                 open_group.stale.append(directory)
                 open_group.make_due()
         if is_installed:

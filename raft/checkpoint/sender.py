@@ -3,8 +3,8 @@
 The sender holds a checkpoint that is being copied by hard links of its files, so that newer checkpoints of the group do
 not remove it: until every node that copies it has released it or has begun to copy another one of the group, or no node
 has asked about it for IDLE_S. Nodes may copy different checkpoints of one group. Until IDLE_S after the last question
-about a checkpoint the log keeps the entries after it, unless it grows too long (``wal_bytes_max``): otherwise the node
-would need the next checkpoint when its copy is complete, and so on.
+about a checkpoint, the log keeps the entries after it, unless it grows longer than ``wal_bytes_max``. Without these
+entries, the copying node would need another checkpoint as soon as its copy is complete.
 """
 
 import asyncio
@@ -17,7 +17,6 @@ from pathlib import Path
 from ...partition.log.fsutil import open_to_read
 from ...partition.log.modes import FOLDER_MODE
 from .group_storage import GroupStorage
-from .pace import Pace
 from .questions import (
     CHECKPOINT,
     PIECE_BYTES,
@@ -30,6 +29,7 @@ from .questions import (
     decode_question,
     encode,
 )
+from .rate_limiter import RateLimiter
 from .store import Checkpoint, remove
 
 IDLE_S = 30.0
@@ -67,7 +67,7 @@ class CheckpointSender:
     """Answers the questions of other nodes about this node's checkpoints, and holds those that they copy."""
 
     def __init__(self, storage: GroupStorage) -> None:
-        self.pace: Pace = Pace()
+        self.rate_limiter: RateLimiter = RateLimiter()
         self._storage = storage
         self._held: dict[tuple[int, int], HeldCheckpoint] = {}  # by group and index
         self._used_at: dict[tuple[int, int], float] = {}  # when the last question about a checkpoint came, held or not
@@ -84,7 +84,7 @@ class CheckpointSender:
             case FetchPiece(group_id, index, name, position):
                 held = self._find(group_id, index)
                 size = min(PIECE_BYTES, held.sizes.get(name, 0) - position)
-                await self.pace.take(max(0, size))
+                await self.rate_limiter.take(max(0, size))
                 return await self._storage.run(partial(read_piece, held.path(name), position, size))
             case FetchDigest(group_id, index, name):
                 held = self._find(group_id, index)

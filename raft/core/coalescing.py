@@ -5,11 +5,11 @@ With many groups on a node most messages are alike: one small entry that follows
 AppendMany; the node that receives it hands each one to its group, waits once for its disk, and answers all of them by
 one AckMany.
 
-Each group acts as if its message had come alone. Group has a short way for usual messages: ``take`` does what
+Each group acts as if its message had come alone. Group has a fast path for the common messages: ``take`` does what
 ``receive`` does with an AppendEntries, and ``acked`` what ``receive`` does with an AppendAck. A message that ``take``
-refuses goes to ``receive``, and the AckMany leaves it out. For every other message the AckMany is an AppendAck: when it
-leaves, the entry is on the follower's disk, and the follower is still in the message's term, under the same leader. The
-order of the messages of a group is kept.
+refuses is handed to ``receive``, and the AckMany does not ack it. For every other message the AckMany stands for a
+successful AppendAck: when it is sent, the entry is on the follower's disk, and the follower is still in the message's
+term, under the same leader. The order of the messages of a group is kept.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -98,17 +98,20 @@ class Coalescer:
             self._links[node_id] = Link()
 
     def down(self, node_id: str) -> None:
-        """Drop the messages gathered for a node, or sent to it, as its connection broke; no ack that is owed leaves."""
+        """Drop the messages gathered for a node, and the record of those sent to it, since its connection broke. Acks
+        that are owed to the node are not sent.
+        """
         self._links.pop(node_id, None)
         self._gathering.pop(node_id, None)
 
     # Sending.
 
     def post(self, group_id: int, node_id: str, message: RaftMessage) -> bool:
-        """Send a message of a group, a usual one at the end of this turn. False if it surely will not arrive.
+        """Send a message of a group; one that can be coalesced is sent at the end of this turn. False if it surely will
+        not arrive.
 
-        A gathered message that then does not fit in the connection's buffer is lost, as when the connection breaks: the
-        next heartbeat finds the gap.
+        A gathered message that does not fit in the connection's buffer is lost, as when the connection breaks; the next
+        heartbeat finds the gap.
         """
         link = self._links.get(node_id)
         if link is None:

@@ -1,4 +1,4 @@
-"""The parts of a node that does not lead: it stores its leader's entries, times the leader's silence, votes, campaigns.
+"""The parts of a replica that does not lead: storing the leader's entries, the election timeout, votes, campaigns.
 
 ``FollowerState`` verifies and acknowledges entries; ``ApplyLag`` says when they are applied. ``Election`` keeps the
 election deadline, until when the leader counts as heard, and the votes counted so far. ``Voting``
@@ -58,8 +58,8 @@ class RaftState(Protocol):
 class VoteGate:
     """Withholds every message but a pre-vote until the term and the vote that it rests on are on disk.
 
-    Of the withheld messages of one kind to one node only the latest is kept, which bounds what a slow disk can pile up;
-    Raft repeats the others. RaftNode drops all of them when its term changes, so none leaves in a later term.
+    Of the withheld messages of one kind to one node only the latest is kept, which bounds their number on a slow disk;
+    Raft repeats the others. RaftNode drops all of them when its term changes, so none is sent in a later term.
     """
 
     def __init__(self, log: GroupLog, send: Send) -> None:
@@ -94,7 +94,8 @@ class ApplyLag:
 
     A follower whose machine may lag (``Machine.may_lag``) applies what is committed when LAG_ENTRIES_MAX entries, or
     LAG_BYTES_MAX bytes of them, came since it applied last, or when entries come LAG_S seconds after that. It also
-    applies with every message without entries, so within a heartbeat after the last entry. A leader applies at once.
+    applies with every message without entries, and so within a heartbeat period after the last entry. A leader applies
+    at once.
     """
 
     def __init__(self, now: float) -> None:
@@ -148,7 +149,7 @@ class FollowerState:
         """Handle entries or a heartbeat. The log is truncated only where an entry really differs (D2).
 
         A message of an older term is refused, so that its sender learns the newer term. Such a refusal names no round:
-        its sender may lead the newer term when it arrives, and count rounds anew.
+        the deposed leader may lead the newer term when the refusal arrives, and number its rounds anew.
         """
         if message.term < self._node.term:
             self._refuse(node_id, self._log.last_index + 1, round_=0)
@@ -259,9 +260,9 @@ class FollowerState:
 class Election:
     """Decides when a node asks for votes, and counts them; Voting and RaftNode act.
 
-    No tally outlives the configuration that it was begun under: another configuration need not name all who voted, and
-    may have another majority. Entries bring a configuration or take one back; they come from a leader, and
-    ``heard_leader`` ends the tally first. A candidate may install a checkpoint: then ``void`` ends the tally.
+    No tally outlives the configuration that it was begun under: another configuration may lack some of the voters
+    counted so far, and have another majority. Entries bring a configuration or take one back; they come from a leader,
+    and ``heard_leader`` ends the tally first. A candidate may install a checkpoint: then ``void`` ends the tally.
     """
 
     def __init__(
@@ -288,8 +289,8 @@ class Election:
 
     @property
     def leased(self) -> bool:
-        """CheckQuorum: whether a leader spoke within the shortest election timeout. Then no other candidate is
-        supported.
+        """CheckQuorum: whether this node heard its leader within the shortest election timeout, and so votes for no
+        candidate.
         """
         return self._clock() < self._lease_end
 
@@ -305,11 +306,12 @@ class Election:
         self.deadline = min(self.deadline, self._clock() + self._hurry_s_max * self._rng())
 
     def take_turn(self, spread_s: float, turn: int) -> None:
-        """Draw the deadline from the next ``spread_s`` seconds: elections of many groups are due at once, and spread.
+        """Draw the deadline from the next ``spread_s`` seconds, so that elections of many groups that are due at once
+        are spread.
 
-        A node with ``turn`` > 0 first waits ``spread_s`` for each node whose turn comes before its own. With many
-        elections at once each takes so long that two nodes would often ask at the same time, and both in vain. A node
-        with a longer log than the candidate need not wait: the candidate's pre-vote makes it ``hurry``.
+        ``turn`` is the number of nodes that ask before this one: ``deadline = now + spread_s * (turn + rng())``.
+        Without turns, two nodes would often ask for votes in the same group at the same time, and split them. A node
+        whose log is longer than a candidate's does not wait for its turn: the candidate's pre-vote makes it ``hurry``.
         """
         if spread_s <= self._hurry_s_max:
             self.hurry()
@@ -406,8 +408,8 @@ class Voting:
 
     def leader_is_missed(self) -> None:
         """Begin a pre-vote, as the leader has sent nothing for an election timeout: it asks whether an election would
-        be won, before a term is spent on it. Put it off while a frame of the leader's node arrives: on a slow link a
-        long frame takes longer than a timeout, and the heartbeats of all groups wait behind it.
+        be won, before a term is spent on it. Wait while a frame of the leader's node is arriving: on a slow link a long
+        frame takes longer than a timeout, and the heartbeats of all groups wait behind it.
         """
         leader = self._node.leader
         if leader is not None and self._ports.is_amid_frame(leader):

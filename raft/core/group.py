@@ -148,8 +148,8 @@ class Group:
         return () if leading is None else leading.out_of_sync(self.commit_index)
 
     def needs_room_without(self, node_id: str) -> Sequence[str]:
-        """The voters whose full disks hold up all commits if the voter ``node_id`` is removed now, as they lack much;
-        empty unless this node leads.
+        """The voters with full disks that every commit would have to wait for if the voter ``node_id`` were removed
+        now, because they are far behind; empty unless this node leads.
         """
         leading = self._node.leading
         return () if leading is None else leading.needs_room_without(node_id)
@@ -194,7 +194,7 @@ class Group:
 
     def take(self, node_id: str, message: AppendEntries, now: float) -> bool:
         """Store entries as ``receive`` does, except that the caller calls ``taken_is_durable`` once they are on disk.
-        Returns False, and has done nothing, unless the short way applies (``RaftNode.take`` says when).
+        Returns False, and has done nothing, unless the fast path applies (``RaftNode.take`` says when).
         """
         try:
             return not self._is_stopped and self._node.take(node_id, message, now)
@@ -347,8 +347,8 @@ class Group:
             self._ports.call_soon(self.progress)
 
     def _arm(self) -> None:
-        """Keep one timer, for the next tick and the next deadline of a call. It is moved only to fire earlier; when it
-        fires too early, it is set again.
+        """Set the timer for the next tick or the next deadline of a call, whichever is earlier. There is one timer,
+        which is only ever moved forward; when it fires too early, it is set again.
         """
         when = self._node.next_tick
         for queue in self._queues:
@@ -362,9 +362,10 @@ class Group:
         self._timer = None
         now = self._ports.time()
         if now - self._timer_at > STALL_S and not self._is_waking:
-            # The loop stood still, and uvloop runs timers before it reads: first hear what the sockets hold.
+            # The loop stood still, and uvloop runs timers before it reads: first receive the messages that the sockets
+            # hold.
             self._is_waking = True
-            if self._node.leading is not None:  # a leader asked its followers nothing, so their silence is forgiven
+            if self._node.leading is not None:  # it sent its followers nothing, so their silence does not count
                 self._node.leading.forgive(now - self._timer_at)
             self._timer, self._timer_at = self._ports.call_at(now + WAKING_S, self._on_time), now + WAKING_S
             return
@@ -383,9 +384,11 @@ class Group:
             self._arm()
 
     def _keep_leading(self) -> None:
-        """Give up the transfer, which took too long: this leader appends the proposals that waited for the heir."""
+        """Give up the leadership transfer, which timed out: this leader appends the proposals that waited for the
+        transferee.
+        """
         if self._node.leading is not None:
-            self._node.leading.heir = None
+            self._node.leading.transferee = None
 
     def _tick(self) -> None:
         try:
@@ -485,13 +488,13 @@ class Group:
                 self._schedule()
 
     async def transfer(self, node_id: str | None, timeout_s: float) -> None:
-        """Transfer the leadership to the heir: the voter ``node_id``, or if None the one with the longest matching log.
-        Returns when the heir leads.
+        """Transfer the leadership to the voter ``node_id`` (the transferee); None: to the voter with the longest
+        matching log. Returns when the transferee leads.
 
-        Proposals that come while the heir receives the last entries wait, and are rejected when it leads; once it was
+        Proposals made while the transferee receives the last entries wait, and are rejected when it leads; once it was
         asked to campaign, they wait for one election timeout at most. Raises NotLeader if this node does not lead or a
-        third one takes over, ValueError if ``node_id`` is no other voter, TimeoutError if the heir does not lead in
-        time: then this node goes on leading, as far as it can.
+        third node takes over, ValueError if ``node_id`` is no other voter, TimeoutError if the transferee does not lead
+        in time; this node then leads on, if it still can.
         """
         future: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self.submit_transfer(node_id, timeout_s, lambda it: None if future.done() else future.set_result(it))

@@ -67,7 +67,7 @@ class Progress:
         """Acks that name an earlier round do not count: they speak of an earlier membership of this node."""
         self.goal: int = 0
         self.goal_at: float = -inf
-        """For a learner and the heir: the log's end when the present round of catching up began (0: none), and when."""
+        """For a learner and the transferee: the log's end when the present round began (0: no round), and the time."""
         self.keeps_up: bool = False  # whether the last round was quick
         self.sent_commit = 0
         """The latest commit index that the follower was sent."""
@@ -88,8 +88,8 @@ class Progress:
         """Whether a message with entries may be sent now. ``is_little`` returns whether the entries from an index on
         are few and small altogether.
 
-        Few small entries wait until the message before them is answered, and then go together: with many groups on a
-        node messages cost more than entries.
+        A few small entries wait until the message before them is answered, and are then sent together: with many groups
+        on a node, messages cost more than entries.
         """
         if not self.window:
             return True
@@ -148,12 +148,12 @@ class LeaderState:
         self.followers: dict[str, Progress] = {}
         self.round: int = 0
         """The round of the latest message. Each ack names the round of a message, so it was sent after that message."""
-        self.heir: str | None = None
+        self.transferee: str | None = None
         """The voter that the leadership is being transferred to; None if there is no transfer."""
         self.pushed_at: float = -inf
-        """When the heir was last asked to campaign."""
+        """When the transferee was last asked to campaign."""
         self.overdue_at: float = inf
-        """From this time on proposals no longer wait for an heir that was asked to campaign and does not lead."""
+        """From this time on proposals no longer wait for a transferee that was asked to campaign and does not lead."""
         self.is_settled: bool = False
         """Whether this node and all followers are voters with the configured disks: no member is left to change."""
         self.beat_is_wanted: bool = True
@@ -263,7 +263,7 @@ class LeaderState:
         return True
 
     def _plan_notice(self, commit_index: int, now: float) -> None:
-        """Set ``notice_at`` if a follower was not sent this commit index: it is told later, unless entries tell it."""
+        """Set ``notice_at`` if a follower was not sent this commit index: it gets a Commit then, or entries before."""
         for follower in self._connected:
             if follower.sent_commit < commit_index:
                 self.notice_at = min(self.notice_at, now + self._notice_s)
@@ -278,27 +278,27 @@ class LeaderState:
             self._newest_sent, self._entries_at = index, now
 
     def _with_room(self, followers: list[Progress]) -> list[Progress]:
-        """The followers to send entries to: those without a full disk, if they and this node hold a majority; else all.
-        In that case nodes take no more appends, and the commands still proposed are small or make room, as a trim does.
+        """The followers to send entries to: those without a full disk if they and this node are a majority, else all.
+        In the latter case nodes take no more appends; commands still proposed are small, or make room, as trims do.
 
-        A follower that is far behind, or needs a checkpoint, is no part of that majority: it may take minutes to catch
-        up, and until then nothing would be committed. The heir of a transfer is sent entries whatever its disk: it
-        cannot take over without them, and while it is near all proposals wait for that.
+        A follower that is far behind, or needs a checkpoint, does not count for that majority: it may take minutes to
+        catch up, and until then nothing would be committed. The transferee is sent entries even if its disk is full: it
+        cannot take over without them, and once it is near, all proposals wait for the transfer.
         """
-        full, end = self._membership.full_disks - {self.heir}, self._log.last_index
+        full, end = self._membership.full_disks - {self.transferee}, self._log.last_index
         able = [follower for follower in followers if follower.node_id not in full]
         votes = self._is_voter + sum(follower.counts and self._is_sent_nearly_all(follower, end) for follower in able)
         return able if votes > self._majority_others else followers
 
     def _is_sent_nearly_all(self, follower: Progress, index: int) -> bool:
-        """Whether a follower needs no checkpoint, and the leader has yet to send it at most IN_SYNC_ENTRIES_MAX entries
-        up to ``index``. ``match_index`` does not tell: in a new term nothing has matched yet.
+        """Whether a follower needs no checkpoint, and at most IN_SYNC_ENTRIES_MAX entries up to ``index`` are still to
+        be sent to it. ``next_index`` decides, since ``match_index`` is 0 until the follower has answered in this term.
         """
         return follower.next_index > max(self._log.base_index, index - IN_SYNC_ENTRIES_MAX)
 
     def needs_room_without(self, node_id: str) -> tuple[str, ...]:
-        """The voters whose full disks would have to take all that they lack before anything is committed, if
-        ``node_id`` were a voter no more; none if the others are a majority without them.
+        """The voters that every commit would have to wait for if ``node_id`` were no voter: their disks are full, they
+        are far behind, and the other voters are no majority without them. Empty: there are none.
         """
         end, left = self._log.last_index, [each for each in self._voters if each.node_id != node_id]
         full = [each for each in left if each.node_id in self._membership.full_disks]
@@ -309,8 +309,8 @@ class LeaderState:
 
     def look_at_clock(self, commit_index: int, now: float) -> bool:
         """Send heartbeats if they are due: a follower was sent nothing, or answered nothing, for a heartbeat period.
-        Returns whether they were sent. They go at once: behind the work of other groups, such as the first appends to
-        hundreds of them, they came later than an election.
+        Returns whether they were sent. They are sent at once and not in ``progress``: behind the work of other groups,
+        such as the first appends to hundreds of them, they would come later than an election timeout.
         """
         if now >= self.beat_at:
             self.beat_at = self.quiet_at(self._heartbeat_s)
@@ -321,8 +321,8 @@ class LeaderState:
         return True
 
     def puts_off_beat(self, now: float) -> bool:
-        """Whether a heartbeat that is due is put off, and nothing else need be done: all followers were sent something
-        and have answered within the last period. ``beat_at`` then counts from there.
+        """Whether a heartbeat that is due is not needed, nor anything else: every follower was sent a message, and has
+        answered, within the last heartbeat period. Then ``beat_at`` is set to the end of that period.
         """
         if self.beat_is_wanted or not self.is_settled or len(self._connected) < len(self.followers):
             return False
@@ -392,9 +392,8 @@ class LeaderState:
         return {name: max(0, commit_index - (each.match_index or known)) for name, each in self.followers.items()}
 
     def out_of_sync(self, commit_index: int) -> list[str]:
-        """The members that could not take over now without a loss, or only after a while: disconnected, with another
-        disk than they joined with, no voters yet, more than IN_SYNC_ENTRIES_MAX committed entries behind, or in need of
-        a checkpoint.
+        """The members that could not lead now: disconnected, with another disk than the configured one, not voters yet,
+        more than IN_SYNC_ENTRIES_MAX committed entries behind, or in need of a checkpoint.
         """
         lags = self.lags(commit_index)
         return [
@@ -427,7 +426,7 @@ class LeaderState:
         if round_ >= follower.first_round:
             assert index <= self._log.last_index, "acked what was never sent"
             follower.matched(index)
-            if not follower.is_voter or node_id == self.heir:
+            if not follower.is_voter or node_id == self.transferee:
                 follower.end_round(self._log.last_index, now, self._quick_s)
 
     def _retry_index(self, follower: Progress, hint: int) -> int:
@@ -474,9 +473,10 @@ class LeaderState:
         return None
 
     def has_caught_up(self, follower: Progress) -> bool:
-        """Whether a learner, or the heir, has on disk all entries up to this leadership's no-op, and lacks one message
-        of entries, or a window if it keeps up: under load, on a long link, it always lacks more than a message. It must
-        have the configuration that names it: a node that does not know that it is a member does not vote.
+        """Whether a learner, or the transferee, has all entries up to the no-op of this leadership on disk, and lacks
+        at most one message of entries, or a window if its rounds are quick: under load, on a long link, it always lacks
+        more than one message. It must have the configuration that names it: a node that does not know that it is a
+        member does not vote.
         """
         log = self._log
         least = max(self.no_op_index, log.base_index, log.configuration_index)
@@ -488,35 +488,36 @@ class LeaderState:
     def transfer_to(self, node_id: str | None, others: Collection[str]) -> None:
         """Begin to transfer the leadership to ``node_id``, or if None to the voter with the longest matching log.
 
-        When the heir has nearly caught up, new proposals wait until it leads, or for an election timeout after it was
-        asked to campaign: its disk may hang. Raises ValueError if the heir is none of ``others``, the other voters.
+        When the transferee has nearly caught up, new proposals wait until it leads, or for an election timeout after it
+        was asked to campaign: its disk may hang. Raises ValueError if it is none of ``others``, the other voters.
         """
         furthest = self.furthest()
         if node_id is None and furthest is not None:
             node_id = furthest.node_id
         if node_id not in others:
             raise ValueError(f"{node_id} is no voter to hand over to" if node_id else "no other voter is connected")
-        self.heir, self.pushed_at, self.overdue_at = node_id, -inf, inf
+        self.transferee, self.pushed_at, self.overdue_at = node_id, -inf, inf
         for follower in self.followers.values():
-            follower.goal, follower.keeps_up = 0, False  # the heir may have been a learner before
+            follower.goal, follower.keeps_up = 0, False  # the transferee may have been a learner before
 
-    def push_heir(self, applied_index: int, now: float) -> None:
-        """Ask the heir, once it has every entry, to campaign; again after a heartbeat period, as messages can be lost.
-        All entries must be applied here, too: proposals that wait end as unknown with this leadership.
+    def push_transferee(self, applied_index: int, now: float) -> None:
+        """Ask the transferee to campaign (TimeoutNow) once it has every entry, and again each heartbeat period:
+        messages get lost. All entries must be applied here, too: proposals that are not applied end as Unknown with
+        this leadership.
         """
-        heir = self.followers.get(self.heir or "")
-        if heir is None or now < self.pushed_at + self._heartbeat_s:
+        transferee = self.followers.get(self.transferee or "")
+        if transferee is None or now < self.pushed_at + self._heartbeat_s:
             return
-        if heir.match_index == applied_index == self._log.last_index:
+        if transferee.match_index == applied_index == self._log.last_index:
             self.pushed_at, self.overdue_at = now, min(self.overdue_at, now + self._patience_s)
-            self._send(heir.node_id, TimeoutNow(self.term))
+            self._send(transferee.node_id, TimeoutNow(self.term))
 
-    def heir_is_near(self, now: float) -> bool:
-        """Whether a leadership transfer is under way that is not overdue, and whose heir has nearly caught up."""
-        heir = None if self.heir is None else self.followers.get(self.heir)
-        return heir is not None and now < self.overdue_at and self.has_caught_up(heir)
+    def transferee_is_near(self, now: float) -> bool:
+        """Whether a leadership transfer is under way that is not overdue, and whose transferee has nearly caught up."""
+        transferee = None if self.transferee is None else self.followers.get(self.transferee)
+        return transferee is not None and now < self.overdue_at and self.has_caught_up(transferee)
 
-    # What a majority of the voters has or has answered. Learners, and voters with another disk, do not count.
+    # Values that a majority of the voters has reached. Learners, and voters with another disk, do not count.
 
     def majority_index(self) -> int:
         """The highest index that a majority has on disk; this node counts with its own durable index."""
@@ -556,9 +557,9 @@ class LeaderState:
         return self._of_majority(heard, inf, -inf)
 
     def is_cut_off(self, since: float, heard_at: Callable[[str], float]) -> bool:
-        """CheckQuorum: whether no majority was heard since this time. Where answers are missing, signs of life of the
-        followers' nodes count (``heard_at``): on a slow link, messages and answers wait behind long frames. A node that
-        hears nothing of this one drops the connection, and with it these signs.
+        """CheckQuorum: whether no majority was heard since this time. Without an answer, bytes from the follower's node
+        count (``heard_at``): on a slow link, messages and answers wait behind long frames. A node that receives nothing
+        from this one drops the connection, so its bytes also show that it receives ours.
         """
         if self.majority_contact() >= since:
             return False
@@ -576,11 +577,10 @@ class LeaderState:
         return values[self._majority_others] if len(values) > self._majority_others else otherwise
 
     def has_news(self, commit_index: int) -> bool:
-        """Whether there may be something to commit, to send, to change or to transfer.
-
-        With many groups on a node, most acks change nothing: the first of a majority did.
+        """Whether there may be something to commit, to send, to change or to transfer. With many groups on a node, most
+        acks change nothing: an earlier ack has completed the majority.
         """
-        if self.beat_is_wanted or not self.is_settled or self.heir is not None:
+        if self.beat_is_wanted or not self.is_settled or self.transferee is not None:
             return True
         last_index = self._log.last_index
         for follower in self._voters:  # all followers, as ``is_settled`` says
@@ -589,7 +589,7 @@ class LeaderState:
         return commit_index < last_index and self.majority_index() > commit_index
 
     def forgive(self, seconds: float) -> None:
-        """Count ``seconds`` less of the followers' silence: this node stood still, and asked them nothing."""
+        """Subtract ``seconds`` from the followers' silence: this node stood still, and sent them nothing."""
         for follower in self.followers.values():
             follower.contact += seconds
 

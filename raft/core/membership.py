@@ -13,7 +13,7 @@ from ..log.group_log import GroupLog
 
 
 class Membership:
-    """The members of a group and who of them counts, as this node knows it.
+    """The members of a group, and which of them count for a majority, as this node knows it.
 
     A vote, a pre-vote, an ack or a sign of life counts only if it comes from the very disk that the configuration
     names. A node whose disk was wiped has forgotten its votes and acks, so its answers count for no majority.
@@ -41,20 +41,20 @@ class Membership:
     def may_campaign(self, commit_index: int) -> bool:
         """Whether this node is a voter in the committed configuration or in any later one.
 
-        A leader that removes itself may restart with the only copy of that entry: then no other node can win, and this
-        one must lead, without counting itself, until the others have the entry.
+        A leader that removes itself may restart with the only copy of that entry. Then no other node can win an
+        election, and this node must lead, without counting itself for a majority, until the others have the entry.
         """
         if self._log.end < self._log.promised_end:
-            return False  # this node lacks entries that it acked: it would not vote for itself
+            return False  # this node lacks entries that it acked, so it must not vote for itself
         known = self._log.configurations_since(commit_index)
         return any(each.voters.get(self.node_id) == self._incarnation for each in known)
 
     def may_vote(self, commit_index: int) -> bool:
         """Whether this node, with its present disk, is a member of the committed configuration or of any later one.
 
-        Learners vote, too: a candidate may know of a promotion that has not arrived here, or of a removal that will
-        never arrive. The candidate counts votes of voters alone, so a vote too many does no harm. A node that is in no
-        configuration, or only with another disk, grants nothing.
+        Learners grant votes, too: the candidate may have a configuration that makes this node a voter and has not
+        arrived here. The candidate counts only the votes of voters, so a superfluous vote does no harm. A node that is
+        in no configuration, or only with another disk, grants nothing.
         """
         known = self._log.configurations_since(commit_index)
         return any(each.members.get(self.node_id) == self._incarnation for each in known)

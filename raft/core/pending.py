@@ -59,7 +59,9 @@ class Pending(Generic[_Answer]):
         self._settle = settle
 
     def settle(self, answer: _Answer) -> None:
-        """Answer the call unless it was answered. An exception of its callback is logged: none must stop Raft (D5)."""
+        """Answer the call unless it was answered. An exception of its callback is logged and not raised, so that it
+        does not stop Raft (D5).
+        """
         if self.queue.remove(self):
             try:
                 self._settle(answer)
@@ -145,11 +147,11 @@ class Proposals(DeadlineQueue[PendingProposal]):
 class ProposalQueue:
     """Proposals that are not in the leader's log yet. ``Proposals`` bounds them.
 
-    While the last entry of the log is not committed, a small queue waits for that. It then becomes one entry, with one
-    record in each log, one message to each follower and one ack. That delays no follower, since messages with few
-    entries wait for each other anyway (``Progress.may_be_sent``); and a deposed leader can reject a command that it has
-    not appended, while the outcome of an appended one is unknown. After a commit clients propose again, so the queue is
-    held for one more turn of the loop: what they propose by then goes with it.
+    While the last entry of the log is not committed, a small queue waits for that commit. It then becomes one entry,
+    with one record in each log, one message to each follower and one ack. That delays no follower, since messages with
+    few entries wait for each other anyway (``Progress.may_be_sent``); and a deposed leader can reject a command that it
+    has not appended, while the outcome of an appended one is unknown. After a commit, clients propose again, so the
+    queue waits for one more turn of the loop, to include these proposals.
     """
 
     def __init__(self) -> None:
@@ -266,20 +268,20 @@ class ReadBarriers(DeadlineQueue[ReadBarrier]):
 
 
 class LeadershipTransfer(Pending[Exception | None]):
-    """A call that waits until ``heir``, or any other node if that is None, leads in place of the leader of ``term``."""
+    """A call that waits until ``transferee`` (None: any other node) leads in place of the leader of ``term``."""
 
-    __slots__ = ("heir", "term")
+    __slots__ = ("term", "transferee")
 
     def __init__(
         self,
         queue: "LeadershipTransfers",
-        heir: str | None,
+        transferee: str | None,
         term: int,
         deadline: float,
         settle: Callable[[Exception | None], None],
     ) -> None:
         super().__init__(queue, deadline, settle)
-        self.heir: str | None = heir
+        self.transferee: str | None = transferee
         self.term: int = term
 
     def expired(self) -> Exception | None:
@@ -292,6 +294,6 @@ class LeadershipTransfers(DeadlineQueue[LeadershipTransfer]):
     def check(self, node_id: str, leader: str | None, term: int) -> None:
         """Settle the transfers that were begun in an older term, if ``term`` has a known ``leader``: done, or not."""
         for each in [each for each in self.waiting if each.term != term and leader is not None]:
-            is_done = leader == each.heir or (each.heir is None and leader != node_id)
+            is_done = leader == each.transferee or (each.transferee is None and leader != node_id)
             each.settle(None if is_done else NotLeader(leader, term))
         self.look_again()

@@ -1,7 +1,7 @@
-"""Quiescence: a group in which nothing happens sends nothing and waits for nothing, however many there are on a node.
+"""Quiescence: an idle group sends no heartbeats and sets no timers, so that a node can hold many groups.
 
 A leader whose followers have every entry and know that it is committed tells them to quiesce, and stops its heartbeats.
-From then on its followers count it as heard while its node gives signs of life (liveness.py), and it counts them
+From then on its followers count it as heard while its node's heartbeats arrive (liveness.py), and it counts them
 likewise. Any event wakes a member: a message, a proposal, a read, a peer that falls silent, is lost or comes back; and,
 as a safety net, time (QUIESCENT_S_MAX). While nothing has changed the leader renews its Quiesce before that: one
 message to each follower, at a whole second, with all other groups that renew then. No safety property depends on
@@ -19,11 +19,13 @@ from .leader import LeaderState, Progress
 from .membership import Membership
 
 QUIET_BEATS = 2
-"""Heartbeats that find the group settled before a leader lets it quiesce in place of the next one."""
+"""The number of heartbeats in a row that must find the group settled before the leader quiesces it."""
 QUIESCENT_S_MIN, QUIESCENT_S_MAX = 20.0, 40.0
-"""A follower wakes by itself after a time drawn between these two, at a whole second of its clock."""
+"""Seconds: a follower wakes by itself after a time drawn between these two, at a whole second of its clock."""
 RENEWAL_S_MIN, RENEWAL_S_MAX = 10.0, 18.0
-"""A leader renews its Quiesce after a time drawn between these two, at a whole second: before any follower wakes."""
+"""Seconds: a leader renews its Quiesce after a time drawn between these two, at a whole second, before any follower
+wakes.
+"""
 
 
 class Quiescence:
@@ -46,21 +48,21 @@ class Quiescence:
         self.ends_at = ceil(self._ports.time() + shortest + (longest - shortest) * self._ports.rng())
 
     def end(self) -> None:
-        """End quiescence, and count the heartbeats before the next one anew."""
+        """End quiescence, and begin to count QUIET_BEATS anew."""
         self.is_quiescent = False
         self._quiet_beats = 0
 
     def wake(self, leading: LeaderState) -> None:
-        """Have a leader whose rest has ended beat, and count its followers as heard when their nodes gave their last
-        sign of life. The beat is due now: if it were as old as the rest, its timer would look like a stall of this
-        node, and the followers' silence would be forgiven for as long.
+        """Make a leader whose quiescence has ended send a heartbeat now, and set each follower's last contact to the
+        last sign of life of its node. ``beat_at`` becomes the present: a heartbeat that was due before the quiescence
+        would look like a stall of this node, and as much of the followers' silence would be forgiven.
         """
         leading.beat_is_wanted, leading.beat_at = True, self._ports.time()
         for follower in leading.followers.values():
             follower.contact = max(follower.contact, self._ports.heard_at(follower.node_id))
 
     def is_due(self, leading: LeaderState, commit_index: int) -> bool:
-        """Whether a leader whose heartbeat is due should let the group quiesce instead. Called once a heartbeat."""
+        """Whether a leader whose heartbeat is due should quiesce the group instead. Called once a heartbeat period."""
         is_heard = leading.majority_contact() >= self._ports.time() - self._timeout_s
         self._quiet_beats = self._quiet_beats + 1 if is_heard and self.is_settled(leading, commit_index) else 0
         return self._quiet_beats > QUIET_BEATS
@@ -70,7 +72,7 @@ class Quiescence:
         were sent that commit index, and no heartbeat, transfer or change of members is wanted.
         """
         last_index = self._log.last_index
-        if commit_index < last_index or leading.beat_is_wanted or leading.heir is not None:
+        if commit_index < last_index or leading.beat_is_wanted or leading.transferee is not None:
             return False
         present = self.present(leading)
         here = self._membership.is_voter + sum(follower.counts for follower in present)
@@ -82,7 +84,7 @@ class Quiescence:
         )
 
     def present(self, leading: LeaderState) -> list[Progress]:
-        """The followers that are connected and give signs of life. The others catch up when they come back."""
+        """The followers whose nodes are connected and not silent. The others catch up when they come back."""
         since = self._ports.time() - self._timeout_s
         return [f for f in leading.followers.values() if f.connected and self._ports.heard_at(f.node_id) > since]
 

@@ -100,14 +100,14 @@ class RaftNode(SyncObj):
 
     @property
     def role(self) -> tuple[object, ...]:
-        """Whether this node does not lead, the leader, and the term: a value to compare with an earlier one."""
+        """(whether this node does not lead, the leader, the term): a value that changes with each of them."""
         return self.leading is None, self.leader, self._SyncObj__raftCurrentTerm
 
     # Progress: commit, append, send, apply.
 
     def progress(self) -> bool:
-        """Do what has become possible: send messages that waited for the disk; commit, append, send and apply. Returns
-        whether it must be called again: proposals are left to append, entries to send, or entries to apply.
+        """Make progress: send the messages that waited for the disk; commit, append, send and apply. Returns whether to
+        call it again, because proposals to append, entries to send or entries to apply are left.
         """
         if self._gate.withheld:
             self._gate.release()
@@ -128,8 +128,8 @@ class RaftNode(SyncObj):
             return is_left
         if not leading.is_settled and self._has_left:
             self.step_down()
-        elif leading.heir is not None:
-            leading.push_heir(self.applied_index, self._ports.time())
+        elif leading.transferee is not None:
+            leading.push_transferee(self.applied_index, self._ports.time())
         if self.quiescence.is_quiescent and not self.quiescence.is_settled(leading, self.commit_index):
             self.wake()
         return is_left or leading.has_more
@@ -147,7 +147,9 @@ class RaftNode(SyncObj):
 
     @property
     def waits_for_disk(self) -> bool:
-        """Whether the end of a disk sync may allow an ack or a message here, or a commit, if a majority has more."""
+        """Whether the end of a disk sync may allow an ack, a withheld message or, if a majority has more on disk than
+        this node, a commit.
+        """
         leading = self.leading
         return self.log.unsynced and (leading is None or bool(self._gate.withheld) or leading.waits_for_disk())
 
@@ -168,12 +170,12 @@ class RaftNode(SyncObj):
         return is_left and (self._following.lag.is_enough(now) or not (self._machine.may_lag and self.ready))
 
     def _take_queue(self) -> None:
-        """Append the queue if we lead. Otherwise reject it: a deposed leader forwards nothing (D20).
-
-        While the heir of a leadership transfer receives the last entries and is not overdue, the queue waits.
+        """Append the queued proposals if this node leads; otherwise reject them: a deposed leader forwards nothing
+        (D20). While the transferee of a leadership transfer receives the last entries and is not overdue, the queue
+        waits.
         """
         leading = self.leading
-        if leading is not None and leading.heir is not None and leading.heir_is_near(self._ports.time()):
+        if leading is not None and leading.transferee is not None and leading.transferee_is_near(self._ports.time()):
             return
         if leading is None:
             for _, proposal in self._queue.take():
@@ -240,10 +242,9 @@ class RaftNode(SyncObj):
     # Messages. Terms are compared here, before any handler runs.
 
     def receive(self, node_id: str, message: RaftMessage) -> None:
-        """A message of another node, perhaps of no member as far as is known here: the leader of one that joins.
-
-        Most are entries and acks of the current term, with no term to compare. If a message wakes a follower, its
-        leader, which may have received none, must send heartbeats again.
+        """Handle a message of another node; the sender may be no member that this node knows: a node that joins does
+        not know its leader. Most messages are entries and acks of the current term, which need no comparison of terms.
+        A follower that a message wakes acks its leader, which may be quiescent and must send heartbeats again.
         """
         kind = type(message)
         was_quiescent = self.quiescence.is_quiescent
@@ -319,8 +320,9 @@ class RaftNode(SyncObj):
     def _follow(self, term: int, leader: str | None) -> None:
         """Become a follower in ``term``; ``leader`` is None while unknown. Proposals in flight become Unknown (D15).
 
-        A leader that stops while its followers are quiescent wakes them, as nothing else would. If ``beat_is_wanted``
-        they may be so, too: the message that deposes a leader first wakes it, before its heartbeat can wake them.
+        A leader that steps down while its followers are quiescent sends them Wake, since no other message would wake
+        them. With ``beat_is_wanted`` they may be quiescent, too: the message that deposed the leader has just woken it,
+        and its heartbeat was not sent yet.
         """
         if self.leading is not None and (self.quiescence.is_quiescent or self.leading.beat_is_wanted):
             for follower in self.leading.followers.values():
@@ -393,14 +395,16 @@ class RaftNode(SyncObj):
         self.membership.peers.pop(node_id, None)
         if self.leading is not None and node_id in self.leading.followers:
             self.leading.disconnected(node_id)
-            if self.quiescence.is_quiescent:  # its connection stood for its answers until now
+            if self.quiescence.is_quiescent:  # its heartbeats counted as its answers until now
                 self.leading.followers[node_id].contact = self._ports.time()
         elif self.leader == node_id:
             self.forget_leader()
             self._election.take_turn(spread_s, turn)
 
     def peer_silent(self, node_id: str) -> None:
-        """Wake a quiescent follower whose leader's node is silent: the election timeout runs from its last sign."""
+        """Wake a quiescent follower whose leader's node is silent: the election timeout runs from the node's last sign
+        of life.
+        """
         if self.leader == node_id:
             self.wake()
 
@@ -442,11 +446,13 @@ class RaftNode(SyncObj):
         return True
 
     def campaign_soon(self) -> None:
-        """Ask for votes soon: for the first founder of a new group, where placement wants the leader."""
+        """Ask for votes soon. Called on the first founder of a new group, the preferred replica of its leader."""
         self._election.hurry()
 
     def want_round(self) -> int:
-        """Have the next ``progress`` begin a round of heartbeats. Returns the round's number. For a leader only."""
+        """Let the next ``progress`` begin a round of heartbeats (ReadIndex). Returns the round's number. For a leader
+        only.
+        """
         self.wake()
         assert self.leading is not None
         self.leading.beat_is_wanted = True
@@ -476,8 +482,9 @@ class RaftNode(SyncObj):
         return self.quiescence.is_due(leading, self.commit_index) and self._quiesce(leading)
 
     def _quiesce(self, leading: LeaderState) -> bool:
-        """Send the present followers Quiesce, then become quiescent; False if one of them cannot be sent it. A follower
-        that lacks something answers; and ``progress``, which runs next, wakes a group that may not quiesce.
+        """Send Quiesce to the present followers, then become quiescent; False if a follower cannot be sent it. A
+        follower that lacks entries answers with an ack, and ``progress``, which runs next, wakes a group that may not
+        quiesce.
         """
         message = Quiesce(self.term, self.commit_index)
         if not all(self._gate.post(follower.node_id, message) for follower in self.quiescence.present(leading)):
@@ -519,7 +526,7 @@ class RaftNode(SyncObj):
             raise InvalidChange("another change is under way")
         if self.commit_index < leading.no_op_index:
             raise InvalidChange("the leader has not committed anything of its term yet")
-        if leading.heir is not None:
+        if leading.transferee is not None:
             raise InvalidChange("the leadership is being transferred")
         configuration = apply_change(self.log.configuration, change)
         present = self.membership.peers | {self.node_id: self._ports.incarnation}
@@ -537,18 +544,17 @@ class RaftNode(SyncObj):
     def step_down(self) -> None:
         """Stop leading. Ask the voter with the longest matching log to campaign, if it has all committed entries."""
         if self.leading is not None:
-            heir = self.leading.furthest()
-            if heir is not None and heir.match_index >= self.commit_index:
-                self._gate.post(heir.node_id, TimeoutNow(self.term))
+            transferee = self.leading.furthest()
+            if transferee is not None and transferee.match_index >= self.commit_index:
+                self._gate.post(transferee.node_id, TimeoutNow(self.term))
             self._follow(self.term, None)
 
     # Where the log begins.
 
     def install(self, origin: Origin, restore: Callable[[], None]) -> bool:
-        """Let a checkpoint at ``origin`` that is on disk replace log and state (``restore`` does the latter).
-
-        Returns False, with nothing changed, unless ``origin.index > commit_index``: all entries up to a checkpoint are
-        committed. A leader has them all and needs none.
+        """Replace log and state by a checkpoint at ``origin`` that is on disk (``restore`` replaces the state). Returns
+        False, with nothing changed, unless ``origin.index > commit_index``. All entries up to a checkpoint are
+        committed, so a leader has them and needs no checkpoint.
         """
         if origin.index <= self.commit_index or self.leading is not None:
             return False

@@ -154,7 +154,7 @@ class GroupLog:
         self._durable_index = self.last_index
 
     def _begin(self, index: int, term: int, configuration: Configuration) -> None:
-        """Begin at ``index``, without entries. If ``term`` is newer than this node's, this node has no vote in it."""
+        """Begin at ``index``, without entries. If ``term`` is newer than this node's, this node has not voted in it."""
         if term > self.term:
             self.setCurrentTerm(term, None)
         self.base_index: int = index
@@ -199,11 +199,13 @@ class GroupLog:
 
     @property
     def promised_end(self) -> tuple[int, int]:
-        """The end of this log, or of an erased one if greater: a vote is only for a candidate with no lesser end."""
+        """The greater of this log's end and that of an erased one: this node votes only for a candidate whose end is
+        not lower.
+        """
         return max(self.end, (self._tombstone.last_term, self._tombstone.last_index))
 
     def tombstone(self) -> GroupTombstone:
-        """The promises of this log, which have to be remembered when it is erased."""
+        """The tombstone to keep when this log is erased: its term, and the end of the log that it has acked."""
         last_term, last_index = self.promised_end
         return GroupTombstone(self.term, last_term, last_index)
 

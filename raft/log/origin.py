@@ -50,10 +50,10 @@ def continuation(entries: Sequence[LogEntry], origin: Origin) -> tuple[int, int,
 
 
 class GroupTombstone(msgspec.Struct, frozen=True):
-    """The promises of an erased replica: its term, and the end (last_term, last_index) of the log that it had acked.
+    """The acks and votes of an erased replica, in short: its term, and the end (last_term, last_index) of its log.
 
-    A node that joins the group again with the same disk must neither vote in an older term nor for a shorter log: old
-    configurations, which it meets again as it copies the log, name it as a voter.
+    A node that rejoins the group with the same disk must neither vote in an older term nor for a shorter log: the old
+    configurations in the log that it copies name it as a voter.
     """
 
     term: int

@@ -52,7 +52,7 @@ def hello_fault(
     *,
     is_stream: bool,
 ) -> str | None:
-    """Why the sender of ``hello`` must not be at the other end of a connection; None if it may be.
+    """The reason to refuse the sender of ``hello`` as the other end of a connection; None: it is admitted.
 
     ``mine`` is this node's own hello, ``dialled`` the id of the node that this node dialled (None: it was dialled),
     ``peers`` the ids of the nodes that it knows. Of a pair, only the node with the larger id dials, except for a

@@ -88,8 +88,8 @@ class Liveness:
             self._timer = None
 
     def heartbeat_came(self) -> None:
-        """Send this node's heartbeats now if they are due within half a period, since one of a peer arrived. So the
-        nodes of a cluster wake together, once or twice a period, and not at another time for each peer.
+        """Send this node's heartbeats now if they are due within half a period, since one of a peer arrived. So each
+        node wakes once or twice a period, and not once for each peer.
         """
         if self._timer is not None and self._due - self._time() < self._times.heartbeat_s / 2:
             self._timer.cancel()

@@ -126,8 +126,8 @@ class _Contexts(NamedTuple):
         return TlsSession(self.dialling if dialled else self.accepting, dialled=dialled)
 
     def seen_by_others(self) -> "TlsSession":
-        """The acceptor's session after this node has shaken hands with itself: it has the names and the expiry that the
-        other nodes see. Raises TlsFault if they would not accept the certificate.
+        """The accepting session of a handshake of this node with itself, which has the names and the expiry of the
+        certificate as other nodes see them. Raises TlsFault if they would not accept the certificate.
         """
         dialler, acceptor = self.session(dialled=True), self.session(dialled=False)
         try:

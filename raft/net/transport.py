@@ -33,7 +33,7 @@ from .connection import Connection
 from .dialer import Address, Dialer, first_of
 from .handshake import Accepted, RejectionLog, hello_fault, is_loopback, printable, stranger_to_drop, wants_older
 from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
-from .promises import Promises
+from .peer_positions import PeerPositions
 from .rpc import CallFailed, CallRefused, CallUnknown
 from .streams import STREAMS_MAX, AcceptStream, StreamWanted
 from .tls import Tls, certificate_fault
@@ -103,8 +103,8 @@ class Transport:
     """Makes the protocol of each stream that another node opens to this one."""
     liveness: Liveness
     """Sends the heartbeats, and knows which nodes are silent. Exists once started."""
-    promises: Promises
-    """The positions up to which the other nodes' logs were on disk, as they told."""
+    peer_positions: PeerPositions
+    """The positions up to which the peers' logs were on disk, as they reported them."""
     position: Callable[[], int]
     """Returns the position up to which this node's log is on disk, for its heartbeats."""
     on_rolled_back: Callable[[str, int], None]
@@ -144,7 +144,7 @@ class Transport:
         self._tls = tls
         self.incarnations, self.groups, self.hellos, self.accepted = {}, {}, {}, Accepted()
         self.disk, self.disks, self.full_disks, self.many = 0, {}, set(), None
-        self.promises, self.position = Promises(), lambda: 0
+        self.peer_positions, self.position = PeerPositions(), lambda: 0
         self.on_up = self.on_rolled_back = lambda node_id, number: None
         self.on_down = self.on_silent = self.on_heard = lambda node_id: None
         self.handlers = {}
@@ -413,7 +413,7 @@ class Transport:
                 connection.settle(message)
             case Ping():
                 self._look_at_disk(peer, message.disk)
-                self.promises.tells(peer, message.position)
+                self.peer_positions.note_position(peer, message.position)
                 self.liveness.heartbeat_came()
             case RolledBack():
                 self.on_rolled_back(peer, message.position)
@@ -477,7 +477,7 @@ class Transport:
         connection.protocol = hello.version
         if connection.dialled is None:
             connection.send(encode(0, structs.replace(self._hello, version=hello.version)))
-        if not is_opening and (lost := self.promises.lost(hello)) is not None:
+        if not is_opening and (lost := self.peer_positions.check(hello)) is not None:
             self._rejected(connection, "begins with a log that lacks what it had told: its disk was rolled back")
             connection.send(encode(0, RolledBack(lost)))
             connection.close()
@@ -522,7 +522,7 @@ class Transport:
             self._streams[hello.node_id] += 1
             connection.carry(hello.node_id, stream)
         else:
-            self.promises.greeted(hello)
+            self.peer_positions.note_hello(hello)
             self._up(connection, hello)
 
     # Which connection of a pair is in use

@@ -1,11 +1,11 @@
 """Recovery of the write-ahead log from its files, after a stop of any kind.
 
-Recovery reads all records, and then truncates the last file where its intact records end. It is idempotent: a process
-that is killed during a recovery finds the same in the next one. Recovery never drops a record that was reported
-durable: it raises WalCorrupt if such a record is damaged. There is one exception, which it cannot tell from an
-unfinished flush: damage to the very last flush, after which nothing was written.
+Recovery reads all records, and then truncates the last file where its intact records end. It is idempotent: after a
+kill during a recovery, the next one finds the same records. Recovery never drops a record that was reported durable: it
+raises WalCorrupt if such a record is damaged. There is one exception, which it cannot tell from an unfinished flush:
+damage to the very last flush, after which nothing was written.
 
-For a reader of a stopped node's disk, recovery changes no file, and takes what comes before a damage.
+For a reader of a stopped node's disk, recovery changes no file, and returns the records before a damage.
 """
 
 import os
@@ -137,7 +137,7 @@ class Recovery:
         if number != self.identity.first and header.previous_end != self.end:
             before = path_of(path.parent, self.number)
             raise WalCorrupt(
-                before, self.end, f"a record is damaged or missing; {header.previous_end} is where they ended"
+                before, self.end, f"a record is damaged or missing; records ended at byte {header.previous_end}"
             )
         return header
 
@@ -146,7 +146,9 @@ class Recovery:
         if size < identity.last_bytes:
             raise WalCorrupt(path, size, f"the file is cut: it had {identity.last_bytes} bytes")
         if identity.last_end and self.end != identity.last_end:
-            raise WalCorrupt(path, self.end, f"a record is damaged or missing; they ended at {identity.last_end}")
+            raise WalCorrupt(
+                path, self.end, f"a record is damaged or missing; records ended at byte {identity.last_end}"
+            )
 
     def _read_records(self, path: Path, view: memoryview, header: FileHeader) -> int:
         """Apply all records before the first one that is not intact; returns the position where that one begins."""

@@ -464,10 +464,9 @@ class Wal:
         self.on_durable()
 
     def _look(self, step: tuple[int, int], looks: int) -> None:
-        """Look at the writer, and fail the log if it has stayed at one step for too long. ``looks`` is how many looks
-        before this one found it still at ``step``.
-
-        Looks are counted, not seconds: the disk is not at fault while the process stands still, or its machine.
+        """Check the writer, and fail the log if it has stayed at one step for too long. ``looks`` is the number of
+        earlier checks that found it at ``step``. Checks are counted, not seconds, since a disk does not hang while the
+        process, or its machine, stands still.
         """
         now_at, every_s = self._writer.step, self._stall_s / STALL_LOOKS  # read once: the thread goes on
         looks = looks + 1 if self._is_flushing and step == now_at else 0

@@ -159,5 +159,5 @@ class Changes:
     def transfer(self) -> None:
         group = self._leading()
         if group is not None:
-            heir = self.rng.choice([None, *self.world.nodes])
-            group.submit_transfer(heir, self.rng.choice([0.1, 1.0, 3.0]), lambda _: None)
+            transferee = self.rng.choice([None, *self.world.nodes])
+            group.submit_transfer(transferee, self.rng.choice([0.1, 1.0, 3.0]), lambda _: None)

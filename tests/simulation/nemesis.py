@@ -177,11 +177,11 @@ class Nemesis:
         leader, group_id = self._leader(), self.rng.choice(self.world.group_ids)
         self._promote(leader, [node for node in self.world.nodes if self.rng.random() < 0.7], group_id)
 
-    def _promote(self, leader: str, heirs: Sequence[str], group_id: int = 1) -> None:
+    def _promote(self, leader: str, transferees: Sequence[str], group_id: int = 1) -> None:
         """Whoever of these follows the leader is asked to take over, in the leader's name."""
         for process in self.awake():
             group = process.groups.get(group_id)
-            if process.node_id in heirs and group is not None and group.leader == leader != process.node_id:
+            if process.node_id in transferees and group is not None and group.leader == leader != process.node_id:
                 group.receive(leader, messages.TimeoutNow(group.term))
 
     def reopen(self) -> None:

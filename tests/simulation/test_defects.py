@@ -42,13 +42,13 @@ def outcomes(attempts: Iterable[Attempt]) -> set[type | None]:
     return {type(attempt.outcome) for attempt in attempts}
 
 
-def transfer_leadership(world: World, leader: str, heir: str) -> None:
-    """``leader`` steps down in favour of ``heir``."""
+def transfer_leadership(world: World, leader: str, transferee: str) -> None:
+    """``leader`` steps down in favour of ``transferee``."""
     raft_node = world.group(leader)._node
     assert raft_node.leading is not None
-    with patch.object(raft_node.leading, "furthest", return_value=raft_node.leading.followers[heir]):
+    with patch.object(raft_node.leading, "furthest", return_value=raft_node.leading.followers[transferee]):
         world.group(leader).step_down()
-    world.run_until(lambda: heir in world.leaders(), 2.0)
+    world.run_until(lambda: transferee in world.leaders(), 2.0)
 
 
 def sent_messages(world: World) -> list[tuple[str, str, RaftMessage]]:

@@ -55,9 +55,9 @@ def learner(world: World, node: str) -> AddLearner:
     return AddLearner(node, world.disks[node].incarnation)
 
 
-def transfer(world: World, node: str, heir: str | None, timeout_s: float = 2.0) -> list[Exception | None]:
+def transfer(world: World, node: str, transferee: str | None, timeout_s: float = 2.0) -> list[Exception | None]:
     settled: list[Exception | None] = []
-    world.group(node).submit_transfer(heir, timeout_s, settled.append)
+    world.group(node).submit_transfer(transferee, timeout_s, settled.append)
     return settled
 
 
@@ -248,50 +248,50 @@ def test_disks_may_be_wiped_one_after_the_other() -> None:
 
 
 def test_a_leadership_transfer_to_a_named_voter_loses_no_proposal() -> None:
-    world, leader, (heir, _) = started()
+    world, leader, (transferee, _) = started()
     before = propose(world, leader, "before")
     world.run(0.001)
-    settled = transfer(world, leader, heir)
+    settled = transfer(world, leader, transferee)
     held = propose(world, leader, "held")
     world.run(1.0)
-    assert (settled, world.leaders()) == ([None], [heir])
+    assert (settled, world.leaders()) == ([None], [transferee])
     assert isinstance(before[0].outcome, Committed)
     assert isinstance(held[0].outcome, Committed | Rejected)
 
 
 def test_a_transfer_leaves_no_proposal_without_an_answer() -> None:
-    """The heir has it on disk before the leader has: without the leader's own copy it is not committed."""
-    world, leader, (heir, third) = started()
+    """The transferee has it on disk before the leader has: without the leader's own copy it is not committed."""
+    world, leader, (transferee, third) = started()
     world.isolate([third])
     world.disks[leader].latency_s = lambda: 0.3
-    attempts = propose(world, leader, "the heir has it first")
+    attempts = propose(world, leader, "the transferee has it first")
     world.run(0.001)
-    settled = transfer(world, leader, heir)
+    settled = transfer(world, leader, transferee)
     world.run(1.0)
-    assert (settled, world.leaders()) == ([None], [heir])
+    assert (settled, world.leaders()) == ([None], [transferee])
     assert isinstance(attempts[0].outcome, Committed)
 
 
 def test_a_leadership_transfer_waits_for_a_transferee_that_is_behind() -> None:
-    world, leader, (heir, _) = started()
-    world.network.cut(leader, heir)
+    world, leader, (transferee, _) = started()
+    world.network.cut(leader, transferee)
     attempts = propose(world, leader, *[f"c{number}" for number in range(50)])
     world.run(0.3)
-    settled = transfer(world, leader, heir, timeout_s=5.0)
+    settled = transfer(world, leader, transferee, timeout_s=5.0)
     meanwhile = propose(world, leader, "meanwhile")
     world.run(0.3)
     assert isinstance(meanwhile[0].outcome, Committed), "as long as much is missing, work goes on"
     assert settled == []
     world.heal()
     world.run(2.0)
-    assert (settled, world.leaders()) == ([None], [heir])
+    assert (settled, world.leaders()) == ([None], [transferee])
     assert all(isinstance(attempt.outcome, Committed) for attempt in attempts)
 
 
 def test_a_transfer_that_times_out_appends_the_proposals_that_waited() -> None:
-    world, leader, (heir, _) = started()
-    world.network.link(leader, heir).slow_s[heir] = 1000.0
-    settled = transfer(world, leader, heir, timeout_s=0.3)
+    world, leader, (transferee, _) = started()
+    world.network.link(leader, transferee).slow_s[transferee] = 1000.0
+    settled = transfer(world, leader, transferee, timeout_s=0.3)
     held = propose(world, leader, "held")
     world.run(1.0)
     assert isinstance(settled[0], TimeoutError)
@@ -301,9 +301,9 @@ def test_a_transfer_that_times_out_appends_the_proposals_that_waited() -> None:
 
 def test_a_transferee_whose_disk_hangs_delays_proposals_for_an_election_timeout_at_most() -> None:
     """They waited for as long as the handover might take: 10 s where a replica was moved, and again after each try."""
-    world, leader, (heir, _) = started()
-    world.disks[heir].latency_s = lambda: 1000.0
-    settled = transfer(world, leader, heir, timeout_s=60.0)
+    world, leader, (transferee, _) = started()
+    world.disks[transferee].latency_s = lambda: 1000.0
+    settled = transfer(world, leader, transferee, timeout_s=60.0)
     held = propose(world, leader, "held")
     world.run(3 * world.settings.election_timeout_ms_max / 1000)
     assert isinstance(held[0].outcome, Committed)
@@ -311,13 +311,13 @@ def test_a_transferee_whose_disk_hangs_delays_proposals_for_an_election_timeout_
 
 
 @pytest.mark.parametrize(
-    ("asked", "heir", "error"),
+    ("asked", "transferee", "error"),
     [("leader", "n9", ValueError), ("leader", "itself", ValueError), ("follower", None, NotLeader)],
 )
-def test_a_transfer_that_makes_no_sense_is_refused(asked: str, heir: str | None, error: type) -> None:
+def test_a_transfer_that_makes_no_sense_is_refused(asked: str, transferee: str | None, error: type) -> None:
     world, leader, (follower, _) = started()
-    heir = leader if heir == "itself" else heir
-    settled = transfer(world, leader if asked == "leader" else follower, heir)
+    transferee = leader if transferee == "itself" else transferee
+    settled = transfer(world, leader if asked == "leader" else follower, transferee)
     assert [type(each) for each in settled] == [error]
 
 

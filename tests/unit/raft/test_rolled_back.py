@@ -16,7 +16,7 @@ from waiting import until
 from stockade.partition.log.fsutil import write_durably
 from stockade.raft.host import RaftHost
 from stockade.raft.messages import Hello
-from stockade.raft.net.promises import Promises
+from stockade.raft.net.peer_positions import PeerPositions
 from stockade.raft.wal.errors import DiskRefused
 
 from .cluster import FAST, Cluster, MemoryMachine, copy_of_a_moment
@@ -35,8 +35,8 @@ async def with_image(cluster: Cluster, node: str) -> Path:
     await until(lambda: len(cluster.machines[node].commands) >= 6)
     end = log.durable_position
     for other in set(cluster.hosts) - {node}:
-        promises = cluster.hosts[other]._transport.promises
-        await until(lambda promises=promises: promises.told[node].position >= end)  # type: ignore[misc]
+        positions = cluster.hosts[other]._transport.peer_positions
+        await until(lambda positions=positions: positions.told[node].position >= end)  # type: ignore[misc]
     return image
 
 
@@ -92,7 +92,7 @@ def test_without_its_leader_a_rolled_back_node_elects_no_leader(
 ) -> None:
     """With the mistake of noticing nothing, it votes as if it had promised nothing."""
     if not is_noticed:
-        monkeypatch.setattr(Promises, "lost", lambda self, hello: None)
+        monkeypatch.setattr(PeerPositions, "check", lambda self, hello: None)
 
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
@@ -142,7 +142,7 @@ def test_a_node_that_was_rolled_back_stays_out_until_it_has_an_empty_disk(tmp_pa
             leader = await cluster.led()
             node, other = (each for each in cluster.hosts if each != leader)
             image = await with_image(cluster, node)
-            told = cluster.hosts[other]._transport.promises.told[node].position
+            told = cluster.hosts[other]._transport.peer_positions.told[node].position
             others = {leader, other}
             for each in (node, *others):
                 await cluster.stop(each)
@@ -228,11 +228,11 @@ def test_two_writes_of_the_reported_positions_never_overlap_at_a_stop(
     async def scenario() -> None:
         fatal: list[BaseException] = []
         host = RaftHost("n1", "house", ("127.0.0.1", 0), {}, tmp_path, FAST, fatal.append)
-        promises = host._transport.promises = Promises(tmp_path / "promises.json")
-        promises.greeted(Hello(7, "house", "n2", 1, 2, 3))
+        positions = host._transport.peer_positions = PeerPositions(tmp_path / "promises.json")
+        positions.note_hello(Hello(7, "house", "n2", 1, 2, 3))
         task = asyncio.create_task(host._remember())
         await until(begun.is_set)
-        promises.tells("n2", 4)
+        positions.note_position("n2", 4)
         task.cancel()
         asyncio.get_running_loop().call_later(0.1, go_on.set)
         await asyncio.wait([task])
@@ -240,10 +240,10 @@ def test_two_writes_of_the_reported_positions_never_overlap_at_a_stop(
         assert fatal == []
 
     monkeypatch.setattr("stockade.raft.host.REMEMBER_S", 0.0)
-    monkeypatch.setattr("stockade.raft.net.promises.write_durably", write)
+    monkeypatch.setattr("stockade.raft.net.peer_positions.write_durably", write)
     asyncio.run(scenario())
     assert seen == ["begins", "ends"] * 2
-    assert Promises(tmp_path / "promises.json").told == {"n2": (1, 2, 4)}
+    assert PeerPositions(tmp_path / "promises.json").told == {"n2": (1, 2, 4)}
 
 
 def test_a_node_whose_disk_takes_no_mark_stops_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,12 @@ import pytest
 from waiting import until
 
 from stockade.partition.log.modes import open_to_others
-from stockade.raft.checkpoint import pace as pacing
 from stockade.raft.checkpoint import questions
+from stockade.raft.checkpoint import rate_limiter as pacing
 from stockade.raft.checkpoint import receiver as receiving
 from stockade.raft.checkpoint import sender as sending
-from stockade.raft.checkpoint.pace import Pace
 from stockade.raft.checkpoint.questions import FetchPiece, NothingHeld, Question, Release, encode
+from stockade.raft.checkpoint.rate_limiter import RateLimiter
 from stockade.raft.checkpoint.receiver import CheckpointCopy, CheckpointReceiver, CopyFailed, NoRoom
 from stockade.raft.checkpoint.sender import CheckpointSender, HeldCheckpoint
 from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
@@ -570,16 +570,16 @@ def test_pieces_are_paced_by_their_bytes_and_none_waits_longer_than_an_answer_ma
     async def main() -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 100.0, raising=False)
         monkeypatch.setattr(asyncio, "sleep", sleep)
-        pace = Pace()
-        await pace.take(questions.PIECE_BYTES)
+        limiter = RateLimiter()
+        await limiter.take(questions.PIECE_BYTES)
         assert waits == [], "without a bound"
-        pace.bytes_per_s = 2 * questions.PIECE_BYTES
+        limiter.bytes_per_s = 2 * questions.PIECE_BYTES
         for _ in range(4):
-            await pace.take(questions.PIECE_BYTES)
+            await limiter.take(questions.PIECE_BYTES)
         assert waits == [0.5, 1.0, 1.5]
-        pace.bytes_per_s = questions.PIECE_BYTES // 100
-        await pace.take(questions.PIECE_BYTES)
-        await pace.take(questions.PIECE_BYTES)
+        limiter.bytes_per_s = questions.PIECE_BYTES // 100
+        await limiter.take(questions.PIECE_BYTES)
+        await limiter.take(questions.PIECE_BYTES)
         assert waits[-1] == pacing.PACED_S_MAX
 
     asyncio.run(main())

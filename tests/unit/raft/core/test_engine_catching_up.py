@@ -130,7 +130,7 @@ def test_a_learner_that_always_lacks_more_than_one_message_is_promoted_when_its_
 
 
 def test_a_learner_whose_disk_hangs_after_a_quick_round_keeps_up_no_more() -> None:
-    """Its answers to heartbeats went on: it was promoted, or as an heir held proposals up, though it stored nothing."""
+    """It answered heartbeats, so it was promoted, or as transferee delayed proposals, though it stored nothing."""
     leader = Leader(peers="f", settings=replace(SETTINGS, window_bytes_max=32))
     changed_to(leader, Configuration({"me": DISK}, {"f": DISK}))
     leader.append(8)
@@ -148,22 +148,22 @@ def test_a_learner_whose_disk_hangs_after_a_quick_round_keeps_up_no_more() -> No
 
 
 def test_a_transferee_that_always_lacks_more_than_one_message_is_near_when_its_rounds_are_quick() -> None:
-    """Under load, on a long link, a transfer ended without an heir: proposals go on until the heir is near."""
+    """Under load, on a long link, transfers timed out, since proposals go on until the transferee is near."""
     leader = Leader(peers="f")
     leader.append(8)
     leader.broadcast()
-    heir = leader.leading.followers["f"]
-    heir.keeps_up, heir.goal = True, 5  # as it did as a learner
+    transferee = leader.leading.followers["f"]
+    transferee.keeps_up, transferee.goal = True, 5  # as it did as a learner
     leader.leading.transfer_to("f", "f")
     for now, index in [(1.0, 3), (1.2, 5)]:
         leader.leading.acked("f", index, leader.leading.round, now)
-        assert not leader.leading.heir_is_near(now)
+        assert not leader.leading.transferee_is_near(now)
     leader.append(8)
-    leader.leading.acked("f", heir.goal, leader.leading.round, 1.4)
-    assert leader.leading.heir_is_near(1.4)
+    leader.leading.acked("f", transferee.goal, leader.leading.round, 1.4)
+    assert leader.leading.transferee_is_near(1.4)
     leader.append(8)
-    leader.leading.acked("f", heir.goal, leader.leading.round, 2.4)
-    assert not leader.leading.heir_is_near(2.4)
+    leader.leading.acked("f", transferee.goal, leader.leading.round, 2.4)
+    assert not leader.leading.transferee_is_near(2.4)
 
 
 def test_a_learner_is_promoted_only_when_it_has_the_configuration_that_names_it() -> None:

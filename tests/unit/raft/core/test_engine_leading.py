@@ -83,29 +83,29 @@ def test_the_transferee_is_sent_the_entries_that_it_lacks_although_its_disk_is_f
     leader.leading.followers["f"].matched(2)
     assert leader.broadcast() == []
     leader.leading.transfer_to("f", "fg")
-    assert leader.leading.heir_is_near(0.0)
+    assert leader.leading.transferee_is_near(0.0)
     assert leader.broadcast() == [(2, [3])]
     leader.ack(4)
-    leader.leading.push_heir(3, 10.0)
+    leader.leading.push_transferee(3, 10.0)
     assert leader.sent[-1] == ("f", TimeoutNow(1))
-    leader.leading.heir = None  # it did not take over in time
+    leader.leading.transferee = None  # it did not take over in time
     leader.append(1)
     assert leader.broadcast() == []
     assert full == {"f"}
 
 
 def test_the_check_whether_the_transferee_is_near_reads_no_payload(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked with each ack while the heir catches up."""
+    """It is asked with each ack while the transferee catches up."""
     leader = Leader()
     leader.append(5)
-    heir = leader.leading.followers["f"]
-    leader.leading.heir = "f"
+    transferee = leader.leading.followers["f"]
+    leader.leading.transferee = "f"
     found: list[bool] = []
     monkeypatch.setattr(leader.bench.wal, "read", lambda _: pytest.fail("it reads the disk"))
     monkeypatch.setattr(leader.bench.wal, "size", lambda _: 2)
-    for heir.match_index in (3, 4, 6):
-        heir.probing = False
-        found.append(leader.leading.heir_is_near(0.0))
+    for transferee.match_index in (3, 4, 6):
+        transferee.probing = False
+        found.append(leader.leading.transferee_is_near(0.0))
     assert found == [False, True, True]  # a message has four bytes
 
 

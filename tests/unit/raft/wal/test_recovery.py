@@ -257,7 +257,7 @@ def test_a_last_file_whose_end_is_known_must_end_there(tmp_path: Path) -> None:
     remembered(tmp_path / "wal", 400)
     data = contents(tmp_path / "wal")[SECOND]
     (tmp_path / "wal" / SECOND).write_bytes(patched(data, len(data) - 5, b"torn"))
-    with pytest.raises(WalCorrupt, match=f"they ended at {len(data)}"):
+    with pytest.raises(WalCorrupt, match=f"records ended at byte {len(data)}"):
         remembered(tmp_path / "wal", 400)
     assert len(data) < len(files[SECOND])
 

@@ -1,15 +1,15 @@
-"""The pace of copies: a bound on the bytes that they take in a second, so that a node has time for its clients."""
+"""The rate limit of copies: a bound on their bytes per second, so that a node has time for its clients."""
 
 import asyncio
 
 PACED_S_MAX = 5.0
-"""The longest wait of a piece for its turn: the asking node must not take the answer for lost. So the bound of a Pace
-always holds only if it lets through, in this time, all pieces that the copies of a few nodes ask for at once.
+"""The longest wait of a piece, so that the asking node does not take the answer for lost. The limit is therefore
+exceeded if more pieces are asked for at once than it lets through in this time.
 """
 
 
-class Pace:
-    """Bounds the bytes of pieces that a node sends, or receives, in a second. Pieces take turns."""
+class RateLimiter:
+    """Limits the bytes per second of the pieces that a node sends, or receives. Pieces go in the order of ``take``."""
 
     def __init__(self) -> None:
         self.bytes_per_s: int = 0

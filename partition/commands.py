@@ -112,9 +112,9 @@ class ClearFence(msgspec.Struct, frozen=True, tag="clear_fence"):
     """End a grant, and with it every older one: the slot is emptied unless a later grant holds it.
 
     Late installs of ended grants are ignored from now on, even if this grant never arrived here: (topic_epoch,
-    grant_index) rises to this grant's if it is lower. A later grant is left alone. To clear a grant that was never
-    given out evicts the holders and leaves the slot free. ``ends`` says why the tenure ended (released, closed,
-    expired, evicted, fenced).
+    grant_index) rises to this grant's if it is lower. A later grant stays in force. A fence without a new holder clears
+    a grant that was never given out: this evicts the holders and leaves the slot free. ``ends`` says why the tenure
+    ended (released, closed, expired, evicted, fenced).
     """
 
     grant_id: str
@@ -166,7 +166,9 @@ SEQUENCE_MODULUS = 1 << 31
 
 
 def belongs_to_another(owner: str, principal: str) -> bool:
-    """Whether ``principal`` may not use a thing of ``owner``. A thing without an owner ("") is for all."""
+    """Whether an object belongs to another principal than ``principal``. An object without an owner ("") belongs to
+    all.
+    """
     return owner not in ("", principal)
 
 

@@ -1,9 +1,9 @@
 """The tree of refusals, one class for each code of the HTTP contract.
 
-The machines *return* refusals (apply never raises); the edges *raise* them. What a caller may do next is data on the
+The machines *return* refusals (apply never raises); the edges *raise* them. The policy for callers is data on the
 class, so no caller lists types: ``retriable`` (the same bytes sent again may succeed), ``no_side_effects`` (nothing was
-changed; False: the request may have changed something, or is known to have), ``metadata_stale`` (what the caller knows
-of leaders is out of date). One instance may differ from its class in ``no_side_effects``: see ``had_effects``.
+changed; False: the request may have changed something, or is known to have), ``metadata_stale`` (the caller's metadata
+about leaders is out of date). One instance may differ from its class in ``no_side_effects``: see ``had_effects``.
 
     StockadeError
     ├── InvalidRequest, InvalidRecord, CorruptMessage, InvalidFencingToken                              400
@@ -421,7 +421,7 @@ class ProducerBusy(
 class FencingTokenRequired(
     StockadeError, code="FENCING_TOKEN_REQUIRED", http_status=428, title="The topic requires a fencing token"
 ):
-    """The topic's require_fence is set and the request names no grant, be the slot held or free."""
+    """The topic's require_fence is set and the request has no fencing token, whether the slot is held or free."""
 
 
 class ThrottlingQuotaExceeded(

@@ -283,8 +283,8 @@ class Tiering:
         """
         term, folder = replica.group.term, replica.machine.tier.folder
         await replica.barrier()
-        known = replica.machine.tier.known(replica.machine.log_start, term)
-        doomed = await self._store.run(partial(self._store.sweep, folder, lambda names: dead(names, known)))
+        snapshot = replica.machine.tier.snapshot(replica.machine.log_start, term)
+        doomed = await self._store.run(partial(self._store.sweep, folder, lambda names: dead(names, snapshot)))
         if doomed:
             _log.info("%s/%d: removed %d objects", replica.topic, replica.partition, len(doomed))
         return doomed

@@ -130,9 +130,9 @@ class BalancePlan(msgspec.Struct, frozen=True):
     """The plan that would bring the cluster into balance. ``plan`` is the digest of ``moves`` and ``leaders``: to
     balance with it as ``if_plan`` is refused once the plan has changed.
 
-    ``moving`` partitions move now, of which at most ``moving_bytes`` are still to be copied. ``barred``: nodes to which
-    the plan gives nothing, and why. ``held``: nodes that keep the cluster from beginning a move by itself, and why; an
-    operator may begin it. ``is_cut``: there is more to do, which a later plan will have.
+    ``moving`` partitions move now, of which at most ``moving_bytes`` are still to be copied. ``barred``: nodes that get
+    no replica, with the reason. ``held``: nodes because of which the cluster begins no move by itself, with the reason;
+    an operator may begin the moves. ``is_cut``: the plan reached its bound, and a later plan has the rest.
     """
 
     plan: str

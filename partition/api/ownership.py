@@ -88,9 +88,9 @@ class FenceTenure(msgspec.Struct, frozen=True):
     """One tenure of a partition's slot: a grant that held it. Times are on the lease clock.
 
     ``since_unix_ms`` is its beginning on the wall clock of the node that granted, in milliseconds since 1970; None: not
-    known. ``until_ms`` None: it holds the slot now. ``operation`` says how it came, ``end`` how it ended. ``refused``:
-    writes under its token that were refused after its end. It could write at the offsets ``from_offset <= offset <
-    until_offset``; None: not known, or it holds the slot now.
+    known. ``until_ms`` None: it holds the slot now. ``operation`` says how the grant got the slot, ``end`` why the
+    tenure ended. ``refused``: writes under its token that were refused after its end. It could write at the offsets
+    ``from_offset <= offset < until_offset``; None: not known, or it holds the slot now.
     """
 
     grant: str

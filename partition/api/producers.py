@@ -8,8 +8,8 @@ _THROWAWAY = re.compile(r"producer-[0-9a-f]{16}")
 
 
 def is_throwaway(name: str) -> bool:
-    """Whether this is a random name that a producer drew for one run of its program. Lists leave such names out unless
-    they are asked for.
+    """Whether this is a random name that a producer drew for one run of its program. Lists leave such names out by
+    default.
     """
     return _THROWAWAY.fullmatch(name) is not None
 

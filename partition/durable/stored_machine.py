@@ -1,4 +1,4 @@
-"""A partition's machine together with its files, as a Raft group runs it: applied, captured, restored.
+"""A partition's machine together with its files, as a Raft group runs it: apply, capture, restore.
 
 It decides nothing. In a checkpoint the machine's state is bytes (snapshot.py); the log's batches and the stages are
 files.

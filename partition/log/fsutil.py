@@ -2,9 +2,9 @@
 
 Everything here blocks.
 
-The log's files are opened by ``open_file``. A process that has no descriptor left has no broken disk: open(2) takes the
-descriptor first (Linux, do_sys_openat2), so with EMFILE or ENFILE it has created, truncated and written nothing, and
-may be repeated. The repetition gets one of the descriptors that ``keep_descriptors`` holds back. A write or a sync that
+The log's files are opened by ``open_file``. A lack of descriptors (EMFILE, ENFILE) is no error of the disk: open(2)
+takes the descriptor first (Linux, do_sys_openat2), so it has created, truncated and written nothing, and may be
+repeated. The repetition gets one of the descriptors that ``keep_descriptors`` holds back. A write or a sync that
 failed, and may have reached the disk in part, is never repeated. On a full disk, a write and the calls that make files
 and folders continue with the room that space.py holds back.
 """
@@ -71,8 +71,8 @@ def names_in(directory: Path) -> list[str]:
 
 
 def _with_a_descriptor(opening: Callable[[], _T]) -> _T:
-    """The result of ``opening``, which is called again with a descriptor of the reserve if there was no other one. It
-    must change nothing before it has a descriptor.
+    """The result of ``opening``; if no descriptor is free, it is called again with one of the reserve. ``opening`` must
+    change nothing before it has a descriptor.
     """
     while True:
         try:

@@ -29,8 +29,8 @@ def open_to_others(root: Path) -> Iterator[tuple[Path, int]]:
 
 
 def close_to_others(roots: Iterable[Path]) -> int:
-    """Take away from each root that exists, and all files and folders in it, the rights that a node would not give
-    them. Returns how many files and folders were changed. Raises OSError, for instance where another user owns one.
+    """Remove the rights that a node would not give from each root that exists, and from all files and folders in it.
+    Returns how many files and folders were changed. Raises OSError, for instance where another user owns one.
     """
     mended = 0
     for root in roots:

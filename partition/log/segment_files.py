@@ -71,8 +71,8 @@ class LoadedIndexes:
     """A cache of the index entries of full segments, read when they are needed. The entries used last are kept, up to
     ``bytes_max`` together; those of a SegmentIndex go with it.
 
-    Threads load, too: no step relies on what an earlier one found, and a change of ``size`` has no call in it, so the
-    interpreter runs no other thread within it.
+    Threads load, too: no step relies on the result of an earlier one, and the statements that change ``size`` contain
+    no call, so the interpreter switches threads before or after them only.
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -5,7 +5,7 @@ The older part of the log may be in the tiered store only (``drop_local``): it i
 An append syncs nothing: it is durable in the node's write-ahead log. A checkpoint captures the segments at one moment,
 and syncs them; after a restart the log begins as the last checkpoint has it, and the commands since are applied again.
 So a file is removed only when a checkpoint without it is durable. An OSError of a write leaves a torn file, whose index
-is ahead of it. The error propagates, the node is told to stop, whatever the write was for, and from then on every
+is ahead of it. The error propagates and stops the node, also when a read caused the write, and from then on every
 append and read of the log fails.
 """
 

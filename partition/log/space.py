@@ -2,9 +2,9 @@
 
 A ``Reserve`` is a file of blocks without content. When a call finds the disk full (ENOSPC, or EDQUOT), ``make_room``
 gives a reserve up and the call is repeated. That is right only for calls that may be repeated: open(2), mkdir(2),
-link(2), fallocate(2), rename(2), and write(2) at the same position. They fail before any of their effect is on disk, or
-have the same effect again. A sync is never repeated: a kernel that reports a full disk only there (some network file
-systems do) may have dropped the pages that it could not write, and the node stops.
+link(2), fallocate(2), rename(2), and write(2) at the same position. They fail before they have an effect on disk, or a
+repetition has the same effect. A sync is never repeated: a kernel that reports a full disk only there (some network
+file systems do) may have dropped the pages that it could not write, and the node stops.
 """
 
 import errno

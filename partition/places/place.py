@@ -5,7 +5,7 @@ File systems of fsspec raise exceptions of any kind, and report some failures as
 for a file that is not there: backups are pruned by what a place has.
 
 On a local disk a file appears whole and durably. An object store may keep a part of an object whose writer failed: so
-code that relies on an object notes elsewhere, after the write, that it is there. Everything here blocks.
+code that relies on an object records elsewhere, after the write, that the object is complete. Everything here blocks.
 """
 
 import os
@@ -189,7 +189,7 @@ def _opened(url: str) -> tuple[Any, str]:
         try:
             core = import_module("fsspec.core")
         except ImportError as error:
-            raise ImportError(f"{unknown}; with fsspec installed, it is asked") from error
+            raise ImportError(f"{unknown}; install fsspec, which may know it") from error
         known, root = core.url_to_fs(url)
         files = fs.PyFileSystem(_Fsspec(known))
     return files, root

@@ -1,4 +1,6 @@
-"""What the URL of a place may say, and what of it may be shown. Pure, and without the libraries that open a place."""
+"""Which URLs of places are accepted, and which part of one may be shown. Pure, and without the libraries that open a
+place.
+"""
 
 import re
 from urllib.parse import parse_qsl

@@ -36,7 +36,9 @@ _INT64 = struct.Struct("<q")
 _PAIR = struct.Struct("<qq")
 
 FEW_BYTES = 2048
-"""Metadata of a message that need no look, as ours: n bytes name n / 4 pairs at most; n * n / 4 <= PAIRS_BYTES_MAX."""
+"""Metadata of at most this many bytes, as ours, are not checked: n bytes name n / 4 pairs at most, and n * n / 4 <=
+PAIRS_BYTES_MAX.
+"""
 _CONTINUATION = -1  # at the start of a message, before the length of its metadata; absent before Arrow 0.15
 _MESSAGE_VERSION, _MESSAGE_HEADER, _MESSAGE_BODY_LENGTH, _MESSAGE_PAIRS = 0, 2, 3, 4
 _SCHEMA_ENDIANNESS, _SCHEMA_FIELDS, _SCHEMA_PAIRS = 0, 1, 2

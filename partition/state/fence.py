@@ -74,12 +74,12 @@ class Tenures:
 
 
 GRANTS_REMEMBERED_MAX = 1024
-"""Most grant ids for which a process caches whether they are of another topic."""
+"""Most grant ids for which a process caches whether they were issued for another topic."""
 
 
 @lru_cache(GRANTS_REMEMBERED_MAX)
 def is_of_other_topic(grant_id: str, topic_id: int) -> bool:
-    """Whether a grant id (``g-<topic id>-<number>``) says that it was issued for another topic."""
+    """Whether a grant id (``g-<topic id>-<number>``) was issued for another topic."""
     if grant_id.startswith(f"g-{topic_id}-"):
         return False
     parts = grant_id.split("-")
@@ -110,8 +110,8 @@ class Fence:
         """The refusal of a write with this token by this principal; None accepts it. A ProducerFenced from here has no
         outcome yet. Changes nothing, since a leader also asks for the verdict before it proposes a command.
 
-        Where a token is required, a write without one is refused for that, be the slot held or free. The retriable
-        ProducerBusy would be a false promise: the same bytes are refused after the holder has left.
+        Where a token is required, a write without one is FencingTokenRequired, whether the slot is held or free.
+        ProducerBusy, which is retriable, would be wrong: the same bytes are refused after the holder has left, too.
         """
         if token is None:
             return FencingTokenRequired() if require_fence else self._busy()
@@ -136,8 +136,8 @@ class Fence:
 
     @property
     def holder(self) -> SlotHolder | None:
-        """The exclusive holder, as refusals and clients are told of it; None if there is none. ``expires_in_ms`` is the
-        session's time to live, an upper bound of the time that it has left.
+        """The exclusive holder, in the form that refusals and clients get; None if there is none. ``expires_in_ms`` is
+        the session's time to live, an upper bound of the time that it has left.
         """
         slot = self.slot
         if slot is None:
@@ -235,8 +235,8 @@ class Fence:
         self.topic_epoch, self.grant_index = command.epoch, command.grant_index
 
     def _take(self, grants: Iterable[str], log_end: int | None, kept: Collection[str] = ()) -> None:
-        """Note that ``grants`` hold the slot from now on, from offset ``log_end``. Those that held it before (``kept``)
-        keep the offset where they began, which is not known of a holder from before an upgrade.
+        """Note that ``grants`` hold the slot from now on, from offset ``log_end``. Grants that held it before
+        (``kept``) keep their first offset, which is not known for a holder from before an upgrade.
         """
         began = ((grant, self.taken_at.get(grant) if grant in kept else log_end) for grant in grants)
         self.taken_at = {grant: offset for grant, offset in began if offset is not None}

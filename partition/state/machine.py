@@ -119,7 +119,7 @@ class PartitionMachine:
         return [*reversed(self.fence.present()), *reversed(self.fence.tenures.ended.values())]
 
     def has_due(self, now_ms: int) -> bool:
-        """Whether a command with this time would make the machine forget a producer, a message id or a stage."""
+        """Whether a command with this lease clock would make the machine forget a producer, a message id or a stage."""
         return self._first_deadline_ms() <= now_ms
 
     def apply(self, index: int, term: int, command: bytes) -> Result | StockadeError:
@@ -157,7 +157,9 @@ class PartitionMachine:
         return min(self.producers.due_ms(ttl_ms), self.message_ids.due_ms, self.stages.due_ms)
 
     def _expect(self, deadline_ms: float) -> None:
-        """Lower ``due_ms`` to the deadline of what the command makes the machine remember."""
+        """Lower ``due_ms`` to the deadline of the producer, message id or stage that the command makes the machine
+        remember.
+        """
         self.due_ms = min(self.due_ms, deadline_ms)
 
     def _judge_writer(self, command: Append | AppendStage, count: int) -> StockadeError | None:
@@ -177,8 +179,9 @@ class PartitionMachine:
         return self._certified(refusal, command, count)
 
     def _certified(self, refusal: StockadeError, command: Append | AppendStage, count: int) -> StockadeError:
-        """``refusal``; if the write has a stamp, with the outcome certificate of its earlier attempts. The name of its
-        stage, or its message id, may prove that the batch is stored; otherwise the stamp proves what it can.
+        """``refusal``, with the outcome certificate of the earlier attempts if the write has a stamp. The certificate
+        follows from the name of the write's stage or its message id if these show that the batch is stored, and
+        otherwise from the stamp.
         """
         stamp, stored = command.stamp, self._stored_by_name(command)
         if stamp is None:
@@ -320,7 +323,9 @@ class PartitionMachine:
         return self._drop_below(before)
 
     def _begin_at(self, command: BeginAt) -> Trimmed | StockadeError:
-        """Let the log begin at an offset, unless it has given out any: so it neither skips one nor gives one twice."""
+        """Let the log begin at an offset, unless it has given out an offset before: so no offset is skipped or given
+        out twice.
+        """
         self._pass_time(command.now_ms)
         refusal = self._judge_topic(command.topic_id, None, stores=True) or self.fence.judge(
             None, self.config.require_fence, command.principal

@@ -45,13 +45,13 @@ class MessageIds:
         return next(iter(self.batches.values())).deadline_ms if self.batches else inf
 
     def forget_due(self, now_ms: int) -> None:
-        """Forget the oldest ids whose deadline has come, up to the first whose deadline has not."""
+        """Forget ids, oldest first, up to the first one whose deadline has not come."""
         while self.due_ms <= now_ms:
             self.batches.popitem(last=False)
 
     def hides_due(self, now_ms: int) -> bool:
-        """Whether there is no room for one more id, but ``forget_all_due`` would make room. The oldest ids are not
-        always the first that are due, since a shorter ``dedupe_window_ms`` counts for new ids alone.
+        """Whether there is no room for one more id, and ``forget_all_due`` would make room. The oldest ids are not
+        always the first that are due: a shortened ``dedupe_window_ms`` applies only to ids stored after it.
         """
         is_full = len(self.batches) >= MESSAGE_IDS_MAX
         return is_full and any(named.deadline_ms <= now_ms for named in self.batches.values())

@@ -1,9 +1,9 @@
-"""Idempotence: whether a producer's batch comes next, was stored before, or is refused (SEMANTICS 6.6, 7.6).
-``Producers`` is the table of a partition's producers, of which the least recently used is forgotten first.
+"""Idempotence: whether a producer's batch is the next one, a duplicate, or refused (SEMANTICS 6.6, 7.6). ``Producers``
+is the table of a partition's producers, of which the least recently used is forgotten first.
 
 Judging changes nothing. The batches that a producer stored under one epoch make a SequenceRun, which is changed in
-place. Sequence numbers count records from 0 in each epoch and wrap at SEQUENCE_MODULUS, so "before" is a distance
-backwards from the next number, and a distance proves something only when the run holds that many records.
+place. Sequence numbers count records from 0 in each epoch and wrap at SEQUENCE_MODULUS. So an earlier number is
+identified by its distance backwards from ``next_seq``, and was used in this run only if ``distance <= run.records``.
 
 A producer is used when a batch of it is stored or an epoch of it is installed. Commands are applied one at a time, so
 the order of use is the order of the log, and every replica forgets the same producer. Time is the lease clock, as the
@@ -39,7 +39,7 @@ from ..log.interface import Log
 CACHE_BATCHES = 5
 """Batches remembered for each producer and epoch; also the most that a client may have in flight."""
 BEHIND_MAX = 1 << 30
-"""Longest distance backwards, in records, that counts as a repetition: half of SEQUENCE_MODULUS."""
+"""The longest distance backwards, in records, at which a batch counts as a repetition: half of SEQUENCE_MODULUS."""
 _BATCH = Struct("<IIQq")  # first_seq, records, base_offset, timestamp_ms
 _OTHERS_BYTES = (CACHE_BATCHES - 1) * _BATCH.size
 
@@ -104,7 +104,7 @@ class Entry(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing was stored since the entry was made."""
+        """Whether no batch was stored since the entry was made."""
         return not self.run.records and self.prev is None
 
     def begin_epoch(self, epoch: int) -> None:
@@ -134,7 +134,7 @@ class SequencePosition(Enum):
     AHEAD = auto()
     """No record of the batch was stored."""
     UNCLEAR = auto()
-    """Refused like AHEAD, but some of the batch's numbers were used, perhaps a whole SEQUENCE_MODULUS ago."""
+    """Refused like AHEAD, but some of the batch's numbers were used before, perhaps SEQUENCE_MODULUS records ago."""
 
 
 def _last_seq(first_seq: int, count: int) -> int:
@@ -216,7 +216,9 @@ NO_BATCH = Outcome("unknown", reason="no_batch")
 
 
 def certify(entry: Entry, stamp: Stamp, count: int) -> Outcome:
-    """The outcome of a refused batch that an entry proves, if the producer was not forgotten before it was made."""
+    """The outcome of a refused batch that an entry proves, for a producer that was not forgotten before the entry was
+    made.
+    """
     if stamp.epoch == entry.run.epoch:
         return _certify_range(locate(entry.run, stamp.first_seq, count))
     if entry.prev is None or stamp.epoch > entry.prev.epoch:
@@ -279,8 +281,9 @@ class Producers:
         return verdict
 
     def _judge_unknown(self, stamp: Stamp, config: PartitionConfig, log: Log) -> NotEnrolled | UnknownProducerId:
-        """The verdict on a batch of a producer without an entry. A named producer is enrolled first, so that its epoch
-        is judged before its sequence; but no entry is forgotten to make room for a batch that would be refused anyway.
+        """The verdict on a batch of a producer without an entry. A named producer is enrolled first (NotEnrolled), so
+        that its epoch is judged before its sequence. A batch that would be refused anyway is refused at once: an
+        enrolment could push another producer out of the table.
         """
         has_room = len(self.entries) < config.max_producers
         if (is_named(stamp.pid) and has_room) or not self._was_dropped(stamp):

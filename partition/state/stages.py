@@ -2,7 +2,7 @@
 
 A stage is as durable as a record, and no reader sees it. Its bytes never change. It is appended at most once, and then
 its offsets are remembered, so a repeated append is answered with the offsets of the first. A stage is forgotten when it
-expires on the partition's lease clock; a stage that a producer has marked as kept stays until it is deleted.
+expires on the partition's lease clock; one that a producer has marked as kept stays until it is deleted.
 
 Pure: the bytes of stages are in StageFiles.
 """

@@ -1,7 +1,7 @@
 """The list of the objects in the tiered store that hold the older part of a partition's log.
 
-The rules of ``add`` make orphans safe to remove (docs/tiered.md): an object is listed only by an entry of the term in
-its name, and only where the last listed one ended. Pure; the log itself knows nothing of objects.
+The rules of ``add`` make orphans safe to remove (docs/tiered.md): an object is listed only by a log entry of the term
+in its name, and only at the offset where the last listed object ends. Pure; the log itself knows nothing of objects.
 """
 
 from bisect import bisect_right
@@ -113,9 +113,9 @@ class Tier:
         number = bisect_right(self.objects, item.first, key=attrgetter("end"))
         return number < len(self.objects) and self.objects[number] == item
 
-    def known(self, log_start: Offset, term: int) -> "Known":
-        """A copy of the list as it is now, for a leader's sweep of the folder."""
-        return Known(list(self.objects), self.end, log_start, term)
+    def snapshot(self, log_start: Offset, term: int) -> "TierSnapshot":
+        """A snapshot of the list, for a leader's sweep of the folder."""
+        return TierSnapshot(list(self.objects), self.end, log_start, term)
 
     def save(self) -> SavedTier | None:
         """The state for a checkpoint; None if no upload was begun."""
@@ -129,9 +129,9 @@ class Tier:
         self.size = sum(each.log_bytes for each in self.objects)
 
 
-class Known(msgspec.Struct, frozen=True):
-    """The knowledge by which a leader sweeps a folder: the list after an entry of ``term`` was applied, with ``end``
-    and ``log_start`` at the same time.
+class TierSnapshot(msgspec.Struct, frozen=True):
+    """A snapshot of a Tier by which a leader sweeps a folder: the list after an entry of ``term`` was applied, with
+    ``end`` and ``log_start`` at that moment.
     """
 
     objects: list[TierObject]
@@ -140,17 +140,17 @@ class Known(msgspec.Struct, frozen=True):
     term: int
 
 
-def dead(names: Sequence[str], known: Known) -> list[str]:
-    """Those of the file ``names`` in a partition's folder that are not in the list and can never get into it, however
-    old ``known`` is (docs/tiered.md says why); also files that a node was writing when it died. Takes some 5 us a file.
+def dead(names: Sequence[str], snapshot: TierSnapshot) -> list[str]:
+    """Those of the file ``names`` in a partition's folder that are not in the list and can never be listed, even if the
+    snapshot is old (docs/tiered.md says why); also files that a node was writing when it died. Takes some 5 us a file.
     """
-    listed = {name_of(each) for each in known.objects}
+    listed = {name_of(each) for each in snapshot.objects}
     found = []
     for name in names:
-        what = parsed(name)
-        if what is None or name in listed:
+        facts = parsed(name)
+        if facts is None or name in listed:
             continue
-        if what.term < known.term or what.first < known.end or what.end <= known.log_start:
+        if facts.term < snapshot.term or facts.first < snapshot.end or facts.end <= snapshot.log_start:
             found.append(name)
     return found
 

@@ -17,7 +17,7 @@ from stockade.partition.commands import (
 from stockade.partition.log.image import ImageDamaged
 from stockade.partition.state import snapshot
 from stockade.partition.state.machine import PartitionMachine
-from stockade.partition.state.tier import Known, Tier, dead, faults, name_of, parsed
+from stockade.partition.state.tier import TierSnapshot, Tier, dead, faults, name_of, parsed
 
 from ..driver import Driver
 
@@ -126,7 +126,7 @@ def test_a_name_says_offsets_and_term_and_other_files_are_left_alone() -> None:
     assert parsed(name + ".new") == what, "it is being written, or its writer died"
     for other in ("readme.txt", "1-2-3.arrow.zst", "a-b-c-d.arrow.zst", name + ".new.new", name + ".old"):
         assert parsed(other) is None
-    assert dead(["readme.txt"], tier_of().known(0, 9)) == []
+    assert dead(["readme.txt"], tier_of().snapshot(0, 9)) == []
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_only_what_can_never_be_listed_is_removed(orphan: TierObject, is_dead: b
     tier = tier_of(item(0, 10), item(10, 20, 2))
     tier.trim(5)
     names = [name_of(each) for each in (*tier.objects, orphan)]
-    assert dead(names, tier.known(5, 5)) == ([name_of(orphan)] if is_dead else [])
+    assert dead(names, tier.snapshot(5, 5)) == ([name_of(orphan)] if is_dead else [])
     names[-1] += ".new"
-    assert dead(names, tier.known(5, 5)) == (names[-1:] if is_dead else []), "what is being written goes with it"
+    assert dead(names, tier.snapshot(5, 5)) == (names[-1:] if is_dead else []), "what is being written goes with it"
 
 
 def test_what_is_left_of_a_listed_object_is_removed_and_the_object_stays() -> None:
     tier = tier_of(item(0, 10))
     whole = name_of(tier.objects[0])
-    assert dead([whole, whole + ".new"], tier.known(0, 1)) == [whole + ".new"]
+    assert dead([whole, whole + ".new"], tier.snapshot(0, 1)) == [whole + ".new"]
 
 
 class Leader:
@@ -161,7 +161,7 @@ class Leader:
         self.term = term
         self.known = 0
         self.uploaded: list[TierObject] = []
-        self.swept_by: Known | None = None
+        self.swept_by: TierSnapshot | None = None
         self.listing: list[str] = []
 
 
@@ -249,7 +249,7 @@ class Leaders:
         leader = self.some()
         if any(term == leader.term for term, _ in self.log[: leader.known]):
             tier, start, _ = self.state(leader.known)
-            leader.swept_by = tier.known(start, leader.term)
+            leader.swept_by = tier.snapshot(start, leader.term)
             leader.listing = []
 
     def look(self) -> None:
@@ -278,7 +278,7 @@ class Leaders:
         self.elect()
         self.committed = self.now.known = len(self.log)
         tier, start, _ = self.state(self.committed)
-        self.store.difference_update(dead(sorted(self.store), tier.known(start, self.now.term)))
+        self.store.difference_update(dead(sorted(self.store), tier.snapshot(start, self.now.term)))
         assert self.store == {name_of(each) for each in tier.objects}, "a leader of a later term leaves an orphan"
         return len(tier.objects)
 

@@ -1,4 +1,4 @@
-"""Waits that do not wake in vain: until replicated state has changed, or until a common time of all periodic looks."""
+"""Waits: until replicated state has changed, or until the next common time of periodic tasks."""
 
 import asyncio
 from collections.abc import Callable
@@ -64,8 +64,8 @@ class Followed(Protocol):
         ...
 
     def has_news(self, offset: int) -> bool:
-        """Whether a read from ``offset`` might tell more than that there is nothing yet, as this node knows it: a hint,
-        which may be wrong either way.
+        """Whether a read from ``offset`` may return records, or a refusal, as far as this node knows: a hint, which may
+        be wrong either way.
         """
         ...
 

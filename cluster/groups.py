@@ -30,7 +30,7 @@ from .model import Leader
 from .rpc import Message
 
 TRANSFER_S_MAX = 3.0
-"""Time that a leadership transfer may take. Writers wait an election timeout at most if the heir stands still."""
+"""Time that a leadership transfer may take. Writers wait an election timeout at most if the transferee stands still."""
 RETRY_PAUSE_S = 0.05
 """Pause between two rounds over the replicas of a group that has no leader."""
 
@@ -72,7 +72,7 @@ class ServedGroup:
         raise NotImplementedError
 
     def now_ms(self) -> int:
-        """The lease clock in ms, to stamp commands (SEMANTICS 8): only the leader's counts; replicas obey the stamps.
+        """The lease clock in ms, to stamp commands (SEMANTICS 8): only the leader reads it; replicas use the stamps.
 
         ``now = where the replicated clock stood when this node's term began + this node's own time since``: the clock
         stands still while no node leads, which costs the holders of leases nothing.
@@ -81,7 +81,7 @@ class ServedGroup:
         start_term, start_ms, start_s = self._clock_start
         now_s = self._monotonic()
         now_ms = start_ms + int((now_s - start_s) * 1000)
-        # A leader that has not yet applied what came before its term does not know yet where the clock stood.
+        # A leader that has not applied the entries before its term does not know yet where the clock stood.
         if term != start_term or now_ms < replicated_ms:
             now_ms = replicated_ms
             self._clock_start = term, now_ms, now_s
@@ -112,7 +112,7 @@ class ServedGroup:
         return found
 
     async def _watched(self, command: bytes, timeout_s: float, watch: Watch) -> Outcome:
-        """Propose a command, and tell ``watch`` when it was committed and applied, if it was."""
+        """Propose a command, and call ``watch`` with the times of its commit and its apply, if there were such."""
         loop, group = asyncio.get_running_loop(), self.group
         proposed_s, decided = loop.time(), loop.create_future()
 

@@ -39,7 +39,9 @@ class Conditions(msgspec.Struct, frozen=True, gc=False):
 
 
 Settle = Callable[[Appended | StockadeError | None], None]
-"""Called with the answer of an append, or its refusal. None: nothing was stored, and the caller calls ``append``."""
+"""Called with the answer of an append, or its refusal. None: nothing was stored, and the caller of ``submit`` goes on
+with ``append``.
+"""
 
 
 class ReadGuard(msgspec.Struct, frozen=True):

@@ -215,7 +215,7 @@ class Members(Protocol):
     async def add_node(
         self, node_id: str, url: str, raft_address: str, zone: str | None, by: By = NO_PRINCIPAL
     ) -> None:
-        """Make a node known, so that it may register. Idempotent. Raises InvalidRequest, ThrottlingQuotaExceeded."""
+        """Announce a node, so that it may register. Idempotent. Raises InvalidRequest, ThrottlingQuotaExceeded."""
         ...
 
     async def remove_node(self, node_id: str, if_plan: str | None = None, by: By = NO_PRINCIPAL) -> None:

@@ -49,8 +49,8 @@ class Service(Protocol):
         ...
 
     def unready(self) -> list[Unready]:
-        """What the node is not ready for, with the reasons, the weightiest first; empty when it knows a controller
-        leader and its replicas are loaded.
+        """The parts of the service that the node is not ready for, with the reasons, the weightiest first; empty when
+        it knows a controller leader and its replicas are loaded.
         """
         ...
 

@@ -24,9 +24,7 @@ with this slack, balance does not undo it.
 
 
 def slack(mean: int, least: int = 2) -> int:
-    """The difference of two nodes' counts from which on they are out of balance: to move replicas for less than a tenth
-    is not worth it.
-    """
+    """The least difference of two nodes' counts at which replicas move: a tenth, since less is not worth a move."""
     return max(least, mean // 10 + 1)
 
 
@@ -42,9 +40,9 @@ def make_plan(facts: Facts) -> Plan:
 
 
 def find_holds(nodes: Sequence[NodeFacts]) -> dict[str, Hold]:
-    """The nodes that keep the cluster from moving replicas by itself: those that are away, but not given up, or are
-    back for too short a time; and, while software of several versions runs, those that do not run the most frequent
-    one. A node that is being removed, or has never come, holds up nothing.
+    """The nodes because of which the cluster moves no replica by itself: those that are away and not given up, or are
+    back for too short a time; and, while several versions of the software run, those that do not run the most frequent
+    one. Nodes that are being removed, or never registered, do not count.
     """
     found: dict[str, Hold] = {}
     here = [node for node in nodes if node.bar not in ("leaving", "announced")]

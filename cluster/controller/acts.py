@@ -1,4 +1,4 @@
-"""Which commands are acts of administration or change who may write, and the entry of each in the ledger. Pure.
+"""The ledger's entries about commands: acts of administration, and commands that change who may write. Pure.
 
 Every command is in one of three tables, or in UNRECORDED with the reason: tests compare them with all commands. The
 effects of a command on slots are recorded where they are decided (ownership/slots.py), as ``grant``, ``grant.end`` and
@@ -96,7 +96,9 @@ CHANGES: dict[type[Command], str] = {
     Rebalance: "replicas.balance",
     KeepLedger: "ledger.keep",
 }
-"""Commands with an entry if they change something. A Rebalance that an operator orders is an act of administration."""
+"""Commands that have an entry only if they change the state. A Rebalance that an operator orders is an act of
+administration.
+"""
 DECIDED_INSIDE: tuple[type[Command], ...] = (
     *(Acquire, Release, CloseSession, CancelTicket, Tick, Own, Disown),
     *(FenceInstalled, BeginLedger, NoteIntent, NoteOutcome, NoteBackup),
@@ -206,7 +208,7 @@ class Recorder:
         return result
 
     def _raise_to_ledger(self, index: int, command: RaiseFeatureLevel, handler: Callable[[int, Any], Result]) -> Result:
-        """Raise the level and begin the ledger, where this command is recorded, too. Raises FeatureUpdateFailed."""
+        """Raise the feature level and begin the ledger, which records this command too. Raises FeatureUpdateFailed."""
         check_name_is_free(self._catalog, self._ledger, self._assignment.feature_level)
         before = self._state(command)
         result = handler(index, command)
@@ -216,7 +218,7 @@ class Recorder:
         return result
 
     def installed(self, report: FenceInstalled) -> None:
-        """Record that a partition has reached a place in the order of decisions."""
+        """Record that a partition has confirmed a decision about its slot."""
         located = self._catalog.locate(report.group_id)
         if located is not None:
             topic, partition = located

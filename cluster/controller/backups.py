@@ -1,4 +1,6 @@
-"""The last backup in each place, as its maker told the controller. Nodes make no backups and look into no place."""
+"""The last backup in each place, as its maker told the controller. Nodes neither make backups nor read from these
+places.
+"""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,6 @@
 """The invariants of the controller's machine, restated from SEMANTICS 2: they hold after every command. For tests.
 
-``check`` judges one state; a Ratchet compares each state with the one before.
+``check`` judges one state; a MonotonicityCheck compares each state with the one before.
 """
 
 from itertools import chain
@@ -187,7 +187,7 @@ def _check_owed(row: ProducerRow | None, pid: int, epoch: int) -> None:
     assert epoch == (row.epoch if row.pid == pid else PRODUCER_EPOCH_FINAL)
 
 
-class Ratchet:
+class MonotonicityCheck:
     """I1 and I8: the lease clock, the epochs of partitions, the fence_epochs of resources, and the epoch of an
     unchanged producer id never go down.
     """

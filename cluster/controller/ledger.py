@@ -7,13 +7,13 @@ waits in the *outbox*, here in the replicated state, until the controller's lead
 
 *Exactly once.* Entries are numbered, and each has the hash of the one before it: the bytes of entry k are the same on
 every replica and for every leader. Entry k is copied to offset k - 1, by an append that is accepted only at that end of
-the log. So a copy that is repeated, by this leader or the next one, is refused, and the refusal tells how far the
-earlier copy came; and entries are dropped here only when a majority of the topic's replicas has them. An old leader
-that copies late copies the same bytes.
+the log. So a copy that is repeated, by this leader or the next one, is refused, and the refusal has the topic's log
+end, up to which entries were copied. Entries are dropped here only when a majority of the topic's replicas has them. A
+deposed leader that copies late copies the same bytes.
 
 *Bounds.* The outbox takes OUTBOX_ENTRIES_MAX entries and OUTBOX_BYTES_MAX bytes. No writer waits for the ledger: beyond
-these bounds grants are given, taken over and ended as always, and their entries are left out, counted, and reported by
-one entry, ``ledger.gap``, as soon as there is room again. Acts of administration have a reserve on top of the bounds,
+these bounds grants are still given, taken over and ended, and their entries are left out and counted; one entry,
+``ledger.gap``, reports them as soon as there is room again. Acts of administration have a reserve on top of the bounds,
 RESERVE_ENTRIES and RESERVE_BYTES, so that acts that repair the ledger's topic can be done and are recorded. When the
 reserve is used up, too, acts are refused (LedgerFull) rather than left out, but for the three that fence a writer
 (``topic.fence``, ``session.fence`` and ``producer.fence``): these are done, left out and counted. The outcome of an
@@ -184,8 +184,8 @@ class Ledger:
         **about: Any,
     ) -> int:
         """Make an entry; returns its number, 0 if it is left out. ``by`` None: the caller of the command. A ``by``
-        without principal and request, such as NO_PRINCIPAL: the cluster itself. ``reserve`` 1: the entry may use the
-        reserve; ALWAYS: it is made in any case. ``about``: further fields of LedgerEntry.
+        without principal and request, such as NO_PRINCIPAL, stands for the cluster itself. ``reserve`` 1: the entry may
+        use the reserve; ALWAYS: it is made in any case. ``about``: further fields of LedgerEntry.
         """
         if not self.is_recording:
             return 0

@@ -355,8 +355,8 @@ class ControllerMachine(Machine):
         return TopicChanged(topic.topic_id, topic.config_order)
 
     def _free_writers(self, topic: Topic, before: str | None, by: By) -> None:
-        """After a change of a topic's writer_group (from ``before``), sessions of other principals than ``by`` lose the
-        topic's partitions that they own in the new one: they claimed these when that needed no right to write.
+        """After a change of a topic's writer_group from ``before``, free the topic's partitions that sessions of other
+        principals than ``by`` own in the new group: they claimed them when an ownership there gave no right to write.
         """
         group = topic.config.writer_group
         if group in (None, before) or not by.principal or self.assignment.feature_level < CHECKED_WRITERS:
@@ -427,7 +427,7 @@ class ControllerMachine(Machine):
         if command.if_grants not in (None, grants_digest(grants)):
             raise PlanChanged(_OTHER_GRANTS, grants=grants)
         if command.if_resources not in (None, resources):
-            raise PlanChanged("the session owns another number of resources than the order names", grants=grants)
+            raise PlanChanged("the number of resources that the session owns has changed since then", grants=grants)
         self.sessions.evict(session, self.lease_clock_ms)
         self._end_session(session, ends)
         freed = self.freed(session)
@@ -443,7 +443,7 @@ class ControllerMachine(Machine):
         self.severing.forget(session)
 
     def freed(self, session: str) -> Freed:
-        """The installs that partitions have yet to commit because this session ended."""
+        """The installs that became due because this session ended."""
         fences, readers = self.leaving.outstanding(session)
         return Freed(list(dict.fromkeys([*self.slots.fences.uncleared(sessions=[session]), *fences])), readers)
 
@@ -482,7 +482,9 @@ class ControllerMachine(Machine):
         return Owned(done.verdicts, list(dict.fromkeys([*claimed, *readers])), fences)
 
     def _await_evicted(self, session: str, done: Owning) -> None:
-        """Note the installs that ``session`` has to wait for because it severed others, and those sessions on close."""
+        """Note the installs that the answers to ``session`` wait for because it severed others; the severed sessions'
+        closes wait for them, too.
+        """
         if done.severed:
             readers, level = self.owners.pending(done.changed), self.assignment.feature_level
             more = [fence for victim in done.severed for fence in self.slots.unremembered(victim, level)]
@@ -514,7 +516,9 @@ class ControllerMachine(Machine):
                 raise lacks(command.by, f"acquire topic:{name}", f"{command.group} is its writer_group")
 
     def _is_partition(self, resource: str) -> bool:
-        """Whether a partition may know the owner of this resource. At feature level 1: whether it is named like one."""
+        """Whether a partition may know the owner of this resource; at feature level 1, whether its name has the form of
+        a partition's.
+        """
         forgets = self.assignment.feature_level >= FORGOTTEN_PARTITIONS
         return (self.owners.partition(resource) if forgets else partition_named(resource)) is not None
 
@@ -552,7 +556,7 @@ class ControllerMachine(Machine):
         index: int,
         report: FenceInstalled | ReaderFenceInstalled | ProducerFenceInstalled,
     ) -> Done:
-        """Note that a partition has committed an install, so that it is no longer owed."""
+        """Note that a partition has committed an install, which is no longer due."""
         match report:
             case FenceInstalled():
                 if self.slots.fences.confirmed(report.group_id, report.order):

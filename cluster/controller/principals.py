@@ -1,7 +1,7 @@
 """The replicated principals of the cluster: the commands that change them, and the state. Pure.
 
-The principals of a node's configuration are not among them (access/principals.py): that node knows its own before it
-knows a controller, so they are the way back in when every replicated credential is lost.
+The principals of a node's configuration are not among them (access/principals.py): a node knows its configured
+principals without a controller, so an operator can still log in with them when every replicated credential is lost.
 """
 
 from collections.abc import Iterable, Sequence
@@ -202,8 +202,8 @@ def _administers(row: Principal) -> bool:
 
 
 def _check_stays_inside(command: Asked, after: Principal) -> None:
-    """Raises InvalidRequest when a caller would take ``admin cluster`` or its last credential from itself: it could not
-    undo that.
+    """Raises InvalidRequest when a caller would remove its own right ``admin cluster`` or its own last credential: it
+    could not undo that.
     """
     if after.name == command.by.principal and not _administers(after):
         raise InvalidRequest(

@@ -19,8 +19,8 @@ epoch PRODUCER_EPOCH_FINAL, with which no client writes. For:
 
 1. A partition learns of a producer by an install alone. Each install carries the index of the decision that it comes
    from (an enrolment, or a raise of the epoch), or a later index. ``_groups`` has the index of the last such decision.
-2. The controller asks a partition what it has forgotten when it owes the partition no install about the producer; the
-   question carries the applied index. So all installs owed before were reported, and carry a lower index.
+2. The controller asks a partition which producers it has forgotten only when no install of the producer is due there;
+   the question carries the applied index. So all earlier installs were reported, and carry a lower index.
 3. A partition that answers that it does not know a producer takes, from then on, no install of an unknown producer with
    that index or a lower one. An install under way that it could still take was decided after the question.
 4. Such a decision has left its index here, and then the answer withdraws nothing. Answers may therefore be late, be
@@ -83,7 +83,9 @@ class Enrolments:
             groups[group] = index
             return
         if self._count >= ENROLMENTS_MAX:
-            raise ThrottlingQuotaExceeded(f"over {ENROLMENTS_MAX} enrolments", retry_after_ms=RETRY_AFTER_MS)
+            raise ThrottlingQuotaExceeded(
+                f"the cluster would have over {ENROLMENTS_MAX} enrolments of producers", retry_after_ms=RETRY_AFTER_MS
+            )
         self._add(pid, group, index)
 
     def raise_epoch(self, index: int, pid: ProducerId, epoch: int) -> None:
@@ -366,7 +368,9 @@ class ProducerRegistry:
 
     def _add(self, name: str, command: InitProducer) -> ProducerRow:
         if len(self.rows) >= NAMES_MAX:
-            raise ThrottlingQuotaExceeded(f"there are {NAMES_MAX} names", retry_after_ms=RETRY_AFTER_MS)
+            raise ThrottlingQuotaExceeded(
+                f"the cluster has {NAMES_MAX} producer names already", retry_after_ms=RETRY_AFTER_MS
+            )
         row = ProducerRow(name, self._fresh_pid(), 0)
         self.rows[name] = self._by_pid[row.pid] = row
         self._counts[row.principal] += 1
@@ -404,7 +408,9 @@ class ProducerRegistry:
         self.enrolments.raise_epoch(index, row.pid, epoch)
 
     def _rotate(self, index: int, row: ProducerRow) -> None:
-        """Give a name a fresh id. The old id gets the epoch that no client has, so every append with it is refused."""
+        """Give a name a fresh id. The old id gets PRODUCER_EPOCH_FINAL, which no client has, so every append with it is
+        refused.
+        """
         self.enrolments.raise_epoch(index, row.pid, PRODUCER_EPOCH_FINAL)
         row.retired.append(row.pid)
         row.pid, row.epoch = self._fresh_pid(), 0
@@ -428,7 +434,7 @@ def _superseded(row: ProducerRow) -> ProducerFenced:
 
 
 def _remember(row: ProducerRow, nonce: str | None) -> None:
-    """Note that a new instance has the name: its nonce is the present one, and the earlier ones are superseded."""
+    """Note that a new instance uses the name: its nonce is the present one, and the earlier nonces are superseded."""
     row.nonce = nonce
     if nonce is not None:
         row.nonces = [*row.nonces, nonce][-NONCES_PER_NAME_MAX:]

@@ -29,10 +29,11 @@ RETRY_AFTER_MS = 1000
 AHEAD_MS = 1_000
 """How far ahead of the lease clock the leader writes renewals to the log."""
 STEP_MS = 1_500
-"""Most by which the horizon moves at a look that is held back."""
+"""Milliseconds: the most by which the horizon moves at a look that is held back."""
 STILL_LOOKS = 10
-"""Looks of those held back at which the horizon stays: two seconds, in which nodes connect again, and a client asks
-again that a 503 told to wait a second."""
+"""The first of the held-back looks, at which the horizon stays: two seconds, in which nodes reconnect, and a client
+retries whose renewal was answered 503 with Retry-After 1 s.
+"""
 HELD_BACK_MAX = 50
 """Most looks in a row, five a second, that are held back."""
 RENEWALS_PER_COMMAND_MAX = 1_000
@@ -137,7 +138,9 @@ class Sessions:
             raise SessionExpired()
         check_most(by, self._counts[by.principal], "sessions")
         if len(self._live) >= SESSIONS_MAX:
-            raise ThrottlingQuotaExceeded(f"there are {SESSIONS_MAX} sessions", retry_after_ms=RETRY_AFTER_MS)
+            raise ThrottlingQuotaExceeded(
+                f"the cluster has {SESSIONS_MAX} sessions already", retry_after_ms=RETRY_AFTER_MS
+            )
         ttl_ms = ttl_in_range(ttl_ms)
         opened = Session(session, client_id, ttl_ms, clock_ms + ttl_ms, by.principal)
         self._counts[by.principal] += 1
@@ -269,15 +272,16 @@ class Leases:
     """Renewals that one leader heard, in the term in which ``begin`` was called last. Times are the lease clock, in ms.
 
     A session costs one line of a command a ttl, however often it is renewed: the leader writes renewals to the log only
-    shortly before the deadline there is reached. Two rules keep that safe. Every command has ``stamp < horizon``, and
-    no session whose deadline in the log is below the horizon has a renewal that only the leader knows. And a session
-    whose deadline is near is renewed by a command of its own, which one with the true deadline follows directly when
-    the stamp ``lags``. So a leader that stalls slows the lease clock, and ends no session that it has heard of. For the
-    renewals that a lost leader had heard, the first command of the next leader gives every session a full ttl.
+    shortly before the deadline there is reached. Two rules keep that safe. (1) Every command has ``stamp < horizon``,
+    and a session whose deadline in the log is below the horizon has no renewal that only the leader knows. (2) A
+    session whose deadline is near is renewed by a command of its own; when the stamp ``lags``, a second command with
+    the true deadline follows directly. So a leader that stalls slows the lease clock, and ends no session whose renewal
+    it has received. Renewals that only a lost leader had received are replaced by the first command of the next leader,
+    which gives every session a full ttl.
 
-    A leader that stood still, and had no successor, has to hear the renewals that are on their way before the lease
-    clock is where its own clock is: so the horizon stays for STILL_LOOKS, then moves by STEP_MS at most, until
-    HELD_BACK_MAX looks are over.
+    A leader that stood still without a successor has to receive the renewals in flight before its lease clock catches
+    up with its own clock. So the horizon stays where it is for STILL_LOOKS looks, and then moves by at most STEP_MS a
+    look, until HELD_BACK_MAX looks have passed.
     """
 
     def __init__(self, sessions: Callable[[], Sessions]) -> None:
@@ -309,12 +313,12 @@ class Leases:
         return min(now_ms, self._horizon_ms - 1) if term == self._term else now_ms
 
     def lags(self, term: int, now_ms: int) -> bool:
-        """Whether the stamp is behind this lease clock: a ttl that counts from it ends before its time."""
+        """Whether the stamp is behind this lease clock, so that a ttl counted from the stamp would end too early."""
         return self.stamp(term, now_ms) < now_ms
 
     def renew(self, term: int, session: str, now_ms: int, principal: str = "") -> SessionState | None:
-        """Hear a renewal: full ttl from now. None: it has to go through the log. Raises UnknownSession, SessionExpired,
-        PermissionDenied.
+        """Renew a session in the leader's memory: full ttl from now. None: the renewal has to go through the log.
+        Raises UnknownSession, SessionExpired, PermissionDenied.
         """
         found = self._sessions().of(session, principal)
         if term != self._term or found.deadline_ms < self._closing_ms:

@@ -23,4 +23,4 @@ class Asked(Timed, frozen=True, kw_only=True):
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """The command was applied; there is nothing to tell."""
+    """The command was applied; the answer has no content."""

@@ -2,7 +2,7 @@
 this node's configuration.
 
 So a restarted node finds nodes that were added after its configuration was written, and never acts on an older catalog
-than it did before: a replica that it erased must not come back.
+than before: it must not open a replica again that it has erased.
 """
 
 import logging

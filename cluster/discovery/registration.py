@@ -1,7 +1,7 @@
 """Registers this node with the controller: its addresses and its disk's incarnation, until the catalog has them.
 
-Two processes with one node id, each with a disk, would take turns at that for ever. So the one that came later stops as
-soon as the catalog has the other disk again, and the earlier one says what it sees.
+Two processes with one node id, each with its own disk, would replace each other's registration for ever. So the one
+that registered later stops as soon as the catalog has the other disk again, and the earlier one logs it.
 """
 
 import asyncio
@@ -97,8 +97,8 @@ class Registration:
             await self._view.changed.until(lambda: None if self.is_done else True, aligned_s(1.0))
 
     def _advice(self, refusal: StockadeError) -> str:
-        """What to do about a refusal. Of two nodes the one with the larger id dials, and it dials the address that it
-        knows: a node that is new, or has moved, is perhaps not reached before an operator says where it is.
+        """The advice to log about a refusal. Of two nodes, the one with the larger id dials, at the address that it
+        knows. So a new or moved node may be unreachable until an operator announces its address.
         """
         if not isinstance(refusal, LeaderNotAvailable) or not self._view.index:
             return ""
@@ -115,7 +115,11 @@ class Registration:
         fault = f"another process runs as {other.node_id}, at {other.url} ({other.raft})"
         if other.incarnation != self._entry.incarnation and now_s - self._registered_s < SETTLED_S:
             advice = "Nothing is damaged: give this node a node_id of its own, or stop the other one first."
-            raise DiskRefused(self._data, f"{fault}, with another disk; this one came a moment ago", advice)
+            raise DiskRefused(
+                self._data,
+                f"{fault}, with another disk, and this process registered less than {SETTLED_S:g} s ago",
+                advice,
+            )
         self._double, self._seen_s = other.url, now_s
         if now_s - self._told_s >= REMIND_S:
             self._told_s = now_s

@@ -3,8 +3,8 @@ node that leads.
 
 The bounds are on what the requests in flight hold together: the node's backpressure towards clients.
 
-A change of leadership, planned or not, costs a request time and not its answer. A request is tried again only when it
-was surely not proposed.
+A change of leadership, planned or not, delays a request and does not fail it. A request is tried again only when it was
+surely not proposed.
 
 Nothing here is global: a process may hold several nodes, each with a front of its own.
 """
@@ -33,7 +33,7 @@ REQUESTS_MAX = 10_000
 stranger may ask (whether the node is alive, its metrics, pages) is not counted: as many as there are connections.
 """
 KEEPING_MAX = 1_000
-"""Requests beyond REQUESTS_MAX that keep alive, or give up, what their callers have: a node full of long polls lets no
+"""Further requests beyond REQUESTS_MAX, for renewals and releases only, so that a node full of long polls lets no
 session expire.
 """
 ARRIVING_MAX = 5_000
@@ -100,9 +100,7 @@ class InFlight:
         self._budgets = (self.requests, self.body_bytes, self.answer_bytes, self.followers, self.arriving)
 
     def take_spare(self) -> None:
-        """Count a request that keeps alive, or gives up, what its caller has: KEEPING_MAX of them fit beyond the bound.
-        Raises ThrottlingQuotaExceeded.
-        """
+        """Count a renewal or a release: KEEPING_MAX of them fit beyond the bound. Raises ThrottlingQuotaExceeded."""
         requests = self.requests
         if requests.used >= requests.limit + KEEPING_MAX:
             raise requests.refusal()
@@ -209,9 +207,9 @@ class Front:
 
     def check_share(self, spending: Spending, budget: Budget, others: int) -> None:
         """Raises ThrottlingQuotaExceeded if the other requests of this principal hold ``others`` of a budget, and it
-        has less room left. So one principal never takes more than half of a node, two never more than two thirds
-        (dynamic thresholds of shared buffers, Choudhury and Hahne 1998), and one request more. Requests of no principal
-        have no share of their own.
+        has less room left. So one principal takes at most half of a node, two at most two thirds (dynamic thresholds of
+        shared buffers, Choudhury and Hahne 1998), plus one request. Requests of no principal have no share of their
+        own.
         """
         if spending.is_principals and others > budget.limit - budget.used:
             raise ThrottlingQuotaExceeded(

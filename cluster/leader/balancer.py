@@ -46,7 +46,8 @@ DIGEST_BYTES = 8
 Ask = Callable[[str], Awaitable[NodeReport | None]]
 """(node id) -> the node's report; None: it does not answer."""
 Send = Callable[[str, list[tuple[int, int, str]]], Awaitable[Sequence[int]]]
-"""(node id, leadership transfers as (group, term, heir)) -> the groups whose leadership went to the heir."""
+"""(node id, leadership transfers as (group, term, transferee)) -> the groups whose leadership went to the transferee.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +193,9 @@ class Balancer:
             _log.info(text, name, ",".join(move.replicas), ",".join(move.target), extra={"event": event})
 
     async def _send_home(self, look: Look, transfers: Iterable[Transfer]) -> None:
-        """Ask leaders to go home: HOMES_AT_ONCE_MAX to one node at most, and none that was asked lately."""
+        """Ask leaders to transfer to their preferred replicas (homes): at most HOMES_AT_ONCE_MAX to one node, and none
+        that was asked lately.
+        """
         now, stable_s, coming = asyncio.get_running_loop().time(), self._settings.stable_ms / 1000, Counter[str]()
         rested = {group for group, (_, at) in self._sent.items() if at + stable_s * 2**BACKOFF_MAX < now}
         self._sent = {group: sent for group, sent in self._sent.items() if group not in rested}

@@ -1,7 +1,8 @@
 """The controller group as its members run it: commands are stamped with the lease clock, proposed, and answered.
 
-Only the leader decides; other members answer that another node leads. Nothing here is remembered: what must survive is
-in the machine. Replicas never read the leader's lease clock (SEMANTICS 8); they obey what it stamped on commands.
+Only the leader decides; other members answer NotLeaderOrFollower. This module keeps no state of its own: all state that
+must survive is in the machine. Replicas never read the leader's lease clock (SEMANTICS 8); they obey what it stamped on
+commands.
 """
 
 import asyncio
@@ -142,8 +143,8 @@ class ControllerGroup(ServedGroup):
         return encoded
 
     def _take_principals(self) -> None:
-        """A node that has not heard of principals yet takes them from a replica that is ready alone (catalog_sync): one
-        that is being filled passes through tables of the past, and knew of no principals in a closed cluster.
+        """A node that does not know the principals yet takes them only from a replica that is ready (catalog_sync): a
+        replica that catches up passes through older tables, and might report that a closed cluster has no principals.
         """
         if self._principals.has_heard:
             self._principals.take(self.machine.principals.table())
@@ -201,8 +202,8 @@ class ControllerGroup(ServedGroup):
         self, make: Callable[[int], OpenSession | RenewSession], session: str, ttl_ms: int
     ) -> SessionState:
         """``decide`` a command that gives this session its full ttl, counted from now. Stalled commits hold back the
-        stamp of the command, and with it the deadline. So a second command with the true deadline follows at once: in
-        the log, no other command, whose later stamp might end the session, comes between the two.
+        stamp of the command, and with it the deadline. So a second command with the true deadline follows at once, with
+        no other command between the two in the log whose later stamp might end the session.
         """
         now_ms = self.now_ms()
         if not self.leases.lags(self.group.term, now_ms):
@@ -295,8 +296,8 @@ def _without_ledger(command: Command) -> Command:
 
 
 async def quietly(work: Awaitable[object]) -> bool:
-    """Await background work; returns whether it succeeded. A refusal loses nothing: the replicated state still says
-    what is to be done.
+    """Await background work; returns whether it succeeded. After a refusal the work is still due by the replicated
+    state.
     """
     try:
         await work

@@ -1,7 +1,7 @@
 """Begins the ledger, keeps its topic, and copies to it what the controller's state has recorded.
 
-Runs on every member of the controller group and acts only on the leader. It remembers nothing: what is to be copied is
-in the replicated state (controller/ledger.py, which argues why each entry is copied exactly once).
+Runs on every member of the controller group and acts only on the leader. It keeps no state: the entries to be copied
+are in the replicated state (controller/ledger.py, which argues why each entry is copied exactly once).
 """
 
 import asyncio
@@ -176,9 +176,9 @@ class LedgerKeeper:
 
 
 def copied_up_to(first: int, count: int, answer: Result | StockadeError) -> int | None:
-    """The number of the last entry that the topic has, after it was asked to take ``count`` entries from ``first`` on;
-    None: it lacks entries before ``first``, or takes none. Entry n has offset n - 1. Raises the refusals after which
-    the copy is tried again.
+    """The number of the last entry in the topic after an append of ``count`` entries from ``first`` on; None: the topic
+    lacks entries before ``first``, or takes no appends. Entry n has offset n - 1. Raises the refusals after which the
+    copy is tried again.
     """
     match answer:
         case Appended():

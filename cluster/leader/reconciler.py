@@ -1,8 +1,9 @@
 """Drives partitions to what the controller's replicated state says (controller/ownership/slots.py).
 
-Runs on every member of the controller group and acts only on the leader. It remembers nothing: each round asks the
-machine what is left to do, proposes it to the partitions' leaders and reports back, so it starts again after a
-failover from the state alone. Every step may be repeated or come late; the machines sort that out.
+Runs on every member of the controller group and acts only on the leader. It keeps no state: each round takes the due
+installs from the machine, proposes them to the partitions' leaders, and reports the outcomes. So after a failover the
+next leader continues from the replicated state alone. Every step may be repeated or arrive late: the machines ignore
+outdated installs and reports.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """One task for each partition that has something left to do; steps of a partition never overlap."""
+    """One task for each partition with due installs; steps of a partition never overlap."""
 
     def __init__(self, control: ControllerGroup, router: Router) -> None:
         self._control = control
@@ -76,7 +77,7 @@ class Reconciler:
             _log.info("%r has to be tried again: %s", work, refusal)
             await asyncio.sleep(PAUSE_S)
         except Exception:
-            _log.exception("a step on group %d broke", work.group_id)
+            _log.exception("a step on group %d failed by a bug", work.group_id)
         finally:
             del self._busy[work.group_id]
             # The partition may have more to do: let run() look again.

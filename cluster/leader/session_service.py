@@ -203,7 +203,7 @@ class SessionService:
     def _made_just_now(self, decided: OfTicket, by: By) -> Ticket:
         try:
             return _ticket_info(self._machine.ticket(decided.ticket_id, decided.session, by.principal))
-        except NotFound as error:  # it can only have gone with its topic
+        except NotFound as error:  # it can only have ended with its topic
             raise UnknownTopicOrPartition(topic=decided.topic, partition=None).had_effects() from error
         except (UnknownSession, SessionExpired) as error:
             raise error.had_effects() from None  # the session had the grant, or its place in the queue, until it ended

@@ -146,8 +146,9 @@ def _fits(partition: PartitionState, text: str) -> bool:
 
 
 def _freshest(statuses: Iterable[tuple[str, GroupStatus]]) -> dict[int, GroupStatus]:
-    """By group, the status from the leader of the highest term, which alone has applied all that was answered. While
-    that is away, the status from a node that knows the leader; of several, the one with the highest epoch.
+    """By group, the status from the leader of the highest term, which alone is sure to have applied every acknowledged
+    command. Without that leader, the status from a node that knows a leader; of several, the one with the highest
+    epoch.
     """
     best: dict[int, GroupStatus] = {}
     for _, status in sorted(statuses, key=_rank, reverse=True):

@@ -3,9 +3,9 @@
 The mover remembers nothing: the target of a move is in the catalog, and its progress in the group's configuration, so
 the next leader goes on. The catalog of this node may be out of date. So before each step the controller is asked,
 through its log, whether the move is still wanted, and the step is taken only in the term in which the question was
-asked. Suppose that another leader finished a later move meanwhile, and that nodes forgot the group for it: that leader
-was elected after our term, so nothing that we append now can be committed. For the same reason the report that a move
-has arrived needs a proof of leadership after the question.
+asked. Suppose that another leader has finished a later move meanwhile, after which nodes erased the group. That leader
+was elected in a later term than ours, so no entry that we append now can be committed. For the same reason, the report
+that a move has ended needs a proof of leadership after the question.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ class Mover:
     def _finished(self, move: Move, task: "asyncio.Task[None]") -> None:
         del self._busy[move.group_id]
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("moving group %d broke", move.group_id, exc_info=error)
+            _log.error("moving group %d failed by a bug", move.group_id, exc_info=error)
 
     async def _carry_out(self, move: Move) -> None:
         """Take step after step, for as long as the move is wanted and can go on."""

@@ -1,10 +1,10 @@
 """One partition's replica on this node: the asynchronous shell around its machine, for the fronts.
 
 A write becomes a command of the partition's group, and its verdict is made where the command is applied. Before that,
-the shell refuses a write if another node leads, the topic is gone, or disks or the quota have no room. It never calls a
-lost proposal a failure, for its outcome is unknown. A write needs more than one command in two cases: a new
-configuration of the topic is put in force before it; a producer that the partition does not know is enrolled, and the
-write proposed again.
+the shell refuses a write if another node leads, the topic is gone, or disks or the quota have no room. A lost proposal
+is an unknown outcome, never a failure. A write needs more than one command in two cases: a new configuration of the
+topic is put in force before it; or the partition does not know the producer, which is then enrolled, and the write is
+proposed again.
 """
 
 import asyncio
@@ -102,8 +102,8 @@ class Replica(ServedGroup):
         timeout_s: float,
         without_room: Callable[[Group], list[str]] = lambda group: [],
     ) -> None:
-        """``name`` is (topic, topic id, partition). ``without_room`` answers the nodes whose disks keep the group
-        from taking another record; none: a record may be proposed.
+        """``name`` is (topic, topic id, partition). ``without_room`` returns the nodes whose full disks keep the group
+        from taking another record; if there are none, a record may be proposed.
         """
         super().__init__(open_group(stored), features, urls, timeout_s, RETRY_AFTER_MS)
         self.topic: str = name[0]
@@ -545,8 +545,8 @@ class Replica(ServedGroup):
         return result
 
     async def _introduce(self, pid: int, deadline: float) -> None:
-        """Make a producer known here. Nothing of the append was stored yet, so even a lost step is no unknown
-        outcome.
+        """Enrol a producer on this partition. The append was not stored yet, so a lost step here is no unknown outcome
+        of the append.
         """
         try:
             remaining = deadline - asyncio.get_running_loop().time()

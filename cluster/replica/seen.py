@@ -1,8 +1,10 @@
-"""How far this node has itself seen the objects of its replicas, in the place that its own configuration names.
+"""Which objects of its replicas this node has found itself in the place of the tiered store that its own configuration
+names.
 
-The list of objects is the same on every replica, and says what one leader saw in the place of its own. A node whose
-place is another one, or whose mount is missing, would drop its last copy of what it cannot read. So it looks first,
-once for each object: only the cluster removes objects. Nothing is kept over a restart, which may change the place.
+The list of objects is the same on every replica, and was made by one leader, which verified the objects in its own
+place. A node that is configured with another place, or whose mount is missing, would drop its last readable copy of the
+records. So it looks for each object once before it drops files; that is enough, since only the cluster removes objects.
+Nothing is kept over a restart, which may change the place.
 """
 
 import logging

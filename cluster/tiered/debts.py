@@ -24,7 +24,9 @@ _log = logging.getLogger(__name__)
 
 
 class Debts:
-    """The notes, and the task that settles them. ``store`` None: the notes stay until this node has a store."""
+    """The notes of folders to be removed, and the task that removes these. ``store`` None: the notes stay until this
+    node has a store.
+    """
 
     def __init__(self, data: Path, store: TieredStore | None) -> None:
         self._notes = data / FOLDER / _NOTES
@@ -40,7 +42,7 @@ class Debts:
         self._is_due.set()
 
     async def run(self) -> None:
-        """Settle the debts. Runs until cancelled; does nothing without a store."""
+        """Remove the noted folders. Runs until cancelled; does nothing without a store."""
         while self._store is not None:
             await self._is_due.wait()
             self._is_due.clear()

@@ -25,8 +25,8 @@ def probe(url: str, prefix: str) -> str | None:
 
 @contextmanager
 def _nothing_left(place: Place, folder: str) -> Iterator[None]:
-    """Remove the folder if the block has made it: where a share is not mounted, its lack tells nodes so, and with it
-    they would take the objects of deleted topics to be gone (store.py).
+    """Remove the folder if the block has made it: nodes take a missing folder for a share that is not mounted, and an
+    empty one for a place whose objects are gone (store.py).
     """
     try:
         place.check_folder(folder)

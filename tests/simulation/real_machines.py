@@ -75,7 +75,7 @@ class RealController:
 
     def __init__(self) -> None:
         self.machine = ControllerMachine()
-        self._ratchet = controller_invariants.Ratchet()
+        self._ratchet = controller_invariants.MonotonicityCheck()
 
     def apply(self, index: int, term: int, body: bytes) -> object:
         return self.machine.apply(index, term, body)

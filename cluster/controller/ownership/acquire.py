@@ -66,8 +66,8 @@ def resolve(topic: Topic, partitions: list[int] | None) -> list[int]:
 
 def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None, *, ignore_unused: bool = False) -> None:
     """Check that an epoch can be resumed: ``resume_epoch == epoch`` on every partition of the set. A lower one was
-    superseded (ProducerFenced), a higher one was never issued (InvalidFencingToken). Equality does not say that no
-    other grant was there in this epoch: a Shared grant and one that resumes raise none.
+    superseded (ProducerFenced), a higher one was never issued (InvalidFencingToken). With an equal epoch another grant
+    may still have written in between: a Shared grant, and one that resumes, raise no epoch.
 
     ``ignore_unused``: partitions that never had an epoch do not count, unless none had one: the topic may have grown
     after the grant had ended.
@@ -83,11 +83,10 @@ def check_resume(topic: Topic, partitions: list[int], resume_epoch: int | None, 
         raise InvalidFencingToken(current_epoch=min(epochs))
 
 
-class _Scene(msgspec.Struct):
-    """The state that an acquire meets: other sessions' grants on its set, each with a partition (once for every one
-    that it has), and the tickets whose sets touch it.
-
-    ``own_shared``: the session's own Shared grants on the set, which block no acquire of its own.
+class _Conflicts(msgspec.Struct):
+    """The conflicts of an acquire: the other sessions' grants on its set, with one item for each partition that they
+    hold, and the tickets whose sets intersect it. ``own_shared``: the session's own Shared grants on the set, which
+    block no acquire of its own.
     """
 
     topic: Topic
@@ -123,11 +122,11 @@ class AcquireRules:
         ticket = self._slots.queue.by_session.get(command.session)
         if ticket is not None and command.mode == "WaitForExclusive" and _is_for(ticket, topic, partitions):
             return ticket
-        scene = self._look(topic, partitions, command.session)
+        conflicts = self._look(topic, partitions, command.session)
         if ticket is not None:
             raise self._hold_and_wait(command.session)
         request = _request(index, topic, partitions, command, session, self._slots.now_ms)
-        return self._decide(request, command, scene)
+        return self._decide(request, command, conflicts)
 
     def _held_already(self, topic: Topic, partitions: list[int], command: Acquire) -> Grant | None:
         """The grant that answers a repeated acquire: the session's own, of the same set and producer name. A Shared one
@@ -139,40 +138,40 @@ class AcquireRules:
                 return grant
         return None
 
-    def _look(self, topic: Topic, partitions: list[int], session: str) -> _Scene:
-        """Collect the state that the acquire meets. Raises InvalidRequest for the session's own exclusive grant."""
-        scene = _Scene(topic, [], [], [], self._slots.queue.touching(topic.topic_id, partitions))
+    def _look(self, topic: Topic, partitions: list[int], session: str) -> _Conflicts:
+        """Collect the conflicts of the acquire. Raises InvalidRequest for the session's own exclusive grant."""
+        conflicts = _Conflicts(topic, [], [], [], self._slots.queue.touching(topic.topic_id, partitions))
         own: dict[str, Grant] = {}
         for partition in partitions:
             for grant in self._slots.grants.on(group_id(topic.topic_id, partition)):
                 if grant.session != session:
-                    (scene.sharers if grant.is_shared else scene.holders).append((partition, grant))
+                    (conflicts.sharers if grant.is_shared else conflicts.holders).append((partition, grant))
                 elif grant.is_shared:
                     own[grant.grant_id] = grant
                 else:
                     text = "partitions: this session holds some of them under another grant; release it first"
                     raise InvalidRequest(text)
-        scene.own_shared = list(own.values())
-        return scene
+        conflicts.own_shared = list(own.values())
+        return conflicts
 
-    def _decide(self, request: Ticket, command: Acquire, scene: _Scene) -> Grant | Ticket:
+    def _decide(self, request: Ticket, command: Acquire, conflicts: _Conflicts) -> Grant | Ticket:
         match command.mode:
             case "Shared":
-                return self._share(request, scene)
+                return self._share(request, conflicts)
             case "ExclusiveWithFencing":
-                _check_may_evict(command, scene)
-                return self._evict(request, scene)
-            case "WaitForExclusive" if scene.holders or scene.sharers or scene.tickets:
+                _check_may_evict(command, conflicts)
+                return self._evict(request, conflicts)
+            case "WaitForExclusive" if conflicts.holders or conflicts.sharers or conflicts.tickets:
                 return self._wait(request)
             case _:
-                if scene.holders or scene.sharers or scene.tickets:
-                    raise _busy(request, scene)
-                self._upgrade(scene)
+                if conflicts.holders or conflicts.sharers or conflicts.tickets:
+                    raise _busy(request, conflicts)
+                self._upgrade(conflicts)
                 return self._slots.give(request, command.mode, "acquire", slot_was_free=True)
 
-    def _share(self, request: Ticket, scene: _Scene) -> Grant:
-        if scene.holders or scene.tickets:
-            raise _busy(request, scene, sharers_matter=False)
+    def _share(self, request: Ticket, conflicts: _Conflicts) -> Grant:
+        if conflicts.holders or conflicts.tickets:
+            raise _busy(request, conflicts, sharers_matter=False)
         grants = self._slots.grants
         groups = [group_id(request.topic_id, partition) for partition in request.partitions]
         if any(len(grants.sharers.get(group, ())) >= SHARERS_PER_PARTITION_MAX for group in groups):
@@ -180,13 +179,13 @@ class AcquireRules:
             raise ThrottlingQuotaExceeded(text, retry_after_ms=RETRY_AFTER_MS)
         return self._slots.give(request, "Shared", "acquire", slot_was_free=True)
 
-    def _evict(self, request: Ticket, scene: _Scene) -> Grant:
-        for ticket in scene.tickets:
+    def _evict(self, request: Ticket, conflicts: _Conflicts) -> Grant:
+        for ticket in conflicts.tickets:
             self._slots.leave(ticket, "evicted")
-        victims = {grant.grant_id: grant for _, grant in (*scene.holders, *scene.sharers)}
+        victims = {grant.grant_id: grant for _, grant in (*conflicts.holders, *conflicts.sharers)}
         for victim in victims.values():
             self._slots.end(victim, "evicted", "evicted")
-        self._upgrade(scene)
+        self._upgrade(conflicts)
         operation = "eviction" if victims else "acquire"
         return self._slots.give(request, "ExclusiveWithFencing", operation, slot_was_free=not victims)
 
@@ -196,9 +195,9 @@ class AcquireRules:
         self._slots.queue.add(request)
         return request
 
-    def _upgrade(self, scene: _Scene) -> None:
+    def _upgrade(self, conflicts: _Conflicts) -> None:
         """End the session's own Shared grants, whole as every grant ends, to make room for its exclusive one."""
-        for grant in scene.own_shared:
+        for grant in conflicts.own_shared:
             self._slots.end(grant, "superseded", "upgraded")
 
     def _hold_and_wait(self, session: str) -> HoldAndWait:
@@ -207,12 +206,12 @@ class AcquireRules:
         return HoldAndWait(held_grants=held, ticket=ticket.ticket_id if ticket is not None else None)
 
 
-def _check_may_evict(command: Acquire, scene: _Scene) -> None:
+def _check_may_evict(command: Acquire, conflicts: _Conflicts) -> None:
     """Raises PermissionDenied where another principal's grant or ticket would end by a caller that may not evict."""
     if command.by.evicts:
         return
-    there = {grant.principal for _, grant in (*scene.holders, *scene.sharers)}
-    there.update(ticket.principal for ticket in scene.tickets)
+    there = {grant.principal for _, grant in (*conflicts.holders, *conflicts.sharers)}
+    there.update(ticket.principal for ticket in conflicts.tickets)
     if any(belongs_to_another(each, command.by.principal) for each in there):
         raise lacks(command.by, f"evict topic:{command.topic}", "another principal holds it, or waits for it")
 
@@ -243,9 +242,9 @@ def _is_for(ticket: Ticket, topic: Topic, partitions: list[int]) -> bool:
     return (ticket.topic_id, ticket.partitions) == (topic.topic_id, partitions)
 
 
-def _busy(request: Ticket, scene: _Scene, sharers_matter: bool = True) -> ProducerBusy:
+def _busy(request: Ticket, conflicts: _Conflicts, sharers_matter: bool = True) -> ProducerBusy:
     """The refusal, which names what blocks the request: an exclusive grant, or else a Shared one, or else tickets."""
-    in_the_way = scene.holders or (scene.sharers if sharers_matter else [])
+    in_the_way = conflicts.holders or (conflicts.sharers if sharers_matter else [])
     partition, holder = in_the_way[0] if in_the_way else (request.partitions[0], None)
     reason = "waiters_present"
     if holder is not None:
@@ -253,8 +252,8 @@ def _busy(request: Ticket, scene: _Scene, sharers_matter: bool = True) -> Produc
     return ProducerBusy(
         reason=reason,
         holder_mode=holder.mode if holder is not None else None,
-        current_epoch=scene.topic.epochs[partition],
-        queue_len=len(scene.tickets),
+        current_epoch=conflicts.topic.epochs[partition],
+        queue_len=len(conflicts.tickets),
         holder=msgspec.to_builtins(_slot_holder(holder)) if holder is not None else None,
     )
 

@@ -17,7 +17,7 @@ from ..commands import GroupId
 from ..topology.catalog import group_id, topic_partition
 
 ENDED_PER_SESSION_MAX = 16
-"""Ended grants and tickets remembered of a live session; beyond it the oldest is forgotten."""
+"""The most ended grants and tickets remembered of a live session; beyond it the oldest is forgotten."""
 TICKETS_PER_TOPIC_MAX = 1_000
 """Tickets that wait for partitions of one topic."""
 RETRY_AFTER_MS = 1000
@@ -40,7 +40,9 @@ SavedEndings = list[tuple[str, list[tuple[str, EndedGrant]]]]
 
 
 class EndedGrants:
-    """Why grants and tickets of live sessions ended, by session and ticket; ENDED_PER_SESSION_MAX a session."""
+    """Why grants and tickets of live sessions ended, by session and ticket; at most ENDED_PER_SESSION_MAX of each
+    session.
+    """
 
     def __init__(self) -> None:
         self._ended: dict[str, dict[str, EndedGrant]] = {}
@@ -54,7 +56,7 @@ class EndedGrants:
             del ended[next(iter(ended))]
 
     def find(self, session: str, ticket_id: str) -> EndedGrant | None:
-        """Why the grant of a ticket, or the ticket, ended; None: it has not, is forgotten, or was never there."""
+        """Why a ticket, or its grant, ended; None: it has not ended, is forgotten, or never existed."""
         return self._ended.get(session, {}).get(ticket_id)
 
     def topics(self, session: str) -> set[int] | None:

@@ -1,7 +1,6 @@
-"""Pending installs: those that the answer to a command has to wait for, remembered so that a retry waits for them too.
-
-A retry is a no-op: it ends no grant and fences no reader, so nothing in its own outcome says which partitions may still
-accept the session that was evicted. Pure state of the controller's machine.
+"""Pending installs: the installs that the answer to a command has to wait for, remembered so that its retry waits for
+them, too. A retry ends no grant and fences no reader, so its own outcome does not name the partitions that may still
+accept the evicted session. Pure state of the controller's machine.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,8 +27,8 @@ class PendingInstalls:
         self._count = 0
 
     def add(self, session: str, fences: Iterable[FenceRef], readers: Iterable[ReaderRef]) -> None:
-        """Note that commands of this session have to wait for these; forget sessions without pending installs, and the
-        oldest ones while there are more than REFS_MAX refs.
+        """Note that the answers to this session's commands have to wait for these installs. Forgets sessions without
+        pending installs, and the oldest sessions while there are more than REFS_MAX refs.
         """
         fences, readers = list(fences), list(readers)
         if fences or readers:

@@ -1,5 +1,6 @@
 """Partitions as resources: the session that owns ``<topic>/<partition>`` in a group may read under that ownership, and
-commit. So the partition has to know the fence of that resource; here is what each partition has yet to commit.
+commit positions. So the partition has to install the fence of that resource; this module keeps the installs that are
+due.
 
 For each partition and group there is at most one reader fence to install: the last (fence_epoch, owned). A partition
 takes no older fence than the one it has; of one fence_epoch, ``owned=False`` is later than ``owned=True``. So lost,
@@ -105,7 +106,9 @@ class PartitionOwners:
                 self._fences.owe(partition, group, ReaderFence(row.fence_epoch, row.owner is not None, owner))
 
     def introduce(self, topic: Topic, partitions: list[int]) -> None:
-        """Owe new partitions the fences of resources with their names, which may have owners from before the topic."""
+        """Note that new partitions have to install the fences of the resources with their names, which may have had
+        owners before the topic was created.
+        """
         named = ((key, partition_named(key[1])) for key in self._resources.of_topic(topic.name))
         self.owe(key for key, found in named if found is not None and found[1] in partitions)
 

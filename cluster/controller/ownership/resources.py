@@ -26,8 +26,8 @@ RESOURCE_TTL_MS = 2 * 86_400_000
 CLAIMS_MAX = 10_000
 RETRY_AFTER_MS = 1000
 GENERATION_MAX = (1 << 64) - 1
-"""The owner at this generation keeps the resource until a claim with generation 0 resets it, as no generation is
-higher. The fence_epoch still grows.
+"""The highest generation: its owner keeps the resource until a claim with generation 0 resets it. The fence_epoch still
+grows.
 """
 
 Key = tuple[str, str]
@@ -47,8 +47,8 @@ _NEVER_SEEN = Resource(None, 0, 0)
 
 
 class Owning(msgspec.Struct):
-    """The effect of a command on resources: verdicts, the keys that changed, and the sessions that lose all they have
-    because one of their resources was taken.
+    """The effect of a command on resources: the verdicts, the keys that changed, and the severed sessions, which lose
+    everything because one of their resources was taken.
     """
 
     verdicts: list[Verdict] = []
@@ -105,7 +105,9 @@ class Resources:
         check_names([claim.resource for claim in command.claims])
         rows = self.rows.get(command.group, {})
         if self._count + sum(claim.resource not in rows for claim in command.claims) > RESOURCES_MAX:
-            raise ThrottlingQuotaExceeded(f"over {RESOURCES_MAX} resources", retry_after_ms=RETRY_AFTER_MS)
+            raise ThrottlingQuotaExceeded(
+                f"the groups would have over {RESOURCES_MAX} resources", retry_after_ms=RETRY_AFTER_MS
+            )
         if not rows:
             check_most(command.by, self._groups[command.by.principal], "groups")
         if command.atomic:
@@ -138,7 +140,9 @@ class Resources:
         return done
 
     def end_session(self, session: str) -> list[Key]:
-        """Free all resources of a session; returns their keys ascending, as a restored replica knows no other order."""
+        """Free all resources of a session; returns their keys in ascending order, which is the same on a restored
+        replica.
+        """
         freed = sorted(self._owned.get(session, ()))
         for key in freed:
             self._free(key)

@@ -49,11 +49,15 @@ from ..topology.catalog import Catalog, Topic, group_id, topic_partition
 from .grants import EndedGrant, EndedGrants, Grant, Grants, SavedEndings, Ticket, WaitQueue
 
 DEPARTED_MAX = 16
-"""Ended grants remembered of a partition that has not committed their end yet; a retried release or close waits for
-these. Of more, the first, which the partition may have, and the latest are kept. If the report of an install was lost,
-the partition may have one that was dropped: a retry about a grant that may be such waits for every full partition."""
+"""The most ended grants remembered of a partition that has not committed their end yet; a retried release or close
+waits for these. Beyond it the first, which the partition may have, and the latest are kept. If the report of an install
+was lost, the partition may hold a grant that was dropped from this list; so a retry about a grant that is in no list
+waits for every full partition.
+"""
 TAKEN = frozenset({"evicted", "severed", "fenced"})
-"""Ends of a tenure that its holder did not ask for; ``fenced`` may be followed by a colon and a reason for people."""
+"""The ends of a tenure by a takeover, a severing claim or an operator's fence; ``fenced`` may be followed by a colon
+and a reason.
+"""
 
 
 class SlotDecision(msgspec.Struct, frozen=True):
@@ -99,7 +103,7 @@ class SlotInstall(msgspec.Struct, frozen=True):
         )
 
     def told(self, partition: str) -> str:
-        """Describe for the log who writes to ``partition`` after a takeover. Names no session: its id is a secret."""
+        """The log's text about the writer of ``partition`` after a takeover, without its session: that id is secret."""
         command = self.command
         if not isinstance(command, InstallFence):
             return f"{partition} refuses its writers before epoch {command.epoch} ({command.ends})"

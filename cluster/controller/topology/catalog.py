@@ -182,7 +182,7 @@ class Catalog:
             mine = sum(topic.principal == command.by.principal for topic in self._by_name.values())
             check_most(command.by, mine, "topics")
         if len(self._by_name) >= TOPICS_MAX:
-            raise ThrottlingQuotaExceeded(f"there are {TOPICS_MAX} topics", retry_after_ms=RETRY_AFTER_MS)
+            raise ThrottlingQuotaExceeded(f"the cluster has {TOPICS_MAX} topics already", retry_after_ms=RETRY_AFTER_MS)
         self._check_room(command.partitions, factor, command.nodes)
         placements = placement.place(
             command.partitions, factor, command.nodes, self.holdings.loads(), scattered=command.scattered
@@ -275,7 +275,9 @@ class Catalog:
         if factor > len(nodes):
             raise NotEnoughReplicas(f"replication factor {factor} with {len(nodes)} nodes")
         if self._partitions + partitions > PARTITIONS_MAX:
-            raise ThrottlingQuotaExceeded(f"over {PARTITIONS_MAX} partitions", retry_after_ms=RETRY_AFTER_MS)
+            raise ThrottlingQuotaExceeded(
+                f"the cluster would have over {PARTITIONS_MAX} partitions", retry_after_ms=RETRY_AFTER_MS
+            )
 
 
 def _founders(placements: list[list[str]], nodes: Nodes) -> list[dict[str, int]]:

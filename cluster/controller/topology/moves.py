@@ -64,7 +64,8 @@ def next_step(now: Configuration, leader: str, target: Sequence[str], reached: C
     if missing and len(now.voters) <= len(target):
         here = [node_id for node_id in missing if node_id in reached]
         if len(now.voters) == 1 and len(target) > 1 and len(here) == 1:
-            # Two voters stop when either is lost, which is worse than one: wait until the third is reached, too.
+            # A group of two voters stops when either is lost, which is worse than one voter: wait until a third one is
+            # reached, too.
             return Wait(tuple(node_id for node_id in missing if node_id not in reached))
         return Add(here[0]) if here else Wait(tuple(missing))
     return _leave(now, leader, target, reached)

@@ -97,8 +97,8 @@ class Nodes:
         return entry is not None and entry.draining
 
     def left_of(self, chosen: Sequence[Node], level: int) -> list[Node]:
-        """Those of the nodes that a command has chosen which still take replicas: not those that drain or, from feature
-        level LISTED_TARGETS on, were removed since the command was made.
+        """The nodes that still take replicas, of those that a command has chosen: without draining nodes and, from
+        feature level LISTED_TARGETS on, without nodes that were removed since the command was made.
         """
         removed = frozenset(self.removed if level >= LISTED_TARGETS else ())
         return [node for node in chosen if not self.is_draining(node[0]) and node[0] not in removed]
@@ -126,5 +126,5 @@ class Nodes:
 
     def _put(self, entry: NodeEntry) -> None:
         if entry.node_id not in self.rows and len(self.rows) >= NODES_MAX:
-            raise ThrottlingQuotaExceeded(f"there are {NODES_MAX} nodes", retry_after_ms=RETRY_AFTER_MS)
+            raise ThrottlingQuotaExceeded(f"the cluster has {NODES_MAX} nodes already", retry_after_ms=RETRY_AFTER_MS)
         self.rows[entry.node_id] = entry

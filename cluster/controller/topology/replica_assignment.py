@@ -45,7 +45,8 @@ from .nodes import NodeEntry, Nodes, SavedNodes
 CONTROLLERS_MAX = 5
 """The controller group has 1, 3 or 5 members; other nodes follow it."""
 CONTROLLERS_GROWN = 3
-"""A controller group of one member grows to so many when the nodes are there: alone, it survives nothing."""
+"""A controller group of one member grows to this size when enough nodes have registered: alone, it survives no failure.
+"""
 DIGEST_BYTES = 8
 """Length of a plan's digest: enough to detect a changed plan, but not one that was forged to have the same digest."""
 
@@ -179,8 +180,8 @@ class ReplicaAssignment:
         return ControllersPlan(digest, now, target, outlives, node_ids is not None)
 
     def _arrange_controllers(self, index: int) -> None:
-        """When a node has registered, move the controller group if the nodes for it are there: a group of one grows,
-        and a zone keeps only a minority. Not if an operator chose the controllers, nor while the group moves.
+        """When a node has registered, move the controller group if that lets a group of one grow, or leaves each zone
+        with a minority. Does nothing if an operator chose the controllers, or while the group moves.
         """
         if self.are_chosen or CONTROLLER_GROUP in self.moves:
             return
@@ -214,7 +215,7 @@ class ReplicaAssignment:
     def _choose(self, index: int, command: ChooseControllers) -> None:
         plan = self.choice(command.node_ids)
         if command.if_plan not in (None, plan.plan):
-            raise PlanChanged("the controllers would change otherwise than was planned", plan=plan.plan)
+            raise PlanChanged("the controllers that it would choose have changed since then", plan=plan.plan)
         self.are_chosen = command.node_ids is not None
         if sorted(plan.target) != sorted(plan.controllers):
             self._move(CONTROLLER_GROUP, index, plan.target)
@@ -234,18 +235,18 @@ class ReplicaAssignment:
     def _rebalance(self, index: int, command: Rebalance) -> None:
         """Begin all moves, or none. No move changes the number of replicas."""
         if command.is_ordered and command.plan != command.if_plan:
-            raise PlanChanged("the plan is another one now", plan=command.plan)
+            raise PlanChanged("the plan has changed since then", plan=command.plan)
         moves = command.moves
         for move in moves:
             located = self._catalog.locate(move.group_id)
             if located is None or move.group_id in self.moves or self.replicas(move.group_id) != move.replicas:
-                raise PlanChanged("partitions are placed otherwise than when this was planned")
+                raise PlanChanged("replicas of these partitions have moved since then")
             if len(set(move.target)) != len(move.replicas) or len(move.target) != len(move.replicas):
-                raise InvalidRequest("target: another number of replicas")
+                raise InvalidRequest("target: a move must not change the number of replicas")
             for node_id in set(move.target) - set(move.replicas):
                 self._check_takes(node_id, "target")
         if len({move.group_id for move in moves}) != len(moves):
-            raise InvalidRequest("moves: a partition is there twice")
+            raise InvalidRequest("moves: a partition occurs twice")
         for move in moves:
             self._move(move.group_id, index, move.target)
 
@@ -262,7 +263,7 @@ class ReplicaAssignment:
 
     def _remove(self, index: int, node_ids: Sequence[str], if_plan: str | None, away: Collection[str]) -> None:
         if if_plan is not None and (found := self.removal(node_ids, away).plan) != if_plan:
-            raise PlanChanged("the removal would move other replicas than was planned", plan=found)
+            raise PlanChanged("the replicas that the removal moves have changed since then", plan=found)
         leaving = [node_id for node_id in node_ids if not self.nodes.is_draining(node_id)]
         plan = self._plan_without(leaving, away)
         for node_id in leaving:

@@ -35,7 +35,7 @@ from stockade.cluster.controller.commands import (
     TopicCreated,
     encode_command,
 )
-from stockade.cluster.controller.invariants import Ratchet, check
+from stockade.cluster.controller.invariants import MonotonicityCheck, check
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.grants import Grant
 from stockade.cluster.controller.ownership.work import Work
@@ -64,7 +64,7 @@ class Driver:
         self.term = 1
         self.now_ms = 0
         self.log: list[tuple[int, bytes]] = []
-        self._ratchet = Ratchet()
+        self._ratchet = MonotonicityCheck()
         self.twin = ControllerMachine()  # is told the time only, where the others refuse
 
     def do(self, command: Command) -> Result | StockadeError:

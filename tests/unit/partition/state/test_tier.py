@@ -17,7 +17,7 @@ from stockade.partition.commands import (
 from stockade.partition.log.image import ImageDamaged
 from stockade.partition.state import snapshot
 from stockade.partition.state.machine import PartitionMachine
-from stockade.partition.state.tier import TierSnapshot, Tier, dead, faults, name_of, parsed
+from stockade.partition.state.tier import Tier, TierSnapshot, dead, faults, name_of, parsed
 
 from ..driver import Driver
 

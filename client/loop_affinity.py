@@ -62,7 +62,8 @@ class LoopEnd:
     """Calls ``close`` when the event loop ends (``asyncio.run``, ``asyncio.Runner``), or when nothing refers to its
     owner any more, unless it was told to ``forget`` before.
 
-    A loop tells its generators alone of its end, and while it still runs: its tasks may have ended, or begun, by then.
+    An event loop announces its end only to its asynchronous generators, while it still runs; its tasks may have ended
+    by then, or others begun.
     """
 
     def __init__(self, close: Callable[[], Awaitable[None]]) -> None:

@@ -14,8 +14,8 @@ AT_ONCE_MS = 1
 def is_momentary(error: StockadeError) -> bool:
     """Whether the refusal concerns this moment (no leader, overload, no answer), not the request itself.
 
-    Such a request is repeated where that is safe. Other retriable refusals (another session has the slot, no such
-    topic) go to the caller; only the delivery of a batch is repeated after them.
+    Such a request is repeated where that is safe. Other retriable refusals (another session holds the slot, no such
+    topic) are raised to the caller; only the delivery of a batch is repeated after them.
     """
     return error.retriable and (error.http_status in _ABOUT_THE_MOMENT or error.http_status >= 500)
 

@@ -1,4 +1,4 @@
-"""The requests for a session, a grant and resources, as values: a session counts its ttl from the moment of its
+"""The requests for a session, a grant and resources, as values: a Session counts its ttl from the moment of its
 request, and undoes a request for a grant or resources whose caller was cancelled.
 """
 

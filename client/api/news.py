@@ -1,9 +1,9 @@
 """Waiting at the ends of many logs: one request for all partitions of a topic that a node leads.
 
-A fetch that waits takes a connection, and a client has `connections_max` of them. Where all that may wait do so, others
-would have to wait until one of these ends, for seconds. They wait here instead, and fetch when there is something.
+A fetch that waits takes a connection, and a client has `connections_max` of them. When all connections for waits are
+taken, a further fetch would be delayed by seconds. It waits here instead, and is sent when its partition has records.
 
-A node's answer is a hint. A partition that it never names is fetched from after its whole wait, as without it.
+A node's answer is a hint: a partition that it does not name is fetched from after the whole wait all the same.
 """
 
 import asyncio
@@ -64,10 +64,9 @@ class News:
         """By partition, the offset at which it was named last."""
 
     async def wait(self, topic: str, partition: int, offset: int, topic_id: int | None, wait_ms: int) -> bool:
-        """Wait until a fetch from ``offset`` may have something to tell, or for ``wait_ms``. Returns False, at once or
-        later, if the fetch must wait itself: there is a connection for it, or its leader cannot tell.
-
-        A partition that is named again at one offset, in vain, is fetched from once in ROUND_MS at most.
+        """Wait until a fetch from ``offset`` may return records or a refusal, or for ``wait_ms``. Returns False, at
+        once or later, if the fetch itself should wait at the node: a connection is free for it, or its leader does not
+        know the request. A partition that is named repeatedly at one offset is fetched from at most once in ROUND_MS.
         """
         if self._calls.has_room_to_wait:
             return False

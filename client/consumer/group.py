@@ -3,12 +3,12 @@
 Each partition that a member reads is a resource that it owns; every fetch and every commit carries the fence_epoch of
 that ownership. So a member that was replaced while it stood still can neither read on nor set a position back.
 
-Each member decides alone, from what is owned now, which partitions it reads (`plan`, pure). A member owns a member
-number of its topic, a resource ``members/TOPIC/0``, ``members/TOPIC/1``, and so on: a new member takes the first free
-one, or, if others want that too, one of the next. The rank of a number among those taken gives the member's share;
-shares differ by at most one and add up to all partitions. A member with more than its share gives the surplus up; one
-with less takes free partitions. Members need no agreement: ownership decides, and of two members that want the same
-partition one gets it, and the other looks again.
+Each member decides by itself, from the present owners of the group's resources, which partitions it reads (`plan`,
+pure). A member owns a member number of its topic, a resource ``members/TOPIC/0``, ``members/TOPIC/1``, and so on: a new
+member takes the first free one, or, if others want that too, one of the next. The rank of a number among those taken
+gives the member's share; shares differ by at most one and add up to all partitions. A member with more than its share
+gives the surplus up; one with less takes free partitions. Members need no rebalance protocol: of two members that claim
+the same partition one gets it, and the other plans again.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ def plan(member: str, mine: Sequence[str], wanted: Sequence[str], resources: Seq
     held = [resource for resource in wanted if resource in own_now]
     owned = {resource.resource for resource in resources if resource.owned} | own_now
     free = [resource for resource in wanted if resource not in owned]
-    # Members that look at the same moment shall not all want the same partitions.
+    # Members that plan at the same moment should not all claim the same partitions.
     first = (rank * share + min(rank, rest)) * len(free) // max(1, len(wanted))
     free = free[first:] + free[:first]
     return Plan(held[due:], free[: max(0, due - len(held))])
@@ -331,7 +331,7 @@ class GroupReading:
         except StockadeError as error:
             if not is_momentary(error):
                 raise
-            _log.info("group %s is not shared out now: %s", self._group, error)
+            _log.info("group %s: the partitions cannot be assigned now: %s", self._group, error)
 
     async def _all_partitions(self) -> list[int]:
         """The topic's partitions. Raises when it was deleted, or created again, and then the member is at its end."""

@@ -105,9 +105,8 @@ class Buffer:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def take_now(self, size: int) -> bool:
-        """Take room, and answer True, if there is some, no task waits for it, and the event loop is due no turn.
-
-        More than ``bytes_max`` is let in when the buffer is empty.
+        """Take room at once, and return True, if there is room, no task waits for it, and fewer than TURN_BYTES were
+        taken since the last wait. A record larger than ``bytes_max`` is let in when the buffer is empty.
         """
         used = self.used + size
         if self._waiting or self._turn_bytes >= TURN_BYTES or (used > self._bytes_max and self.used):

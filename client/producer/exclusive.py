@@ -69,8 +69,8 @@ class ProducerFences:
                 ownership.forget(halt)
 
     def fenced(self, route: Route, error: StockadeError) -> None:
-        """Lose what this producer holds on the partition: a refusal says that the partition has a newer writer or
-        owner, or that its topic was deleted.
+        """Mark this producer's fence or ownership of the partition as lost: a refusal says that the partition has a
+        newer writer or owner, or that its topic was deleted.
         """
         held: HeldLease | None = (self._owned if isinstance(error, NotOwner) else self._fences).get(_key(route))
         if held is not None:
@@ -109,7 +109,7 @@ class FenceChain(HeldLease):
         self._following: asyncio.Task[None] | None = None
 
     def follow(self, fence: Fence) -> None:
-        """Follow this fence, and each fence that replaces it; lose the chain when a lost fence is not replaced."""
+        """Watch this fence, and each fence that replaces it; the chain is lost when a lost fence is not replaced."""
         self._following = asyncio.get_running_loop().create_task(self._follow(fence))
 
     async def renewed(self, fence: Fence | Ownership) -> None:

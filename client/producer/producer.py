@@ -60,8 +60,8 @@ class Producer:
 
     The end of the block flushes, also when an exception leaves it: records that ``send`` took are stored, as the close
     of a file writes what was written. That lasts up to ``delivery_timeout_ms``; failures become a note of the
-    exception. When the block is cancelled, or ended by KeyboardInterrupt or SystemExit, it calls ``abort``. So does the
-    end of ``asyncio.run`` for a producer that is still open.
+    exception. When the block is cancelled, or ended by KeyboardInterrupt or SystemExit, it calls ``abort``. The end of
+    ``asyncio.run`` also calls ``abort`` for a producer that is still open.
 
     - ``bootstrap``: as for `Client`; or a Client, whose connections and topic descriptions several producers can share.
       The producer does not close such a Client. A record that is sent after the Client was closed fails with
@@ -284,7 +284,7 @@ class Producer:
         return waited
 
     async def _flush_held(self, routes: Sequence[Route]) -> None:
-        """``flush`` for these routes alone: what failed elsewhere does not concern a block that holds them."""
+        """``flush`` for these routes alone: failures on other partitions do not concern an exclusive block."""
         waited = await self._settle(routes)
         self._results.raise_unseen(waited, {(route.topic, route.partition) for route in routes})
 

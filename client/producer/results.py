@@ -167,16 +167,16 @@ class Results:
             if self._uncounted == (0, 0):
                 _log.warning(
                     "%d batches have failed since the last flush, and the application has looked at none of them: read"
-                    " producer.errors(), or await the deliveries; of further ones flush tells the number only",
+                    " producer.errors(), or await the deliveries; of further failures flush reports the number alone",
                     FAILURES_KEPT_MAX,
                 )
             batches, records = self._uncounted
             self._uncounted = (batches + 1, records + batch.count)
 
     def raise_unseen(self, waited: Sequence[Batch] = (), places: Set[tuple[str, int]] | None = None) -> None:
-        """Raise the first failure since the last call that no Delivery raised and no stream gave; without one, that of
-        a batch in ``waited``, which a call of another task has raised meanwhile. ``places``: the topics and partitions
-        whose failures count; None: all.
+        """Raise the first failure since the last call that no Delivery has raised and no stream has returned; without
+        one, the failure of a batch in ``waited``, which another task's call has raised meanwhile. ``places``: the
+        topics and partitions whose failures count; None: all.
 
         A note of the exception has the number of the other failures.
         """

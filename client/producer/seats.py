@@ -1,9 +1,9 @@
-"""The Shared seats of a producer with ``access="Shared"``: a grant for each partition that it writes to.
+"""The seats of a producer with ``access="Shared"``: a Shared grant on each partition that it writes to.
 
 While a producer has a seat, exclusive requests of others are refused (ProducerBusy), wait, or evict it, and it is told
 when that happens: its batches carry the seat's fencing token. A partition's queue numbers no batch before it has its
-seat. A lost seat is taken again by ``recover`` only, so an application cannot miss that another writer may have come
-between.
+seat. Only ``recover`` takes a lost seat again, so that the application always learns that another writer may have
+written in between.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The asynchronous shell around the partition queues: performs the actions that each one decides, reports results.
 
-It owns the requests in flight and the timers. Order and repetition are decided in partition_queue.py; the sender sends
-a batch only when its queue says so.
+It owns the requests in flight and the timers. partition_queue.py decides order and retries; the sender sends a batch
+only when its queue returns `Send`.
 """
 
 import asyncio
@@ -40,7 +40,9 @@ from .queue.partition_queue import PartitionQueue, Send, Settle, Settled, Wait, 
 _log = logging.getLogger(__name__)
 
 _TOLD = (ProducerFenced, NotOwner, SessionExpired, UnknownSession, InconsistentTopicId, ClientClosed)
-"""Reasons of a halt that the application hears from its fence, or caused itself: the log has them without a warning."""
+"""Reasons of a halt that the application learns from its fence, or has caused itself: they are logged below the level
+of a warning.
+"""
 
 
 @dataclass(eq=False, slots=True)
@@ -160,10 +162,9 @@ class Sender:
         renewal.result()
 
     async def follow(self, topic: Topic) -> bool:
-        """Point the routes of a deleted topic of this name at ``topic``; returns whether there were any.
-
-        Before that, their batches get their outcome, and sequence numbers start again under a new producer epoch, which
-        the new partitions know.
+        """Let the routes of a deleted topic of this name lead to ``topic``; returns whether there were such routes.
+        Before that, their batches get their outcomes, and a new producer epoch begins, so that sequence numbers start
+        again at 0.
         """
         strays = [route for route in self.routes if route.topic == topic.name and route.topic_id != topic.topic_id]
         for route in strays:
@@ -264,7 +265,9 @@ class Sender:
         return window
 
     def _send_due(self) -> None:
-        """Send what this turn of the event loop has made due: one request to each leader, more if one has no room."""
+        """Send the batches that became due in this turn of the event loop: one request to each leader, or several if
+        one request has no room for all.
+        """
         due, self._due = self._due, {}
         for leader, started in due.items():
             batches = _open(started)
@@ -409,7 +412,9 @@ class Sender:
             self._client.metadata.forget(route.topic)
 
     def _settle(self, route: Route, settled: list[Settled]) -> None:
-        """Report outcomes. The queue has let go of these batches: what raises here is logged, and holds up none."""
+        """Report outcomes. The queue no longer has these batches, so an exception here is logged, and delays no other
+        report.
+        """
         self._moved.set()
         try:
             self._note_changes(route)
@@ -433,8 +438,8 @@ class Sender:
             route.call = None
 
     def _broken(self, route: Route, bug: Exception) -> None:
-        """The decisions about a partition have failed with a bug, so its queue can decide no more: every batch fails,
-        those in flight with an unknown outcome, and the partition takes no records.
+        """A partition's queue has raised an unexpected exception, so it is not used any more: every batch fails, those
+        in flight with an unknown outcome, and the partition takes no records.
         """
         self._settle(route, route.queue.abandon(fault_of(bug)))
 
@@ -476,9 +481,9 @@ def fault_of(bug: BaseException) -> ClientFault:
 
 
 def _open(parts: list[tuple[Route, Batch]]) -> list[tuple[Route, Batch]]:
-    """The parts whose batch has no outcome. A batch may get one after its queue has said `Send`: it expires, or its
-    queue fails, before this turn of the loop ends, before the task of its attempt runs, or during a request after which
-    it would be sent once more. The application knows the outcome by then, so such a batch is not sent.
+    """The parts whose batch has no outcome yet. A batch may get its outcome after its queue has returned `Send`: it
+    expires, or its queue fails, before the end of this turn, before the task of its attempt runs, or during a request
+    after which it would be sent again. The application knows that outcome, so such a batch is not sent.
     """
     return [part for part in parts if part[1].outcome is None]
 

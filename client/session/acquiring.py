@@ -62,10 +62,9 @@ class Acquiring:
         """Undos under way, each with the task of the request that it undoes (None: that request was answered)."""
 
     async def undone(self) -> None:
-        """Return when nothing of a cancelled acquisition is left.
-
-        A new acquisition that began before that might be answered with the grant that an undo is about to release, or
-        be refused because the session waits in a queue that an undo is about to leave.
+        """Return when every cancelled acquisition is undone. A new acquisition that began before that might be answered
+        with the grant that an undo is about to release, or be refused because the session has a ticket that an undo is
+        about to cancel.
         """
         while self._undos:
             await asyncio.wait(list(self._undos))
@@ -141,8 +140,8 @@ class Acquiring:
         """Ask until the ticket has a grant; returns what ``hold`` makes of it. A caller that gives up leaves the queue,
         and releases a grant that came first, so that tickets behind it need not wait for the end of its session.
 
-        The question changes nothing, but the acquisition has: it had a place in the queue, or a grant that had evicted
-        the owner before it ended itself. So no refusal of it says that nothing was changed.
+        The poll changes nothing, but the acquisition had effects: a place in the queue, or a grant that had evicted the
+        owner before it ended itself. So its refusals never have ``no_side_effects``.
         """
         wait_ms = self._client.config.fetch_wait_ms
         first = ticket
@@ -174,7 +173,7 @@ class Acquiring:
             await undo()
         except StockadeError as error:
             if is_momentary(error):
-                _log.warning("what a cancelled acquisition has got may still be its session's: %s", error)
+                _log.warning("the session may still hold a grant or a ticket of a cancelled acquisition: %s", error)
 
     async def _undo(self, request: GrantRequest, asking: "asyncio.Task[Grant | Ticket]") -> None:
         try:
@@ -212,8 +211,9 @@ class Acquiring:
         await self._client.disown(group, session, names, patience_ms=self._ttl_ms)
 
     async def _found_out(self, request: GrantRequest) -> Grant | Ticket:
-        """The grant or ticket of a request of unknown outcome, by repeating it, in a mode that does not evict: if the
-        first had no effect, another session may hold the partitions by now, and must not lose them to a cancelled call.
+        """The grant or ticket of a request of unknown outcome, found by repeating it in a mode that does not evict: if
+        the first request had no effect, another session may hold the partitions by now, and must not lose them to a
+        cancelled call.
         """
         if request.mode == "ExclusiveWithFencing":
             request = replace(request, mode="Exclusive")

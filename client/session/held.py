@@ -29,7 +29,7 @@ class HeldLease:
         Raises the reason when that is impossible, and InvalidRequest without ``reacquire``.
         """
         if self._decided is None:
-            raise InvalidRequest("reacquire: not wished for, so what is lost stays lost")
+            raise InvalidRequest("reacquire: not given, so a lost lease is not acquired again")
         await self._decided.wait()
         if self._successor is None:
             assert self._end is not None

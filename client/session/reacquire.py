@@ -1,5 +1,5 @@
-"""Acquires again what a session has lost, if the application asked for that (``reacquire``). Never silently: the lost
-lease stays lost, and the application is given a new lease, with a new epoch.
+"""Reacquires the leases that a session has lost, if the application gave a ``reacquire`` callback. The application
+always learns of the loss: the lost lease stays lost, and ``reacquire`` gets a new lease, with a new epoch.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _LATER = (*_SESSION_ENDED, GenerationFenced, HoldAndWait, NotFound, ProducerBusy
 
 
 def can_pass(error: StockadeError) -> bool:
-    """Whether to ask again for what was lost: others hold it now, or no node has answered in time."""
+    """Whether to request a lost lease again after this refusal: others hold it now, or no node answered in time."""
     return isinstance(error, _LATER) or is_momentary(error)
 
 
@@ -40,7 +40,7 @@ def ends_this_task(error: BaseException) -> bool:
 
 
 class CannotGoOn(Exception):
-    """``told`` cannot use what was acquired again: `again` of the lost lease raises ``reason``."""
+    """``told`` cannot use the reacquired lease: `again` of the lost lease raises ``reason``."""
 
     def __init__(self, reason: StockadeError) -> None:
         super().__init__(str(reason))

@@ -2,8 +2,8 @@
 
 A session represents this client at the cluster; the client renews it in the background at a third of its ttl. Safety
 never depends on the client's clock: the log refuses an old fencing epoch whenever it comes. Giving a session up a fifth
-of the ttl before its end only saves requests that would be refused. A process that stood still finds its session lost
-when it runs again.
+of the ttl before its end only saves requests that would be refused. A process that stood still for longer than the ttl
+finds its session lost when it runs again.
 """
 
 import asyncio
@@ -315,7 +315,9 @@ class Session:
         (no resource, one named twice, ``wait`` without ``atomic``).
         """
         if wait and not atomic:
-            raise InvalidRequest("wait: only with atomic, since a claim of its own never waits for the others")
+            raise InvalidRequest(
+                "wait: only with atomic, since claims that are not atomic are decided one by one, and never wait"
+            )
         wanted = [resource] if isinstance(resource, str) else list(resource)
         owned = await self._claim(OwnRequest(group, self.id, wanted, generation, atomic, sever), wait=wait)
         if self._reacquirer is not None:
@@ -401,15 +403,15 @@ class Session:
         fence.lose(ClientClosed("the grant was released"))
 
     async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do ``work`` in the background. A bug in it loses the session: otherwise the application would never learn
-        that the work has ended.
+        """Run ``work`` in the background. An unexpected exception in it loses the session, since otherwise the
+        application would not learn that renewals have ended.
         """
         try:
             await work()
         except Exception as bug:
             _log.exception("session of %s: a bug in the client library", self.client_id)
             self._lose(ClientFault(f"a bug in the client library: {bug!r}"))
-            self._stop_renewing()  # the cluster must not keep what the application takes for lost
+            self._stop_renewing()  # the application takes the session for lost, so the cluster must end it
 
     async def _renew_until_lost(self, lease: Lease) -> None:
         """Renew the session until it is lost. A renewal without an answer waits on beside the next one, which goes to
@@ -477,7 +479,7 @@ class Session:
                     looks.create_task(self._look_at_group(group, some))
 
     async def _look_at_topic(self, topic: str, some: asyncio.Semaphore) -> None:
-        """Notice a newer writer also on partitions where this client sends no writes that could be refused."""
+        """Detect a newer writer on partitions where this client sends no writes that could be refused."""
         held, described = list[Fence](), None
         try:
             async with some:
@@ -492,7 +494,7 @@ class Session:
             fence.compare(described)
 
     async def _look_at_group(self, group: str, some: asyncio.Semaphore) -> None:
-        """Notice resources that were taken over without ending this session."""
+        """Detect resources that were taken over without ending this session."""
         try:
             async with some:
                 owned = [each for each in self._owned if each.group == group]  # the answer may lack later ones
@@ -545,6 +547,6 @@ async def _until(when_s: float, tasks: "Collection[asyncio.Task[SessionInfo]]") 
 
 
 def _not_seen(what: str, error: StockadeError) -> None:
-    """Log that a check was refused. That says nothing of the owner; the check after the next renewal may."""
+    """Log that a check was refused. The owner stays unknown until the check after the next renewal."""
     level = logging.INFO if is_momentary(error) else logging.WARNING
     _log.log(level, "%s: not known whether another session holds it by now: %s", what, error)

@@ -1,7 +1,7 @@
-"""Notices a leader that stands still: its connections stay open, it answers nothing, and another node leads by now.
+"""Detects a stalled leader: its connections stay open, it answers nothing, and another node leads by now.
 
-A long wait alone is no reason to give a request up, since a busy leader answers late. So the watchdog asks other nodes
-first, and ends the request, with an unknown outcome, only when they name another leader.
+A long wait alone does not end a request, since a busy leader answers late. The watchdog first asks other nodes for the
+leader, and ends the request, with an unknown outcome, only when they name another one.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What a client remembers of the cluster's topics: their description, and the latest known leader of each partition.
 
-All of it is a hint that saves a detour, since any node forwards a request to the leader. It never decides whether a
-write is allowed: the server does, with the topic id that each request carries.
+All of it is a hint that saves a hop, since any node forwards a request to the leader. The server alone decides whether
+a write is allowed, by the topic id that each request carries.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class Lookup:
         return topic
 
     def _heard(self, failure: StockadeError | None) -> None:
-        """The cluster failed to answer, or (None) it answered, be it with a refusal."""
+        """Note that the cluster failed to answer, or (None) that it answered, perhaps with a refusal."""
         self.failure = failure
         if failure is None:
             self._breaker.succeeded()
@@ -166,7 +166,9 @@ class Metadata:
             _log.info("%s/%d is led by %s, no longer by %s", topic, partition, leader, before)
 
     def doubt(self, topic: str, partition: int, node: str | None) -> None:
-        """``node`` did not answer, or does not lead: forget it as leader, unless another one was named meanwhile."""
+        """Note that ``node`` did not answer, or does not lead: it is no longer used as the leader, unless another node
+        was named meanwhile.
+        """
         if node is not None and self._leaders.get((topic, partition)) == node:
             self._doubted.add((topic, partition))
 

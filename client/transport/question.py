@@ -1,4 +1,4 @@
-"""A question that a client asks the cluster now and then, beside the application's calls, and never twice at a time."""
+"""A query that a client sends to the cluster from time to time, beside the application's calls, one at a time."""
 
 import asyncio
 import logging

@@ -75,14 +75,14 @@ class RealController:
 
     def __init__(self) -> None:
         self.machine = ControllerMachine()
-        self._ratchet = controller_invariants.MonotonicityCheck()
+        self._monotonicity = controller_invariants.MonotonicityCheck()
 
     def apply(self, index: int, term: int, body: bytes) -> object:
         return self.machine.apply(index, term, body)
 
     def check(self) -> None:
         controller_invariants.check(self.machine)
-        self._ratchet.check(self.machine)
+        self._monotonicity.check(self.machine)
 
     def content(self) -> tuple[bytes, object]:
         return self.machine.capture().state, None

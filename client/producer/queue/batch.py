@@ -193,7 +193,7 @@ class Batch:
         if not 1 <= count <= RECORDS_MAX:
             raise InvalidRecord(f"a batch has 1 to {RECORDS_MAX} records, not {count}")
         if any(column is not None and len(column) != count for column in (keys, headers, timestamps_ms)):
-            raise InvalidRecord("keys, values, headers and timestamps are not equally many")
+            raise InvalidRecord("keys, values, headers and timestamps differ in number")
         batch = cls(0.0)
         batch.count = count
         batch.values = _bytes_column(values)
@@ -247,9 +247,9 @@ class Batch:
         return self.count - other.count
 
     def check(self, batch_bytes_max: int, compression: Compression = "none") -> None:
-        """Raise InvalidRecord or MessageTooLarge now, for these records alone; later the whole batch would fail.
-
-        Unusual records (headers, odd types, nearly too large) are encoded now, so this batch is not joined with others.
+        """Raise InvalidRecord or MessageTooLarge now, for these records alone: later the whole batch would fail.
+        Records that the quick check cannot accept (headers, unusual types, nearly too large) are encoded now, and their
+        batch is not joined with others.
         """
         is_plain = _has_bytes(self.keys) and _has_bytes(self.values) and _has_times(self.timestamps_ms)
         if self.headers is not None or not is_plain or self.size + BATCH_OVERHEAD_BYTES > batch_bytes_max:
@@ -270,7 +270,7 @@ class Batch:
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
     def begin_again(self) -> None:
-        """Forget the sequence number and the attempts: none of them stored the batch, and none can any more."""
+        """Forget the sequence number and the attempts: no attempt has stored the batch, or still can."""
         self.first_seq, self.identity, self.token = -1, None, None
         self.conditions = self.conditions._replace(fence_epoch=None)
         self.attempts, self.not_before_s = 0, 0.0
@@ -297,7 +297,7 @@ class Batch:
         return [Record(*row) for row in rows]
 
     def drop_records(self) -> None:
-        """Free the records, whose outcome was reported: the batch itself may be kept for ``flush`` if it failed."""
+        """Free the records after their outcome was reported; a failed batch itself may be kept for ``flush``."""
         self.message, self.metadata = None, None
         self.keys, self.values, self.timestamps_ms, self.headers = [], [], [], None
 
@@ -313,7 +313,9 @@ def too_large(size: int, limit: int) -> MessageTooLarge:
 
 
 def frozen_bytes(given: BytesLike | None) -> bytes | None:
-    """A copy of a ``given`` that could change; anything else as it is, for `Record.checked` or `Batch.of` to judge."""
+    """A copy of ``given`` if it is mutable (bytearray, memoryview); any other value unchanged, to be checked by
+    `Record.checked` or `Batch.of`.
+    """
     return bytes(given) if isinstance(given, bytearray | memoryview) else given
 
 

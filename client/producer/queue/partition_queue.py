@@ -96,7 +96,8 @@ _OF_ONE_BATCH = (
 
 
 def is_forgotten(error: StockadeError) -> bool:
-    """Whether the partition no longer knows this producer in this epoch, which a new epoch heals (SEMANTICS 9.7).
+    """Whether the partition no longer knows this producer in this epoch; a new epoch lets the queue go on (SEMANTICS
+    9.7).
 
     InvalidProducerIdMapping: the cluster has forgotten the producer's name, idle for days, and gives it a fresh id when
     it is asked with the old pair; if another instance has the name by then, it answers ProducerFenced, and the queue
@@ -107,8 +108,8 @@ def is_forgotten(error: StockadeError) -> bool:
     - The fresh id is asked for when no batch of the old one is in flight on any partition (`is_quiet`).
     - A batch all of whose attempts were refused without effect is absent, and gets a new number. A batch with an
       attempt of unknown outcome may have been stored before the partition forgot the id (a client that stood still for
-      days). No refusal certifies that it is absent, so it never gets a new number: it is sent once more as it was,
-      fails as unknown, and halts the partition, as a batch does whose time is over.
+      days). No refusal certifies that it is absent, so it never gets a new number: it is sent once more unchanged,
+      fails as unknown, and halts the partition, as an expired batch does.
     """
     if isinstance(error, UnknownProducerId):
         return error.fields.get("log_start") is not None
@@ -121,7 +122,7 @@ def may_heal(error: StockadeError) -> bool:
 
 
 def is_of_one_batch(error: StockadeError) -> bool:
-    """Whether the next batch may fare better: the refusal is not about the partition, the fence or the producer."""
+    """Whether the refusal concerns this batch only, and not the partition, the fence or the producer."""
     return isinstance(error, _OF_ONE_BATCH) or error.retriable or is_forgotten(error)
 
 
@@ -159,8 +160,8 @@ def expiry_error(batch: Batch, delivery_timeout_ms: int) -> StockadeError:
 
 
 def halted(error: StockadeError) -> StockadeError:
-    """The error of records that come after ``error`` has halted the partition: its cause may have ended long ago.
-    A new one each time (`with_fields` says why).
+    """The error of records that are sent after ``error`` has halted the partition, whose cause may have ended long ago.
+    A new exception each time (`with_fields` says why).
     """
     if isinstance(error, ProducerFenced | ClientClosed):
         return with_fields(error)
@@ -391,7 +392,7 @@ class PartitionQueue:
         return self._send_first(self._unsent.take()) if may_send else Wait(self._deadline_s())
 
     def written(self, batch: Batch) -> None:
-        """The attempt's body was handed to the connection: the next batch can no longer overtake it on this side."""
+        """The attempt's body was handed to the connection, so the next batch cannot overtake it in this client."""
         if self._writing is batch:
             self._writing = None
 
@@ -408,7 +409,9 @@ class PartitionQueue:
         return settled
 
     def _answered_by_id(self, batch: Batch) -> None:
-        """The batch is a duplicate of its own earlier attempt, which used up its numbers, or of another of this id."""
+        """The batch is a duplicate: of its own earlier attempt, which used up its sequence numbers, or of another batch
+        with this message id.
+        """
         if batch.maybe_stored:
             self.needs_epoch = not self._is_renewing
         else:
@@ -460,8 +463,8 @@ class PartitionQueue:
         self._is_stopped = True
 
     def abandon(self, error: StockadeError) -> list[Settled]:
-        """Fail every batch now, after a bug in the decisions themselves, and take no more records. Answers to attempts
-        in flight are ignored, so these batches' outcomes are unknown.
+        """Fail every batch now, after a bug in this class, and take no more records. Answers to attempts in flight are
+        ignored, so the outcomes of their batches are unknown.
         """
         self.error, self.needs_epoch = self.error or error, False
         batches = [batch for batch in self.unsettled if batch.outcome is None]
@@ -488,7 +491,8 @@ class PartitionQueue:
         except MessageTooLarge as error:
             if self._config.on_error == "continue":
                 return Settle([(batch, verdict(batch, error))])
-            # The topic allowed such a batch when its records came, and now allows less. Batches behind it need it.
+            # The topic's max_batch_bytes was lowered after the records were queued. The batches behind this one need
+            # it.
             self._unsent.give_back(batch)
             return Settle(self.halt(error))
         except StockadeError as error:
@@ -512,7 +516,7 @@ class PartitionQueue:
         return Send(batch)
 
     def _slide(self) -> list[Settled]:
-        """Settle the front of the window as far as it is decided."""
+        """Settle the batches at the front of the window whose outcomes are final."""
         settled: list[Settled] = []
         while self._window:
             oldest = self._window[0]
@@ -552,7 +556,9 @@ class PartitionQueue:
         return error
 
     def _renumber(self) -> None:
-        """Under a new epoch: when the oldest batch is known to be absent, so are all behind it, and they start anew."""
+        """Under a new epoch: when the oldest batch is absent, so are all batches behind it, and they get new sequence
+        numbers.
+        """
         oldest = self.oldest
         is_open = oldest is not None and (oldest.state is State.IN_FLIGHT or oldest.maybe_stored)
         if not self._is_renewing or is_open or self.error is not None:
@@ -578,7 +584,8 @@ class PartitionQueue:
         oldest.state, oldest.is_final = State.FAILED, True
         proof = next((batch.receipt for batch in self._window if batch.receipt is not None), None)
         if proof is not None:
-            # Sequences are contiguous: a later batch is stored, so this one is, and only its place stays unknown.
+            # Sequence numbers are contiguous: a later batch is stored, so this one is, too, and only its offset stays
+            # unknown.
             oldest.receipt = Receipt(proof.topic, proof.partition, None, oldest.count, True, None)
             return self._slide()
         oldest.last_error = expiry_error(oldest, self._config.delivery_timeout_ms)
@@ -586,7 +593,7 @@ class PartitionQueue:
             return self._slide()
         if self._config.on_error == "halt_partition":
             return self.halt(oldest.last_error)
-        return [(self._unsent.take(), verdict(oldest, oldest.last_error))]  # never numbered: it leaves no hole
+        return [(self._unsent.take(), verdict(oldest, oldest.last_error))]  # it has no number: no gap
 
     def _deadline_s(self) -> float | None:
         oldest = next(iter(self._window or self._unsent), None)

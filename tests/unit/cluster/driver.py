@@ -64,7 +64,7 @@ class Driver:
         self.term = 1
         self.now_ms = 0
         self.log: list[tuple[int, bytes]] = []
-        self._ratchet = MonotonicityCheck()
+        self._monotonicity = MonotonicityCheck()
         self.twin = ControllerMachine()  # is told the time only, where the others refuse
 
     def do(self, command: Command) -> Result | StockadeError:
@@ -82,7 +82,7 @@ class Driver:
         if refused:
             assert self.machine.capture().state == self.twin.capture().state, "a refused command changed something"
         check(self.machine)
-        self._ratchet.check(self.machine)
+        self._monotonicity.check(self.machine)
         return answers[0]
 
     def fail_over(self) -> None:

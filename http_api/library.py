@@ -1,9 +1,9 @@
 """Checks that the installed aiohttp is one whose private fields the server knows.
 
 The fast path (fast_path/connection.py) shares a connection with aiohttp: whether it may take the next request follows
-from private fields of aiohttp's connection. A field that is gone would fail in the middle of a request. A field whose
-meaning has changed could swap two requests, and no check of names would show that. So the server starts only with the
-versions that the tests run with: 3.14, from 3.14.5 on. The client needs no private name.
+from private fields of aiohttp's connection. A missing field would fail in the middle of a request. A field whose
+meaning has changed could give one request the answer of another, which no check of names would detect. So the server
+starts only with the versions that the tests run with: 3.14, from 3.14.5 on. The client needs no private name.
 """
 
 import re

@@ -22,7 +22,7 @@ from .fast_path.connection import FastConnection, FastRoutes, serialized
 from .fast_path.parser import HEADERS_MAX
 from .library import check_library
 from .request.call import SLOWEST_BYTES_PER_S, STALL_S, SentPast, reset
-from .request.connections import FIRST_BYTE_S, HEAD_S, Connections, Guest
+from .request.connections import FIRST_BYTE_S, HEAD_S, ClientConnection, Connections
 from .request.metrics import AccessLogger, access_log
 
 IDLE_S = 75.0
@@ -108,16 +108,16 @@ class HttpConnection(FastConnection):
     document. It is counted among the client connections unless another node has opened it.
     """
 
-    __slots__ = ("_held_up_s", "_open", "_past", "_unsent_bytes", "_wire", "door")
+    __slots__ = ("_held_up_s", "_open", "_past", "_unsent_bytes", "_wire", "handshake")
 
     def __init__(self, connections: Connections, routes: FastRoutes, manager: web.Server, **options: object) -> None:
         super().__init__(routes, manager, **options)
         self._open = connections
         self._wire: asyncio.Transport | None = None  # aiohttp forgets its own before the last bytes are sent
-        self._held_up_s: float | None = None  # since when an answer, or the close, waits for the client to take more
+        self._held_up_s: float | None = None  # when the client stopped taking bytes
         self._unsent_bytes = 0  # in the write buffer at _held_up_s
         self._past: SentPast | None = None
-        self.door: Guest | None = None
+        self.handshake: ClientConnection | None = None
         """The TLS handshake that is counted until this connection takes its place; None: there was none."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -126,9 +126,9 @@ class HttpConnection(FastConnection):
         self._wire = cast(asyncio.Transport, transport)
         if self.peer_node is not None:
             return
-        if self.door is not None:
+        if self.handshake is not None:
             self._wire.set_write_buffer_limits(high=ENCRYPTED_BYTES_MAX)
-            if not self._open.replaced(self.door, self):
+            if not self._open.replaced(self.handshake, self):
                 self.evict()
             return
         host, *_ = transport.get_extra_info("peername") or ("unknown address",)

@@ -77,7 +77,7 @@ class _Listener:
         self._runner = runner
         self._context = context
         self._loop = asyncio.get_running_loop()
-        self._doors: set[_Door] = set()
+        self._handshakes: set[_Handshake] = set()
         for each in sockets:
             self._loop.add_reader(each, self._accept, each)
 
@@ -87,8 +87,8 @@ class _Listener:
             self._loop.remove_reader(each)
             each.close()
         self.sockets = []
-        for door in list(self._doors):
-            door.evict()
+        for handshake in list(self._handshakes):
+            handshake.evict()
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_MAX):
@@ -111,17 +111,17 @@ class _Listener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def _enter(self, connection: socket.socket, host: str) -> None:
-        door = _Door(self._runner, connection, self._context, self._doors.discard)
-        if self._runner.connections.opened(door, host, connection.fileno()):
-            self._doors.add(door)
-            door.shake_hands()
+        handshake = _Handshake(self._runner, connection, self._context, self._handshakes.discard)
+        if self._runner.connections.opened(handshake, host, connection.fileno()):
+            self._handshakes.add(handshake)
+            handshake.shake_hands()
         else:
             connection.close()  # without a handshake there is no way to say 429
 
 
-class _Door:
-    """A connection in its TLS handshake, counted in Connections. After the handshake the HttpConnection is counted in
-    its place (``Connections.replaced``).
+class _Handshake:
+    """A connection in its TLS handshake, counted in Connections. After the handshake the HttpConnection takes its place
+    (``Connections.replaced``).
     """
 
     has_asked = False
@@ -132,7 +132,7 @@ class _Door:
         runner: HttpRunner,
         connection: socket.socket,
         context: ssl.SSLContext,
-        forget: "Callable[[_Door], None]",
+        forget: "Callable[[_Handshake], None]",
     ) -> None:
         self._runner = runner
         self._socket = connection
@@ -169,7 +169,7 @@ class _Door:
 
     def _entered(self) -> HttpConnection:
         connection = self._runner.new_connection()
-        connection.door = self
+        connection.handshake = self
         return connection
 
     async def _first_byte(self) -> None:

@@ -251,7 +251,7 @@ class TopicPatch(msgspec.Struct, forbid_unknown_fields=True):
     def check(self) -> None:
         """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if self.sealed is False:
-            raise InvalidRequest("sealed: there is no unsealing")
+            raise InvalidRequest("sealed: a sealed topic cannot be opened again")
         if self.partitions is UNSET and self.sealed is UNSET and self.config is UNSET:
             raise InvalidRequest("body: names nothing to change")
 
@@ -344,7 +344,7 @@ class LeaderTransfer(msgspec.Struct, forbid_unknown_fields=True):
     def check(self) -> None:
         """Check the rules beyond types and ranges. Raises InvalidRequest."""
         if (self.topic is None) != (self.partition is None):
-            raise InvalidRequest("partition: null exactly when topic is null")
+            raise InvalidRequest("topic, partition: both null (the controller) or neither")
 
 
 class BackupNote(msgspec.Struct, forbid_unknown_fields=True):

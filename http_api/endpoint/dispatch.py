@@ -122,8 +122,9 @@ async def _handle(call: Call) -> web.StreamResponse:
         media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
-        # What strangers may ask for is in memory once, for all; Arrow is at most 256 KiB here, and not counted. Records
-        # as text were counted while they were rendered. What an act did is told: a refusal says that it did nothing.
+        # Answers open to callers without a principal are in memory once, for all of them; Arrow is at most 256 KiB
+        # here, and not counted. Records as text were counted while they were rendered. The answer to a mutating request
+        # is sent in any case: a refusal would say that the request had no effect.
         is_counted = route.needs is not None and response.content_type != media.ARROW and not call.held_answer_bytes
         if is_counted and route.method == "GET":
             call.hold_answer(len(response.body))
@@ -139,7 +140,9 @@ def _query(raw: str) -> list[tuple[str, str]]:
 
 
 def observer(context: Context) -> Middleware:
-    """The outermost middleware: it prepares the log line, and refuses requests without a route or a known end."""
+    """The outermost middleware: it prepares the log line, and refuses requests without a route, or whose end is
+    ambiguous.
+    """
 
     @web.middleware
     async def observe(request: web.Request, handler: RequestHandler) -> web.StreamResponse:
@@ -193,7 +196,8 @@ async def _send_large(call: Call, response: web.Response, body: bytes) -> None:
 def _refuse(call: Call, refusal: StockadeError) -> web.StreamResponse:
     call.log_denial(refusal)
     if call.stream is not None:
-        # Too late for a problem document: break off, so that the client does not take the part it has for the whole.
+        # It is too late for a problem document: break off, so that the client does not take a part of the answer for
+        # the whole.
         call.break_off()
         return call.stream
     if isinstance(refusal, NotLeaderOrFollower):

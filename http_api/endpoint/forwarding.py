@@ -37,8 +37,8 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
     deadline_s = call.route.deadline_s + call.wait_s
     asked = moved.fields["leader"]
     reaching = call.context.peers.reach(asked, message, deadline_s)
-    # A read ends when its client goes away, and is asked of the next leader when this one hangs until there is one, if
-    # this node hears of it. A request that may change something goes on to its end.
+    # A read is cancelled when its client disconnects. If the leader hangs until another node leads, and this node
+    # learns of that, the read is sent to the new leader. A request that may change something is never cancelled.
     if message.method == "GET" or call.route.is_asked_again:
         seen = call.leader_headers()["Stockade-Leader"]
         upstream = await unless_ended(
@@ -53,8 +53,8 @@ async def forward(call: Call, moved: NotLeaderOrFollower) -> web.StreamResponse:
 
 
 async def _answer_with(call: Call, upstream: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Relay the leader's answer. This node charges the records in it to the caller's quota, because the leader charges
-    nothing for a forwarded request.
+    """Relay the leader's answer. This node charges the records in it to the caller's quota, because the leader does not
+    charge for forwarded requests.
     """
     headers = _picked(upstream.headers.items(), _ANSWER_HEADERS)
     length = upstream.content_length

@@ -1,7 +1,7 @@
 """The fast path of appends to one partition.
 
-A batch that is stored is answered as the route's own handler would (``records.handlers``). That handler gets every
-request that is not plain, and every request whose batch was certainly not proposed, so that it answers the refusal. A
+A batch that is stored is answered as the route's own handler would (``records.handlers``). The general handler gets
+every request that is not plain, and every request whose batch was surely not proposed, and then answers the refusal. A
 batch that may have been proposed is never proposed again. No task waits for the verdict: the apply of the command calls
 ``settle``, which answers.
 """
@@ -83,7 +83,7 @@ class FastAppends:
             self.front.in_flight.take(requests=1, body_bytes=len(body))
             spending = self._admitted(caller, len(body))
         except StockadeError:
-            return False  # the general handler meets the refusal again, and answers it
+            return False  # the general handler gets the same refusal, and answers it
         except Exception:
             self.context.metrics.fast_path_bug(self.route.path)
             return False
@@ -151,7 +151,9 @@ class FastAppend:
         self._is_settled = False
 
     def propose(self) -> bool:
-        """Propose the batch. False: nothing was proposed, because the append needs a step first that takes time."""
+        """Propose the batch. False: nothing was proposed, because the append first needs another step (a configuration
+        to put in force, say).
+        """
         try:
             is_proposed = self._partition.submit(self._batch, self._conditions, self.settle)
         except Exception as bug:  # the batch may have been proposed
@@ -184,8 +186,8 @@ class FastAppend:
             self._request.connection.answer_later(conclude(call, self._refuse(call, outcome)))
 
     def _response(self, appended: Appended) -> FastResponse | Exception:
-        """The answer to a stored batch, or the exception that prevented it, which is answered as a bug: to raise here
-        could have the batch proposed again.
+        """The answer to a stored batch, or the unexpected exception that prevented it. It is returned and not raised:
+        an exception could cause a second proposal of the batch.
         """
         front, partition, batch = self._owner.front, self._partition, self._batch
         try:

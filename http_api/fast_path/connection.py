@@ -4,7 +4,7 @@ The requests and answers of the fast path are here, too: what its handlers see o
 
 A request takes the fast path if it came in one piece, no other request is in flight on its connection, and its end is
 known (parser.py). aiohttp answers all other requests, with the same answers. From the first request whose end is not
-known, aiohttp gets everything on that connection. The fast path decides and checks nothing by itself.
+known, aiohttp gets everything on that connection. The fast path itself decides nothing and checks nothing.
 """
 
 import asyncio
@@ -300,7 +300,9 @@ class FastConnection(web.RequestHandler):
         self._ended: asyncio.Future[None] | None = None
         self._certificate: tuple[ShownCertificate | None] | None = None  # None: not looked up yet; (None,): none shown
         self.peer_node: str | None = None
-        """The id of the node at the other end, whose word on its clients counts; None: the other end is a client."""
+        """The id of the node at the other end, whose headers about its clients are trusted; None: the other end is a
+        client.
+        """
 
     @property
     def is_encrypted(self) -> bool:
@@ -417,9 +419,9 @@ class FastConnection(web.RequestHandler):
             self._read_on()
 
     def _turn(self) -> Literal["idle", "busy", "ending"]:
-        """The state of aiohttp. ``idle``: it waits for a request, or was given none yet; ``busy``: it works on one,
-        or closes; ``ending``: it has answered, and will be idle in a moment. Until then the next request
-        is held back: aiohttp would answer it otherwise, and a fast client would never get back to the fast path.
+        """The state of aiohttp. ``idle``: it waits for a request, or has not been given one; ``busy``: it works on a
+        request, or closes; ``ending``: it has answered, and becomes idle in a moment. Until then the next request is
+        held back: otherwise aiohttp would answer it, and a fast client would never return to the fast path.
         """
         if self._close or self._force_close or self.transport is None or self.transport.is_closing():
             return "busy"

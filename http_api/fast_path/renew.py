@@ -1,8 +1,8 @@
 """The fast path of session renewals: a hundred thousand sessions make thousands of them a second.
 
 The session's id comes in a header, or in the path of the deprecated route. A renewal is answered as the route's own
-handler would (``handlers.grants``). That handler gets every request that is not plain, and a renewal that was refused
-here it tries again: a renewal may be repeated.
+handler would (``handlers.grants``). The general handler gets every request that is not plain, and repeats a renewal
+that was refused here, which is safe.
 """
 
 from typing import cast
@@ -45,7 +45,7 @@ class FastRenewals:
         try:
             return await self._renew(request, session)
         except StockadeError:
-            pass  # the general handler meets the refusal again, and answers it
+            pass  # the general handler gets the same refusal, and answers it
         except Exception:
             self._metrics.fast_path_bug(self._route.path)
         return await self._general(cast(web.Request, request))

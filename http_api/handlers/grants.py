@@ -97,8 +97,8 @@ async def acquire(call: Call) -> web.StreamResponse:
 
 
 async def _later(call: Call, ticket: Ticket, session: str, wait_ms: int) -> Grant | Ticket:
-    """The grant, or the ticket as it is after the wait. The ticket is, or was, in the queue, so no refusal may claim
-    that the request had no effect.
+    """The grant, or the ticket as it is after the wait. The ticket is, or was, in the queue, so no refusal may have
+    ``no_side_effects``.
     """
     waiting = call.service.at_controller().sessions.get_ticket(ticket.ticket, session, wait_ms, call.by)
     try:

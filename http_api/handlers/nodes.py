@@ -1,4 +1,6 @@
-"""Handlers of what only each node itself knows: its state, settings and refused writes. A node can ask the others."""
+"""Handlers of state that each node has only about itself: its counters, settings and refused writes. A node can ask the
+others.
+"""
 
 from urllib.parse import urlencode
 
@@ -59,7 +61,7 @@ async def follow_events(call: Call) -> web.StreamResponse:
     pulse, seen = call.context.pulse, 0
 
     async def read() -> ClusterState:
-        call.check_rights()  # all followers share this reading: it would lack nodes that refuse these credentials
+        call.check_rights()  # all followers share this reading, so credentials that a node refuses must not shorten it
         return await read_cluster(call)
 
     with pulse.follower():

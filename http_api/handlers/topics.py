@@ -91,8 +91,8 @@ async def change_topic(call: Call) -> web.StreamResponse:
 
 
 async def delete_topic(call: Call) -> web.StreamResponse:
-    """Delete a topic. No right allows it for the ledger's; one that had that name before there was a ledger keeps the
-    feature level from being raised, so administrators of the cluster can delete it.
+    """Delete a topic. The ledger's topic cannot be deleted. A topic that had its name before there was a ledger
+    prevents the raise of the feature level, so administrators of the cluster can delete that one.
     """
     parameters = call.parameters
     name = parameters.topic()

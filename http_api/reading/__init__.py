@@ -1,4 +1,4 @@
-"""Large bodies are read in processes beside the node, so that no body holds the event loop that Raft runs on.
+"""Large bodies are parsed in processes beside the node, so that no body blocks the event loop that Raft runs on.
 
 `work.py` defines the orders and carries them out; `process.py` is the process that does so; `reader.py` sends them.
 

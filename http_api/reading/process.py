@@ -1,7 +1,7 @@
 """The process beside a node that reads large bodies.
 
 It answers one order after the other, from stdin to stdout, and ends at the end of stdin, so it never outlives its node.
-It opens nothing else, and its memory is bounded, so a body can harm nothing but this process.
+It opens no file or socket, and its memory is bounded, so a malicious body can harm this process only.
 """
 
 import os

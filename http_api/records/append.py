@@ -120,9 +120,9 @@ def _read_stamp(parameters: Parameters) -> Stamp | None:
 async def receive_batch(call: Call, topic_id: int | None) -> tuple[Partition, Batch]:
     """The partition of a request and the batch in its body.
 
-    If the partition is refused, a small body is judged first all the same, so that its client learns first what is
-    wrong with its own request; a body that may be large is not read. A body for another leader is read, but not parsed,
-    and forwarded as it is.
+    If the partition is refused, a small body is validated first, so that faults of the request itself are answered
+    before those of the partition; a body that may be large is not read. A body for another leader is read, but not
+    parsed, and forwarded unchanged.
     """
     topic, number = call.parameters.topic(), call.parameters.partition()
     form, reader = call.body_type(FORMS), call.context.reader

@@ -137,7 +137,7 @@ class Verdicts:
     def _settle(self, number: int, found: Partition, batch: Batch, verdict: Appended | Exception | None) -> None:
         try:
             self._decided(number, found, batch, verdict)
-        except Exception as bug:  # nothing else would answer the part, and its client would wait for ever
+        except Exception as bug:  # otherwise the part would get no answer, and its client would wait for ever
             self._refused(number, _reported(bug))
 
     def _decided(self, number: int, found: Partition, batch: Batch, verdict: Appended | Exception | None) -> None:

@@ -1,7 +1,7 @@
 """Renders stored batches as the records of an answer.
 
-A slice is decoded and rendered in pieces, with a turn of the event loop between them, so that one reader takes neither
-all memory nor the loop.
+A slice is decoded and rendered in pieces, with a turn of the event loop between them, so that one reader neither fills
+the memory nor blocks the loop.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ async def rows(
             first = max(0, start - batch.base_offset)
             each_turn = max(1, min(RECORDS_PER_TURN, BYTES_PER_TURN * batch.count // max(1, columns.nbytes)))
             for row in range(first, batch.count, each_turn):
-                if has_begun:  # no turn after the last piece: thousands of followers would hold one batch at one time
+                if has_begun:  # between pieces only: after the last, all followers would hold the batch at once
                     await asyncio.sleep(0)
                 has_begun = True
                 yield list(_rendered(batch, row, columns.slice(row, each_turn), with_meta))

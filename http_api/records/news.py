@@ -1,8 +1,7 @@
-"""Which of many partitions of a topic have records that a follower has not read.
-
-A follower of hundreds of partitions would keep as many requests open, one at the end of each log; this is one request
-for all that a node leads. Its answer is a hint: it says where a fetch is worth while, and the fetch passes every check.
-So it needs no read barrier and no fence_epoch, and a follower that never asks loses nothing but time.
+"""The request that waits at the ends of many logs: it returns the partitions of a topic that have records after the
+follower's positions. One such request for all partitions that a node leads replaces a long poll for each of them. Its
+answer is a hint where a fetch may return records; the fetch itself passes every check. So this request needs no read
+barrier and no fence_epoch, and a follower that does not use it only waits longer.
 """
 
 import asyncio
@@ -43,7 +42,9 @@ async def wait_for_news(call: Call) -> web.StreamResponse:
 
 
 def _news(call: Call, topic: str, topic_id: int | None, partition: int, offset: int) -> bool:
-    """Whether a partition has news. A partition of which this node cannot tell has: a fetch finds out who can."""
+    """Whether a partition has news. True also for a partition that this node does not lead: a fetch then finds the
+    leader.
+    """
     held = call.service.held(topic, partition)
     return held is None or topic_id not in (None, held.topic_id) or held.has_news(offset)
 

@@ -100,7 +100,7 @@ async def _send_arrow(call: Call, wanted: FetchRequest, found: Slice, start: Off
     """An Arrow stream of whole batches."""
     with sendfile.opened(found.runs, call.context.descriptors) as parts:
         for place, piece in enumerate(sendfile.pieces(parts, sendfile.WRITTEN_BYTES)):
-            if place:  # no turn after the last piece: thousands of followers would have one file open at one time
+            if place:  # between pieces only: after the last, all followers would keep the file open
                 await asyncio.sleep(0)
             await call.write(piece)
 

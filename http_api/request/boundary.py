@@ -1,4 +1,4 @@
-"""Which requests a browser may bring: no page but a node's own reads anything from the node, or changes anything there.
+"""The same-origin check: only a node's own pages may read from the node, or change anything there, through a browser.
 
 A page in a browser can reach each node that the browser reaches: on loopback, or behind a firewall. There are two
 attacks. The page sends a form, or fetches without a preflight: the browser then names the page in Origin. Or the name
@@ -36,7 +36,7 @@ class Boundary:
         self._hosts = frozenset(map(_parts, hosts))
         self._names = frozenset(name for name, _ in self._hosts)
         self.is_safe: Callable[[str], bool] = lru_cache(HOSTS_REMEMBERED_MAX)(self._is_safe)
-        """Whether a Host header has a name that no stranger's name server can answer for (cached)."""
+        """Whether a Host header has a name that cannot be the target of DNS rebinding (cached)."""
 
     def check(
         self,

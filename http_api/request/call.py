@@ -114,10 +114,10 @@ class Route:
     parameters that may occur once; ``repeated``: those that may occur several times. ``answers_json``: a client that
     does not accept JSON gets 406. ``fast``: the fast path of a route with frequent requests and small answers.
     ``needs``: the rights that a caller must have. Empty: every principal may call; None: a stranger may, too.
-    ``checks_page``: requests that a foreign page made a browser send are refused (boundary.py), except on routes whose
-    answers say nothing, so that a load balancer may ask under any name. ``is_metered``: requests count for the caller's
-    quota, except those that keep alive, or give up, what the caller has. ``is_asked_again``: requests that are harmless
-    twice, as a GET is, so that they need not wait for a leader that hangs when another one is elected.
+    ``checks_page``: requests that a foreign page made a browser send are refused (boundary.py). It is off only on
+    routes whose answers hold no data, so that a load balancer may ask under any name. ``is_metered``: requests count
+    for the caller's quota; off for renewals and releases. ``is_asked_again``: requests that are harmless twice, as a
+    GET is, so that they need not wait for a leader that hangs when another one is elected.
     """
 
     method: str
@@ -246,7 +246,7 @@ class Call:
 
     @property
     def by(self) -> By:
-        """Author of a command that takes nothing over from another principal: caller, request id, client address."""
+        """The author (caller, request id, client address) of a command that takes over nothing of another principal."""
         return By(self.caller.principal, request=self.id, client=self.client)
 
     def by_name(self, kind: Kind, *names: str, most: int | None = None) -> By:
@@ -263,8 +263,8 @@ class Call:
         return self.request.remote or ""
 
     def log_denial(self, refusal: StockadeError) -> None:
-        """Log who lacked a right or a credential, from where, and what was missing, if that is why the request, or a
-        part of it, is refused. A request has one such line, however many of its parts are refused.
+        """If a request, or a part of it, is refused for want of a right or a credential, log the principal, its address
+        and the missing right. A request has one such line for any number of refused parts.
         """
         if self.is_denied or not isinstance(refusal, PermissionDenied | Unauthenticated):
             return

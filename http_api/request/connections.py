@@ -30,7 +30,7 @@ HANDSHAKE_S = 10.0
 HEAD_S = 10.0
 """Time from the first byte of a request's headers in which they must come whole, or the connection is closed."""
 SWEEP_S = 1.0
-"""Interval of the sweeps that close connections whose time is over."""
+"""Interval of the sweeps that close connections which have exceeded a time limit."""
 LOOKS_MAX = 64
 """Most connections of one address (of each kind) that are examined to find an idle one for one new connection."""
 DESCRIPTOR_RETRY_MS = 1000
@@ -110,8 +110,8 @@ class Descriptors:
             self._dialled -= 1
 
 
-class Guest(Protocol):
-    """A connection, as Connections sees it: enough to choose which one to close."""
+class ClientConnection(Protocol):
+    """A client's connection, with the facts by which Connections chooses which one to close."""
 
     @property
     def has_asked(self) -> bool:
@@ -132,33 +132,33 @@ class Guest(Protocol):
         ...
 
 
-class _Crowd:
+class _AddressConnections:
     """The connections of one address, oldest first: ``fresh`` had no request when last examined, ``asked`` had one."""
 
     __slots__ = ("asked", "fresh")
 
     def __init__(self) -> None:
-        self.fresh: dict[Guest, None] = {}
-        self.asked: dict[Guest, None] = {}
+        self.fresh: dict[ClientConnection, None] = {}
+        self.asked: dict[ClientConnection, None] = {}
 
     def __len__(self) -> int:
         return len(self.fresh) + len(self.asked)
 
-    def oldest_idle(self, newest: Guest) -> Guest | None:
-        """The oldest idle connection but ``newest``, from ``fresh`` before ``asked``; None: all that were examined are
-        busy. A busy connection that was examined moves behind the others, so the next search begins with these.
+    def oldest_idle(self, newest: ClientConnection) -> ClientConnection | None:
+        """The oldest idle connection except ``newest``, from ``fresh`` before ``asked``; None: all that were examined
+        are busy. A busy connection that was examined moves to the end, so that the next search examines others first.
         """
-        for guest in list(islice(self.fresh, LOOKS_MAX)):
-            if guest.has_asked:
-                del self.fresh[guest]
-                self.asked[guest] = None
-            elif guest is not newest:
-                return guest
-        for guest in list(islice(self.asked, LOOKS_MAX)):
-            if guest.is_idle and guest is not newest:
-                return guest
-            del self.asked[guest]
-            self.asked[guest] = None
+        for connection in list(islice(self.fresh, LOOKS_MAX)):
+            if connection.has_asked:
+                del self.fresh[connection]
+                self.asked[connection] = None
+            elif connection is not newest:
+                return connection
+        for connection in list(islice(self.asked, LOOKS_MAX)):
+            if connection.is_idle and connection is not newest:
+                return connection
+            del self.asked[connection]
+            self.asked[connection] = None
         return None
 
 
@@ -169,8 +169,8 @@ class Connections:
         self.bounds: ConnectionBounds = bounds
         self.ended: Counter[str] = Counter()
         """Connections that the node ended or refused, by reason."""
-        self._crowds: dict[str, _Crowd] = {}
-        self._where: dict[Guest, str] = {}
+        self._by_address: dict[str, _AddressConnections] = {}
+        self._where: dict[ClientConnection, str] = {}
         self._sizes: dict[int, dict[str, None]] = {}  # addresses by how many connections they have
         self._most = 0
         self._told_refused = 0  # of those without a descriptor
@@ -179,55 +179,57 @@ class Connections:
     def __len__(self) -> int:
         return len(self._where)
 
-    def opened(self, guest: Guest, host: str, descriptor: int) -> bool:
+    def opened(self, connection: ClientConnection, host: str, descriptor: int) -> bool:
         """Count a new connection, and close an idle one for it if a bound is exceeded. False: no idle one was found, so
         the new one is refused and not counted.
         """
         address = network_of(host)
-        self._add(guest, address)
-        if len(self._crowds[address]) > self.bounds.address_connections_max:
-            reason, crowded = "address", address
+        self._add(connection, address)
+        if len(self._by_address[address]) > self.bounds.address_connections_max:
+            reason, fullest = "address", address
         elif len(self) > self.bounds.connections_max:
-            reason, crowded = "connections", next(iter(self._sizes[self._most]))
+            reason, fullest = "connections", next(iter(self._sizes[self._most]))
         elif descriptor >= self.bounds.descriptors_max:
-            reason, crowded = "descriptors", next(iter(self._sizes[self._most]))
+            reason, fullest = "descriptors", next(iter(self._sizes[self._most]))
         else:
             return True
-        victim = self._crowds[crowded].oldest_idle(guest)
+        victim = self._by_address[fullest].oldest_idle(connection)
         if victim is None:
             self.ended[f"refused_{reason}"] += 1
-            self.closed(guest)
+            self.closed(connection)
             return False
         self._evict(victim, f"evicted_{reason}")
         return True
 
-    def replaced(self, guest: Guest, successor: Guest) -> bool:
-        """Count ``successor`` as the newest connection of its address in place of ``guest``, whose descriptor it took
-        over. False: ``guest`` has been evicted, so ``successor`` is not counted.
+    def replaced(self, connection: ClientConnection, successor: ClientConnection) -> bool:
+        """Count ``successor``, which took over the descriptor of ``connection``, in its place, as the newest of its
+        address. False: ``connection`` has been evicted, so ``successor`` is not counted.
         """
-        address = self._where.pop(guest, None)
+        address = self._where.pop(connection, None)
         if address is None:
             return False
-        crowd = self._crowds[address]
-        crowd.fresh.pop(guest, None)
-        crowd.asked.pop(guest, None)
-        crowd.fresh[successor] = None
+        connections = self._by_address[address]
+        connections.fresh.pop(connection, None)
+        connections.asked.pop(connection, None)
+        connections.fresh[successor] = None
         self._where[successor] = address
         return True
 
-    def closed(self, guest: Guest) -> None:
+    def closed(self, connection: ClientConnection) -> None:
         """Stop counting a connection that was closed; ignore one that is not counted."""
-        address = self._where.pop(guest, None)
+        address = self._where.pop(connection, None)
         if address is not None:
-            crowd = self._crowds[address]
-            crowd.fresh.pop(guest, None)
-            crowd.asked.pop(guest, None)
-            self._resize(address, len(crowd) + 1, len(crowd))
+            connections = self._by_address[address]
+            connections.fresh.pop(connection, None)
+            connections.asked.pop(connection, None)
+            self._resize(address, len(connections) + 1, len(connections))
 
     def sweep(self, now_s: float) -> None:
-        """Close every connection whose time is over. Log an error if some were refused for want of a descriptor."""
-        for guest, reason in list(self._overdue(now_s)):
-            self._evict(guest, reason)
+        """Close every connection that has exceeded a time limit. Log an error if some were refused for want of a
+        descriptor.
+        """
+        for connection, reason in list(self._overdue(now_s)):
+            self._evict(connection, reason)
         refused = self.ended["refused_descriptors"] - self._told_refused
         if refused and now_s >= self._tell_from_s:
             text = (
@@ -246,22 +248,22 @@ class Connections:
             await asyncio.sleep(aligned_s(SWEEP_S))
             self.sweep(loop.time())
 
-    def _overdue(self, now_s: float) -> Iterator[tuple[Guest, str]]:
-        for guest in self._where:
-            reason = guest.overdue(now_s)
+    def _overdue(self, now_s: float) -> Iterator[tuple[ClientConnection, str]]:
+        for connection in self._where:
+            reason = connection.overdue(now_s)
             if reason is not None:
-                yield guest, reason
+                yield connection, reason
 
-    def _evict(self, guest: Guest, reason: str) -> None:
+    def _evict(self, connection: ClientConnection, reason: str) -> None:
         self.ended[reason] += 1
-        self.closed(guest)
-        guest.evict()
+        self.closed(connection)
+        connection.evict()
 
-    def _add(self, guest: Guest, address: str) -> None:
-        crowd = self._crowds.setdefault(address, _Crowd())
-        crowd.fresh[guest] = None
-        self._where[guest] = address
-        self._resize(address, len(crowd) - 1, len(crowd))
+    def _add(self, connection: ClientConnection, address: str) -> None:
+        connections = self._by_address.setdefault(address, _AddressConnections())
+        connections.fresh[connection] = None
+        self._where[connection] = address
+        self._resize(address, len(connections) - 1, len(connections))
 
     def _resize(self, address: str, before: int, after: int) -> None:
         if before:
@@ -271,7 +273,7 @@ class Connections:
         if after:
             self._sizes.setdefault(after, {})[address] = None
         else:
-            del self._crowds[address]
+            del self._by_address[address]
         if after > self._most or self._most not in self._sizes:
             self._most = after
 

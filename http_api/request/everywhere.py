@@ -1,4 +1,4 @@
-"""Scatter and gather: what each node alone knows, asked of all nodes by the node that the client asked."""
+"""Scatter and gather: the node that a client asks collects the state that each node has only about itself."""
 
 import asyncio
 from typing import TypeVar

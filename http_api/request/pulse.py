@@ -15,8 +15,8 @@ _RETRY_AFTER_MS = 5000
 
 
 class Pulse:
-    """Readings of the cluster's state that all followers share. Sharing is safe: every follower has the right
-    ``read cluster``, which covers all nodes alike.
+    """Readings of the cluster's state that all followers share. Sharing is safe, since every follower has the right
+    ``read cluster``, and a reading has the same content for all of them.
     """
 
     def __init__(self) -> None:

@@ -29,7 +29,7 @@ CAUSES_MAY_BE_SAID_BY_THE_RAISER = {"INVALID_REQUEST", "INVALID_RECORD"}
 
 
 @pytest.mark.parametrize(("code", "reason"), BY_REASON)
-def test_each_cause_says_what_happened_and_what_to_do_next(code: str, reason: str) -> None:
+def test_each_code_and_reason_has_a_sentence_and_a_hint(code: str, reason: str) -> None:
     error = StockadeError.__new__(BY_CODE[code])
     StockadeError.__init__(error, reason=reason, **FIELDS)
     assert error.detail != error.title
@@ -47,13 +47,13 @@ def test_every_code_has_a_text_or_is_explained_where_it_is_raised() -> None:
     assert set(BY_CODE) - with_text == CAUSES_MAY_BE_SAID_BY_THE_RAISER
 
 
-def test_no_sentence_is_a_riddle() -> None:
+def test_no_text_has_a_pronoun_in_place_of_a_subject() -> None:
     words = " ".join(" ".join(text) for text in (*BY_REASON.values(), *TEXTS.values()))
     titles = " ".join(kind.title for kind in BY_CODE.values())
     assert not re.search("(?i)somebody|nobody|whoever|someone", words + titles)
 
 
-def test_a_text_says_no_more_than_the_refusal_knows() -> None:
+def test_a_text_claims_only_what_its_refusal_proves() -> None:
     fenced, free = (BY_REASON["PRODUCER_FENCED", reason] for reason in ("identity", "slot_free"))
     assert "or an operator fenced it" in fenced.because
     assert free.because.endswith("no grant holds the partition alone"), "others may share it"
@@ -71,7 +71,7 @@ def test_a_busy_slot_names_its_holder_and_does_not_if_it_is_unknown() -> None:
     assert ProducerBusy(reason="exclusive_present", holder=None).detail == ProducerBusy.title
 
 
-def test_one_name_of_producer_and_client_is_said_once() -> None:
+def test_equal_names_of_producer_and_client_are_written_once() -> None:
     busy = ProducerBusy(reason="exclusive_present", holder=HOLDER | {"client_id": "alpha"})
     assert busy.detail == "producer alpha holds the slot (Exclusive)"
 
@@ -79,7 +79,7 @@ def test_one_name_of_producer_and_client_is_said_once() -> None:
 @pytest.mark.parametrize(
     ("surface", "says"), [("http", "Stockade-Fence-Grant"), ("python", "producer.exclusive"), ("cli", "--exclusive")]
 )
-def test_each_surface_is_told_how_it_is_done_there_and_not_how_elsewhere(surface: Surface, says: str) -> None:
+def test_each_surface_gets_its_own_advice_only(surface: Surface, says: str) -> None:
     hint = FencingTokenRequired().hint_on(surface)
     assert hint.startswith("Acquire a grant first")
     told = {word for word in ("Stockade-Fence-Grant", "producer.exclusive", "--exclusive") if word in hint}
@@ -106,7 +106,7 @@ def test_a_sentence_of_the_raiser_counts_and_keeps_the_hint() -> None:
     assert InvalidRequest("n: not positive").detail == "n: not positive"
 
 
-def test_what_is_not_found_is_named_and_the_hint_says_where_what_exists_is_shown() -> None:
+def test_not_found_names_the_object_and_the_hint_names_the_command_that_lists_them() -> None:
     session = NotFound(what="session")
     assert session.detail == "there is no live session with this handle"
     assert "`stockade sessions list`" in session.hint
@@ -117,7 +117,7 @@ def test_what_is_not_found_is_named_and_the_hint_says_where_what_exists_is_shown
     assert (NotFound(what="of a newer node").detail, NotFound(what="of a newer node").hint) == (NotFound.title, "")
 
 
-def test_a_bound_on_what_is_kept_does_not_only_say_to_wait() -> None:
+def test_the_hint_for_a_used_quota_of_objects_says_that_waiting_does_not_help() -> None:
     refused = ThrottlingQuotaExceeded("there are 100000 sessions", retry_after_ms=1000)
     assert "waiting does not help" in refused.hint
     assert "requests" not in refused.title
@@ -129,7 +129,7 @@ def test_a_session_that_ended_may_have_been_fenced_and_the_hint_says_where_to_se
     assert "`stockade grants describe TOPIC`" in ended.hint
 
 
-def test_an_operator_whose_cluster_is_not_reached_is_told_first_to_look_at_its_nodes() -> None:
+def test_the_hint_on_the_command_line_for_an_unreachable_cluster_begins_with_its_nodes() -> None:
     hint = ClusterUnreachable().hint_on("cli")
     assert hint.startswith("Check that the nodes run")
     assert hint.endswith("--url or STOCKADE_URL names the nodes to ask.")

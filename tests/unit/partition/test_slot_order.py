@@ -74,7 +74,7 @@ def deliver(fence: Fence, decision: Decision) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(KINDS, min_size=1, max_size=12), st.data())
-def test_the_slot_follows_the_latest_decision_it_heard_of(kinds: list[str], data: st.DataObject) -> None:
+def test_the_slot_is_that_of_the_latest_decision_in_any_order_of_arrival(kinds: list[str], data: st.DataObject) -> None:
     controller = Controller()
     for kind in kinds:
         controller.decide(kind)

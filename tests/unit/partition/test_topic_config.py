@@ -1,7 +1,7 @@
 from stockade.partition.api.topics import TopicConfig, as_request
 
 
-def test_a_request_with_a_whole_configuration_is_one_that_older_nodes_take_if_it_says_nothing_new() -> None:
+def test_a_whole_configuration_without_new_settings_is_a_request_that_older_nodes_accept() -> None:
     given = as_request(TopicConfig(retention_bytes=7))
     assert given["retention_bytes"] == 7
     assert not {name for name in given if name.startswith("local_")}

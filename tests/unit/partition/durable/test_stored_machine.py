@@ -129,7 +129,7 @@ def content(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-def test_086_what_was_captured_is_restored_equal_also_producers_without_batches(partition: Partition) -> None:
+def test_086_a_restored_state_equals_the_captured_one_with_producers_without_batches(partition: Partition) -> None:
     image, before = partition.checkpoint(), content(partition.directory)
     again = partition.restarted(image, len(partition.commands))
     assert again.capture().state == image.state
@@ -258,7 +258,7 @@ def test_085_an_inspection_finds_any_damaged_byte_of_a_batch_and_changes_nothing
         assert content(partition.directory) == before
 
 
-def test_what_was_inspected_in_a_thread_is_restored_without_a_read_of_its_indexes(
+def test_indexes_that_inspect_verified_in_a_thread_are_not_read_again_by_restore(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A copy of a large partition is installed on the loop, which must not stand still for its size."""
@@ -334,7 +334,7 @@ def test_a_sync_that_was_given_up_keeps_no_file_open(partition: Partition) -> No
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
-def test_syncing_covers_what_was_captured_though_the_files_go_and_the_log_grows(
+def test_the_sync_of_an_image_covers_its_files_after_their_removal_and_further_appends(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[int] = set()
@@ -349,7 +349,7 @@ def test_syncing_covers_what_was_captured_though_the_files_go_and_the_log_grows(
 
 
 @pytest.mark.parametrize("torn", [1, 100, 5000])
-def test_what_a_kill_left_behind_the_extents_is_cut(partition: Partition, torn: int) -> None:
+def test_a_restore_truncates_files_to_the_extents_of_the_checkpoint(partition: Partition, torn: int) -> None:
     image, applied = partition.checkpoint(), len(partition.commands)
     before = content(partition.directory)
     partition.apply(ClearFence(grant(1), 1, 41))
@@ -584,7 +584,7 @@ def test_files_that_are_in_the_store_go_with_a_checkpoint_and_the_log_begins_whe
     again.log.close()
 
 
-def test_files_that_are_missing_below_what_is_in_the_store_are_no_damage_and_others_are(partition: Partition) -> None:
+def test_segments_that_are_in_the_tiered_store_may_be_missing_here_and_no_others(partition: Partition) -> None:
     tiered(partition, partition.stored.log.full_segments[0].next_offset)
     image = partition.checkpoint()
     with pytest.raises(ImageDamaged):

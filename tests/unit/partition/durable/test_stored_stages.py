@@ -70,7 +70,7 @@ def test_a_stage_put_after_a_restart_overwrites_no_file_of_those_before(partitio
     again.log.close()
 
 
-def test_what_came_after_the_checkpoint_is_made_anew_from_the_log(partition: Partition) -> None:
+def test_stages_changed_after_the_checkpoint_are_restored_from_the_log(partition: Partition) -> None:
     image, applied = partition.checkpoint(), len(partition.commands)
     partition.apply(put("d", b"4"))
     partition.apply(AppendStage("b", 5))
@@ -81,7 +81,7 @@ def test_what_came_after_the_checkpoint_is_made_anew_from_the_log(partition: Par
     again.log.close()
 
 
-def test_a_file_goes_with_the_checkpoint_that_does_without_it_and_not_before(partition: Partition) -> None:
+def test_the_file_of_a_stage_is_removed_once_a_checkpoint_without_it_is_durable(partition: Partition) -> None:
     partition.checkpoint()
     before = stage_files(partition)
     partition.apply(AppendStage("b", 5))

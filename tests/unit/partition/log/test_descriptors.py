@@ -41,7 +41,7 @@ def no_descriptor_left(kept: int) -> Iterator[Callable[[], None]]:
         keep_descriptors(0)
 
 
-def test_so_many_files_are_opened_as_were_held_back_and_one_more_is_refused(tmp_path: Path) -> None:
+def test_a_process_without_free_descriptors_opens_as_many_files_as_it_holds_descriptors_back(tmp_path: Path) -> None:
     opened: list[int] = []
     with no_descriptor_left(3):
         opened += [open_file(tmp_path / f"{number}", os.O_WRONLY | os.O_CREAT | os.O_EXCL) for number in range(3)]
@@ -61,7 +61,7 @@ def test_files_that_are_opened_for_a_moment_need_one_descriptor_however_often(tm
     assert (tmp_path / "identity").read_bytes() == b"99"
 
 
-def test_what_was_used_is_held_back_again(tmp_path: Path) -> None:
+def test_a_used_descriptor_of_the_reserve_is_replaced_once_one_is_free(tmp_path: Path) -> None:
     with no_descriptor_left(2):
         used = [open_file(tmp_path / f"{number}", os.O_WRONLY | os.O_CREAT) for number in range(2)]
         assert len(_kept) == 0

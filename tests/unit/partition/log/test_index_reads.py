@@ -44,7 +44,7 @@ def test_a_damaged_index_of_a_full_segment_answers_no_read(
 
 @pytest.mark.parametrize("damage", [lambda index: index.write_bytes(bytes(index.stat().st_size)), Path.unlink])
 @pytest.mark.parametrize("ask", ["read", "tail", "find_timestamp", "greatest_timestamp"])
-def test_a_damaged_index_is_told_whatever_read_it(
+def test_each_kind_of_read_reports_a_damaged_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str, damage: Callable[[Path], None]
 ) -> None:
     """Each read of those records was answered 500, and the leader led on until the scrubber came by, perhaps days."""
@@ -77,7 +77,7 @@ def test_a_read_without_a_free_descriptor_tells_of_no_damage(tmp_path: Path, mon
     log.close()
 
 
-def test_threads_that_read_indexes_at_a_time_agree_on_what_is_kept(
+def test_threads_that_load_indexes_at_the_same_time_keep_the_cache_and_its_size_consistent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of them met KeyError when another had just dropped what it found, and the kept bytes were miscounted."""

@@ -56,7 +56,7 @@ def test_stages(tmp_path: Path, umask: Umask) -> None:
     assert [mode(path) for path in tmp_path.iterdir()] == [DATA_MODE]
 
 
-def test_what_is_open_to_others_is_found_and_mended_and_what_is_narrower_stays(tmp_path: Path) -> None:
+def test_modes_open_to_others_are_found_and_narrowed_and_narrower_ones_stay(tmp_path: Path) -> None:
     modes = {"wal": 0o2755, "wal/1": 0o644, "wal/2": 0o664, "wal/3": 0o600, "groups": 0o750, "groups/x": 0o640}
     make_directory(tmp_path / "wal")
     make_directory(tmp_path / "groups")

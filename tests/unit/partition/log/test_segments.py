@@ -82,7 +82,7 @@ def test_a_run_of_applies_leaves_at_most_its_bound_unwritten(tmp_path: Path) -> 
     log.close()
 
 
-def test_a_read_meets_what_a_run_of_applies_left_unwritten(log: SegmentLog) -> None:
+def test_a_read_returns_batches_that_are_not_written_to_the_file_yet(log: SegmentLog) -> None:
     log.append(command([1]), 0)
     log.settle()
     assert [len(message) for message in log.read(0, 1 << 20).messages()] == [SIZE]
@@ -224,7 +224,7 @@ def test_a_log_holds_two_files_open_at_most(log: SegmentLog) -> None:
     assert open_files() == before
 
 
-def test_what_was_looked_up_can_be_read_after_closing_but_not_when_the_files_are_gone(
+def test_a_slice_can_be_read_after_the_log_is_closed_but_not_after_its_files_are_removed(
     log: SegmentLog, tmp_path: Path
 ) -> None:
     log.append(command([1]), 0)
@@ -237,7 +237,7 @@ def test_what_was_looked_up_can_be_read_after_closing_but_not_when_the_files_are
         found.messages()
 
 
-def test_appending_goes_on_after_closing(log: SegmentLog) -> None:
+def test_a_log_that_was_closed_takes_appends_again(log: SegmentLog) -> None:
     log.append(command([1]), 0)
     log.close()
     log.append(command([2]), 0)
@@ -273,7 +273,7 @@ def test_a_file_that_was_trimmed_after_a_capture_stays_until_the_next(log: Segme
     assert files(tmp_path / "log", "") == []
 
 
-def test_a_log_that_was_trimmed_to_its_end_goes_on_there(log: SegmentLog, tmp_path: Path) -> None:
+def test_a_log_that_was_trimmed_to_its_end_appends_at_that_offset(log: SegmentLog, tmp_path: Path) -> None:
     log.append(command([1, 2]), 0)
     log.trim(2)
     assert (log.log_start, log.log_end, bases(log.tail(9))) == (2, 2, [])
@@ -323,7 +323,9 @@ def test_batches_that_are_appended_together_are_written_together(
     assert written == [2]
 
 
-def test_so_much_is_written_unasked(log: SegmentLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritten_batches_beyond_the_bound_are_written_without_a_flush(
+    log: SegmentLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(segments, "UNWRITTEN_BYTES_MAX", 2 * SIZE)
     written: list[bytes] = []
     one = command([1])
@@ -435,7 +437,7 @@ def test_a_machine_on_disk_holds_the_state_of_one_in_memory(tmp_path: Path) -> N
     driver.machine.log.close()  # type: ignore[attr-defined]
 
 
-def test_what_is_written_counts_as_unsynced_until_its_sync_begins(log: SegmentLog) -> None:
+def test_written_bytes_count_as_unsynced_until_their_sync_begins(log: SegmentLog) -> None:
     assert log.begin_sync() is None
     log.append(command([1]), 0)
     assert log.unsynced_bytes == 0

@@ -92,7 +92,7 @@ def test_a_smaller_reserve_gives_the_rest_back_and_none_holds_nothing(tmp_path: 
 @pytest.mark.parametrize(
     ("number", "is_helped"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False), (errno.EROFS, False)]
 )
-def test_only_a_full_disk_uses_what_is_held_back(tmp_path: Path, number: int, is_helped: bool) -> None:
+def test_only_the_error_of_a_full_disk_uses_the_reserve(tmp_path: Path, number: int, is_helped: bool) -> None:
     attempts: list[int] = []
 
     def write() -> str:

@@ -164,7 +164,9 @@ def test_whatever_a_store_of_fsspec_raises_the_place_cannot_be_reached(
         act(place)
 
 
-def test_a_store_of_fsspec_that_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_fsspec_store_that_cannot_be_opened_raises_cannot_reach_with_the_cause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fails(url: str) -> None:
         raise Throttled("no credentials")
 
@@ -228,7 +230,7 @@ def test_a_place_without_a_secret_is_taken(place: str) -> None:
     assert place_fault(place) is None
 
 
-def test_what_a_place_raises_names_it_without_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_a_place_name_its_url_without_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of an object store quoted the whole URL."""
     url = "s3://bucket/x?endpoint_override=10.0.0.7:9000&made_up=1"
     with pytest.raises(CannotReach) as refused:

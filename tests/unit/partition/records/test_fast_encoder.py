@@ -25,7 +25,7 @@ encoder = FastEncoder(SCHEMA)
 
 
 @given(rows(NULLS, BYTES) | rows(BYTES, BYTES) | rows(MIXED, MIXED) | rows(BYTES, NULLS))
-def test_a_plain_batch_is_byte_for_byte_what_arrow_writes(rows: Rows) -> None:
+def test_the_fast_encoder_writes_the_bytes_that_arrow_writes(rows: Rows) -> None:
     keys, values, times = (list(column) for column in zip(*rows, strict=True))
     columns = [keys, values, times, [None] * len(rows)]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
@@ -49,7 +49,7 @@ def test_batches_of_any_size_are_made_alike(count: int) -> None:
 
 @pytest.mark.parametrize("bad", [1, [b"x"]])
 @pytest.mark.parametrize("count", [1, 2, 100])
-def test_what_is_no_bytes_is_refused(bad: object, count: int) -> None:
+def test_a_value_that_is_not_bytes_is_refused(bad: object, count: int) -> None:
     values: list[bytes | None] = [bad] * count  # type: ignore[list-item]
     with pytest.raises(InvalidRecord):
         batch_from_columns([None] * count, values, None, None, now_ms=7, batch_bytes_max=1 << 20)

@@ -121,7 +121,7 @@ def test_bytes_behind_the_end_are_refused(tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\0" * 8, b"{}", b"\xff" * 64, STREAM_END, columns().serialize().to_pybytes()])
-def test_what_is_no_stream_is_corrupt(body: bytes) -> None:
+def test_a_body_that_is_not_an_arrow_stream_is_corrupt(body: bytes) -> None:
     with pytest.raises(CorruptMessage) as refusal:
         accepted(body)
     assert refusal.value.fields.keys() == {"reason"}

@@ -108,7 +108,7 @@ def test_a_grant_cleared_before_it_arrived_never_takes_the_slot() -> None:
     assert fence.install(install(2, 6)) == SlotState(done=False, topic_epoch=6)
 
 
-def test_022_who_leaves_late_does_not_evict_who_came_after() -> None:
+def test_022_a_late_clear_does_not_evict_the_later_holder() -> None:
     fence = held()
     fence.install(install(2, 6, "s2"))
     assert fence.clear(ClearFence(grant(1), 5, 1)) == SlotState(done=True, previous=1, topic_epoch=6)

@@ -94,7 +94,7 @@ def test_a_batch_carries_the_epoch_it_was_written_under() -> None:
 
 
 @pytest.mark.parametrize("topic_id", [None, TOPIC_ID])
-def test_a_token_of_the_topic_before_is_not_measured_against_this_one(topic_id: int | None) -> None:
+def test_a_token_of_a_deleted_topic_of_this_name_is_inconsistent_topic_id(topic_id: int | None) -> None:
     driver = Driver()
     driver.seat(1, 1)
     stale = Token(grant(1, topic_id=700), 9, "s1")
@@ -108,7 +108,7 @@ def test_another_topic_id_is_refused_first() -> None:
     assert stored(driver.append(topic_id=TOPIC_ID, token=token(1, 1))) == (0, 0)
 
 
-def test_a_fenced_writer_learns_what_became_of_its_last_batch() -> None:
+def test_a_fenced_writer_gets_the_outcome_certificate_of_its_last_batch() -> None:
     driver = Driver()
     driver.enrol(NAMED)
     driver.seat(1, 1)

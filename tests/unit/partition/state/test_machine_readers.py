@@ -140,7 +140,7 @@ def test_the_slot_is_looked_at_before_the_owner_and_the_owner_before_sequences()
     assert isinstance(driver.append(stamp, token=right, fence_epoch=1), OutOfOrderSequence)
 
 
-def test_a_writer_that_lost_its_ownership_is_told_whether_its_batch_is_stored() -> None:
+def test_a_writer_that_lost_its_ownership_gets_the_outcome_certificate_of_its_batch() -> None:
     driver = Driver(replicas=3, writer_group="g")
     driver.apply(InstallReader("g", 1))
     driver.enrol(NAMED)

@@ -38,7 +38,7 @@ def test_060_numbers_follow_one_another() -> None:
     assert driver.send(ANONYMOUS, 0, 2) == InvalidProducerEpoch(current_epoch=1, outcome=ABSENT)
 
 
-def test_a_producer_of_one_principal_stores_no_batch_of_another_and_what_was_before_its_epoch_is_told_to_both() -> None:
+def test_another_principal_cannot_write_as_the_producer_but_gets_outcomes_of_older_epochs() -> None:
     driver = Driver(replicas=3)
     driver.apply(InstallProducer(NAMED, 1, principal="p"))
     for epoch in (1, 2):
@@ -66,7 +66,7 @@ def test_065_after_a_fence_only_0_follows() -> None:
     assert stored(driver.send(ANONYMOUS, 1, 0)) == (2, 2)
 
 
-def test_066_what_is_refused_or_only_judged_changes_nothing() -> None:
+def test_066_a_refused_batch_and_a_judgement_change_no_state() -> None:
     driver = Driver()
     driver.enrol(ANONYMOUS)
     driver.send(ANONYMOUS, 0, 0, 2)
@@ -238,7 +238,7 @@ def test_a_producer_that_was_forgotten_may_begin_anew_once_enrolled() -> None:
     assert stored(driver.send(12, 0, 0)) == (4, 4)
 
 
-def test_a_producer_newer_than_all_forgotten_ones_is_not_told_that_it_was_forgotten() -> None:
+def test_a_producer_id_above_every_forgotten_one_is_not_enrolled_rather_than_unknown() -> None:
     driver = full()
     driver.enrol(16)
     assert driver.send(18, 0, 5) == NotEnrolled(18)
@@ -258,7 +258,7 @@ def test_an_installed_epoch_counts_as_use() -> None:
     assert list(driver.machine.producers.entries) == [10, 12, 16]
 
 
-def test_nothing_is_called_absent_of_a_producer_that_was_forgotten() -> None:
+def test_a_batch_of_a_forgotten_producer_is_never_certified_absent() -> None:
     driver = full()
     driver.enrol(16)
     driver.enrol(12, 5)
@@ -266,7 +266,7 @@ def test_nothing_is_called_absent_of_a_producer_that_was_forgotten() -> None:
     assert driver.send(12, 0, 3) == InvalidProducerEpoch(current_epoch=5, outcome=FORGOTTEN)
 
 
-def test_one_producer_at_a_time_is_enough_room_for_one() -> None:
+def test_with_max_producers_1_the_latest_producer_replaces_the_one_before() -> None:
     driver = Driver(max_producers=1)
     for pid in (8, 10, 8):
         driver.enrol(pid)
@@ -282,7 +282,7 @@ def test_installing_an_older_epoch_changes_nothing() -> None:
     assert state(driver.machine) == before
 
 
-def test_a_producer_that_the_partition_knows_is_not_told_that_it_remembers_nothing_of_it() -> None:
+def test_an_epoch_older_than_the_remembered_ones_has_an_unknown_outcome_older_epoch_not_forgotten() -> None:
     """It remembers one earlier epoch with records. Of those before it says that they are older, not that it forgot."""
     driver = full()
     for epoch in (1, 2):

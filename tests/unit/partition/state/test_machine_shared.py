@@ -20,7 +20,7 @@ def token(seat: SharedHolder, epoch: int = 0) -> Token:
     return Token(seat.grant_id, epoch, seat.session)
 
 
-def test_all_who_have_a_seat_write_side_by_side() -> None:
+def test_all_holders_of_a_shared_slot_may_write() -> None:
     driver = Driver(replicas=3)
     assert share(driver, 1, A) == SlotState(done=True, topic_epoch=0, log_end=0, previous=0)
     assert share(driver, 2, A, B) == SlotState(done=True, topic_epoch=0, log_end=0, previous=1)
@@ -29,7 +29,7 @@ def test_all_who_have_a_seat_write_side_by_side() -> None:
     assert stored(driver.append()) == (2, 2)
 
 
-def test_without_a_seat_a_token_is_worth_nothing() -> None:
+def test_a_token_without_a_shared_grant_here_is_refused() -> None:
     driver = Driver(replicas=3)
     share(driver, 1, A)
     assert driver.append(token=token(B)) == ProducerFenced(current_epoch=0, reason="slot_free")
@@ -45,7 +45,7 @@ def test_a_shared_slot_does_not_replace_the_token_that_a_topic_requires() -> Non
     assert stored(driver.append(token=token(A))) == (0, 0)
 
 
-def test_who_leaves_loses_the_seat_and_the_others_keep_theirs() -> None:
+def test_a_shared_holder_that_leaves_is_refused_and_the_others_still_write() -> None:
     driver = Driver(replicas=3)
     share(driver, 2, A, B)
     share(driver, 3, B)
@@ -53,7 +53,7 @@ def test_who_leaves_loses_the_seat_and_the_others_keep_theirs() -> None:
     assert stored(driver.append(token=token(B))) == (0, 0)
 
 
-def test_the_present_set_counts_and_not_what_comes_late() -> None:
+def test_an_older_set_of_shared_holders_that_arrives_late_changes_nothing() -> None:
     driver = Driver(replicas=3)
     share(driver, 5, B)
     before = state(driver.machine)

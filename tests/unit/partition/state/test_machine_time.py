@@ -155,7 +155,7 @@ def test_081_a_zombie_of_a_forgotten_name_cannot_begin_at_its_old_epoch() -> Non
     assert driver.log_end == 2
 
 
-def test_an_epoch_that_was_decided_before_the_producer_was_forgotten_is_not_taken_any_more() -> None:
+def test_an_install_decided_before_the_producer_was_forgotten_is_ignored() -> None:
     """A late install of epoch 1 must not bring back what epoch 2 has fenced."""
     driver = Driver(replicas=3, max_producers=1)
     driver.enrol(NAMED, 2, order=200)
@@ -167,7 +167,7 @@ def test_an_epoch_that_was_decided_before_the_producer_was_forgotten_is_not_take
     assert driver.send(NAMED, 1, 0) == InvalidProducerEpoch(current_epoch=2, outcome=FORGOTTEN)
 
 
-def test_after_a_partition_said_that_it_knows_a_producer_not_an_epoch_decided_until_then_is_not_taken() -> None:
+def test_an_install_decided_before_forget_producers_is_ignored_for_an_unknown_producer() -> None:
     """The controller counts on it: it forgets the producer, whose epochs begin anew with another decision."""
     driver = Driver(replicas=3)
     driver.enrol(ANONYMOUS, order=100)
@@ -178,7 +178,7 @@ def test_after_a_partition_said_that_it_knows_a_producer_not_an_epoch_decided_un
     assert stored(driver.send(NAMED, 0, 0)) == (0, 0)
 
 
-def test_the_clock_of_a_partition_never_goes_back() -> None:
+def test_the_lease_clock_of_a_partition_never_goes_back() -> None:
     driver = used_at_0()
     pass_time(driver, TTL_MS - 1)
     driver.now_ms = 5
@@ -202,7 +202,7 @@ def windowed(window_ms: int = 100) -> Driver:
     return Driver(replicas=3, dedupe_window_ms=window_ms)
 
 
-def test_a_batch_of_a_known_name_is_a_duplicate_until_its_window_is_over() -> None:
+def test_a_repeated_message_id_is_a_duplicate_within_the_dedupe_window() -> None:
     driver = windowed()
     driver.now_ms = 50
     assert stored(driver.append(count=3, message_id="m")) == (0, 2)
@@ -213,7 +213,7 @@ def test_a_batch_of_a_known_name_is_a_duplicate_until_its_window_is_over() -> No
     assert stored(driver.append(count=3, message_id="m")) == (4, 6)
 
 
-def test_a_named_duplicate_is_recognised_before_the_condition_and_moves_no_counter() -> None:
+def test_a_repeated_message_id_is_judged_before_if_log_end_and_uses_no_sequence_number() -> None:
     driver = windowed()
     first = driver.append(message_id="m", if_log_end=0)
     before = state(driver.machine)
@@ -226,7 +226,7 @@ def test_a_named_duplicate_is_recognised_before_the_condition_and_moves_no_count
     assert stored(driver.append(message_id="n", if_log_end=1)) == (1, 1)
 
 
-def test_a_name_is_not_remembered_of_a_batch_that_was_refused() -> None:
+def test_the_message_id_of_a_refused_batch_is_not_remembered() -> None:
     driver = windowed()
     assert driver.append(message_id="m", if_log_end=7) == OffsetMismatch(log_end=0)
     driver.seat(1, 1)
@@ -235,7 +235,7 @@ def test_a_name_is_not_remembered_of_a_batch_that_was_refused() -> None:
     assert stored(driver.append(message_id="m")) == (0, 0)
 
 
-def test_sequences_are_looked_at_before_names() -> None:
+def test_the_sequence_number_is_judged_before_the_message_id() -> None:
     driver = windowed()
     driver.enrol(NAMED)
     stored(driver.append(Stamp(NAMED, 0, 0), message_id="m"))
@@ -244,7 +244,7 @@ def test_sequences_are_looked_at_before_names() -> None:
     assert stored(driver.append(Stamp(NAMED, 0, 1), message_id="other")) == (1, 1)
 
 
-def test_a_name_is_refused_where_the_topic_has_no_window() -> None:
+def test_a_message_id_is_refused_on_a_topic_without_a_dedupe_window() -> None:
     assert isinstance(Driver().append(message_id="m"), InvalidRequest)
 
 
@@ -266,7 +266,7 @@ def test_a_certificate_knows_a_message_id_that_was_stored_with_another_stamp() -
     assert states == ["committed", "committed", "absent", "committed"], "the last one by its stamp"
 
 
-def test_a_name_too_many_is_refused_until_the_oldest_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_id_beyond_the_bound_is_refused_until_the_oldest_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_ids, "MESSAGE_IDS_MAX", 2)
     driver = windowed()
     for now_ms, name in ((0, "a"), (30, "b")):
@@ -281,7 +281,7 @@ def test_a_name_too_many_is_refused_until_the_oldest_is_forgotten(monkeypatch: p
     assert list(driver.machine.message_ids.batches) == ["b", "c"]
 
 
-def test_after_a_window_was_shortened_the_names_that_are_due_make_room_before_the_older_ones_that_are_not(
+def test_after_the_dedupe_window_is_shortened_due_message_ids_make_room_before_older_ones_that_are_not_due(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(message_ids, "MESSAGE_IDS_MAX", 2)
@@ -304,7 +304,7 @@ def test_after_a_window_was_shortened_the_names_that_are_due_make_room_before_th
     assert snapshot.encode(driver.replayed()) == snapshot.encode(driver.machine)
 
 
-def test_a_window_that_was_shortened_counts_for_new_names_alone() -> None:
+def test_a_shortened_dedupe_window_applies_to_new_message_ids_only() -> None:
     driver = windowed(1000)
     stored(driver.append(message_id="long"))
     driver.apply(Configure(5, PartitionConfig(TOPIC_ID, dedupe_window_ms=10)))

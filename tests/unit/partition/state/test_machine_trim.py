@@ -27,7 +27,7 @@ def ten() -> Driver:
     return driver
 
 
-def test_trimming_drops_what_is_below_also_inside_a_batch() -> None:
+def test_a_trim_inside_a_batch_hides_the_records_below() -> None:
     driver = ten()
     assert driver.apply(Trim(5)) == Trimmed(5, 10)
     assert [batch.base_offset for batch in driver.machine.log.read(5, 1 << 20).batches] == [4, 6, 8]
@@ -35,13 +35,13 @@ def test_trimming_drops_what_is_below_also_inside_a_batch() -> None:
         driver.machine.log.read(4, 1)
 
 
-def test_trimming_everything_leaves_an_empty_log_that_goes_on() -> None:
+def test_a_trim_of_everything_keeps_the_next_offset() -> None:
     driver = ten()
     assert driver.apply(Trim(None)) == Trimmed(10, 10)
     assert stored(driver.append()) == (10, 10)
 
 
-def test_trimming_what_is_gone_changes_nothing() -> None:
+def test_a_trim_below_the_log_start_changes_nothing() -> None:
     driver = ten()
     driver.apply(Trim(6))
     before = state(driver.machine)
@@ -90,14 +90,14 @@ def test_duplicates_may_lie_below_the_start_of_the_log() -> None:
     assert repeated(driver.send(NAMED, 0, 0, 3)) == (0, 2)
 
 
-def test_retention_needs_no_token_and_never_goes_beyond_the_end() -> None:
+def test_retention_needs_no_token_and_stops_at_the_log_end() -> None:
     driver = ten()
     driver.seat(1, 1)
     assert driver.apply(Retain(99, 0)) == Trimmed(10, 10)
     assert driver.apply(Retain(3, 0)) == Trimmed(10, 10)
 
 
-def test_a_sealed_topic_takes_nothing_and_keeps_what_it_has() -> None:
+def test_a_sealed_topic_refuses_appends_with_an_outcome_certificate() -> None:
     driver = ten()
     driver.enrol(NAMED)
     stored(driver.send(NAMED, 0, 0))
@@ -118,14 +118,14 @@ def test_sealing_is_never_undone() -> None:
     assert driver.machine.config.require_fence
 
 
-def test_a_configuration_that_comes_late_is_passed_over() -> None:
+def test_an_older_configuration_that_arrives_late_is_ignored() -> None:
     driver = Driver()
     driver.apply(Configure(901, PartitionConfig(TOPIC_ID, require_fence=True)))
     assert driver.apply(Configure(900, PartitionConfig(TOPIC_ID))) == Configured(901)
     assert driver.append() == FencingTokenRequired()
 
 
-def test_a_log_without_a_record_begins_where_it_is_told() -> None:
+def test_begin_at_moves_a_log_without_records_to_the_offset() -> None:
     driver = Driver(replicas=3)
     assert driver.apply(BeginAt(40)) == driver.apply(BeginAt(40, TOPIC_ID)) == Trimmed(40, 40)
     assert stored(driver.append(count=2)) == (40, 41)
@@ -134,7 +134,7 @@ def test_a_log_without_a_record_begins_where_it_is_told() -> None:
         driver.machine.log.read(39, 1)
 
 
-def test_a_log_that_has_had_a_record_begins_nowhere_else() -> None:
+def test_begin_at_is_refused_once_the_log_has_had_a_record() -> None:
     driver = ten()
     assert driver.apply(BeginAt(40)) == driver.apply(BeginAt(0)) == OffsetMismatch(log_end=10)
     driver.apply(Trim(None))
@@ -144,7 +144,7 @@ def test_a_log_that_has_had_a_record_begins_nowhere_else() -> None:
     assert state(driver.machine) == before
 
 
-def test_only_one_who_might_append_lets_a_log_begin_elsewhere() -> None:
+def test_begin_at_is_refused_to_a_caller_that_could_not_append() -> None:
     driver = Driver()
     assert isinstance(driver.apply(BeginAt(4, 700)), InconsistentTopicId)
     driver.seat(1, 1)

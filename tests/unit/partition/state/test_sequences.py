@@ -119,7 +119,7 @@ def test_only_an_anonymous_producer_appends_in_another_epoch_a_newer_one_from_se
     assert judge(entry, Stamp(pid, epoch, first_seq), 1, strict=False) == verdict
 
 
-def test_an_epoch_that_stored_nothing_is_not_what_is_remembered() -> None:
+def test_an_epoch_without_records_does_not_replace_the_previous_run() -> None:
     entry = Entry(run_of(3, epoch=1), None, 1, 0)
     for epoch in (2, 4):
         entry.begin_epoch(epoch)

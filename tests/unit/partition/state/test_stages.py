@@ -95,7 +95,7 @@ def appended(result: Result | StockadeError) -> tuple[int | None, int | None, bo
     return result.base_offset, result.last_offset, result.duplicate
 
 
-def test_what_is_staged_is_not_in_the_log_until_it_is_appended(driver: Driver) -> None:
+def test_staged_records_are_not_in_the_log_until_they_are_appended(driver: Driver) -> None:
     assert values(driver) == []
     assert appended(driver.apply(refer("b"))) == (0, 0, False)
     assert appended(driver.apply(refer("a"))) == (1, 2, False)
@@ -158,7 +158,7 @@ def test_an_append_by_reference_has_the_verdicts_of_an_append(driver: Driver) ->
     assert driver.apply(AppendStage("c", 5, topic_id=1)) == InconsistentTopicId(topic_id=TOPIC_ID)
 
 
-def test_a_slot_refuses_who_does_not_hold_it_with_an_outcome_certificate(driver: Driver) -> None:
+def test_an_append_of_a_stage_without_the_slot_is_refused_with_an_outcome_certificate(driver: Driver) -> None:
     driver.apply(InstallFence(grant(1), 1, "s1", "loader", "Exclusive", 1))
     assert isinstance(driver.apply(refer("a")), ProducerBusy)
     holder = Token(grant(1), 1, "s1")
@@ -218,7 +218,7 @@ def test_a_stage_expires_on_the_partitions_clock_and_not_a_moment_before(driver:
     assert driver.machine.stages.due_ms == inf
 
 
-def test_what_is_kept_does_not_expire_until_it_is_deleted(driver: Driver) -> None:
+def test_a_kept_stage_does_not_expire_until_it_is_deleted(driver: Driver) -> None:
     assert driver.apply(change(keep="a")) == StagesChanged()
     driver.apply(Retain(0, 100 * TTL_MS))
     assert names(driver) == "a"
@@ -230,7 +230,7 @@ def test_what_is_kept_does_not_expire_until_it_is_deleted(driver: Driver) -> Non
     assert driver.apply(refer("a")) == NotFound(what="stage")
 
 
-def test_the_note_of_an_append_lives_as_long_again_as_the_stage(driver: Driver) -> None:
+def test_the_offsets_of_an_appended_stage_are_remembered_for_its_ttl(driver: Driver) -> None:
     driver.apply(refer("a", now_ms=TTL_MS - 1))
     assert appended(driver.apply(refer("a", now_ms=2 * TTL_MS - 2))) == (0, 1, True)
     assert driver.apply(refer("a", now_ms=2 * TTL_MS - 1)) == NotFound(what="stage")
@@ -242,7 +242,7 @@ def test_stages_are_kept_all_or_none(driver: Driver) -> None:
     assert not driver.machine.stages.stages["a"].kept
 
 
-def test_deleting_what_is_not_there_is_fine(driver: Driver) -> None:
+def test_deleting_a_missing_stage_succeeds(driver: Driver) -> None:
     assert driver.apply(change(delete="xa")) == StagesChanged()
     assert driver.apply(change(delete="xa")) == StagesChanged()
     assert names(driver) == "b"
@@ -261,7 +261,7 @@ def bounded(stages_max: int, bytes_max: int) -> Driver:
     return driver
 
 
-def test_one_stage_more_than_the_bound_is_refused_until_one_is_gone() -> None:
+def test_a_stage_beyond_the_bound_on_their_number_is_refused_until_one_is_deleted() -> None:
     driver = bounded(2, 1 << 30)
     driver.apply(put("a", [b"1"]))
     driver.apply(put("b", [b"2"]))
@@ -273,7 +273,7 @@ def test_one_stage_more_than_the_bound_is_refused_until_one_is_gone() -> None:
     assert driver.apply(put("c", [b"3"])) == Staged(True)
 
 
-def test_one_byte_more_than_the_bound_is_refused_until_some_are_appended() -> None:
+def test_a_stage_beyond_the_bound_on_bytes_is_refused_until_others_are_appended() -> None:
     size = len(put("a", [b"1"]).message)
     driver = bounded(9, 2 * size)
     driver.apply(put("a", [b"1"]))

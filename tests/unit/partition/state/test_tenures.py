@@ -52,7 +52,7 @@ def tenure(
     return Tenure(*fields, *offsets)
 
 
-def test_the_history_names_who_held_the_slot_from_when_until_when_and_why_it_ended() -> None:
+def test_tenures_have_the_holder_the_times_and_the_reason_of_the_end() -> None:
     driver = Driver(replicas=3)
     install(driver, 1, 100)
     driver.apply(ClearFence(grant(1), 1, 1, now_ms=200, ends="released"))
@@ -65,7 +65,7 @@ def test_the_history_names_who_held_the_slot_from_when_until_when_and_why_it_end
     ]
 
 
-def test_a_fenced_writer_is_told_who_holds_the_slot_since_when_and_how_its_own_grant_ended() -> None:
+def test_producer_fenced_names_the_present_holder_and_the_end_of_the_writers_own_tenure() -> None:
     driver = Driver(replicas=3)
     old = install(driver, 1, 100)
     install(driver, 2, 300, operation="eviction", ends="evicted")
@@ -84,7 +84,7 @@ def test_a_fenced_writer_is_told_who_holds_the_slot_since_when_and_how_its_own_g
     assert refusal.fields["ended"] == {"at_ms": 300, "end": "evicted"}
 
 
-def test_a_free_slot_has_no_holder_and_nothing_is_known_of_a_grant_that_was_never_here() -> None:
+def test_producer_fenced_names_no_holder_of_a_free_slot_and_no_end_of_an_unknown_grant() -> None:
     driver = Driver()
     install(driver, 1, 100)
     driver.apply(ClearFence(grant(1), 1, 1, 200, "expired"))
@@ -102,7 +102,7 @@ def test_no_answer_shows_a_session() -> None:
     assert all("s1" not in repr(each) and "s2" not in repr(each) for each in driver.machine.tenures())
 
 
-def test_writes_that_come_too_late_are_counted_with_the_tenure_they_belong_to() -> None:
+def test_refused_writes_are_counted_in_the_tenure_of_their_token() -> None:
     driver = Driver(replicas=3)
     old = install(driver, 1, 100)
     stored(driver.append(token=old))
@@ -148,7 +148,7 @@ def test_an_eviction_without_a_successor_leaves_the_slot_free_at_a_higher_epoch(
     assert driver.machine.tenures() == [tenure(1, 100, 150, "fenced", refused=1, offsets=(0, 0))]
 
 
-def test_seats_have_tenures_too_and_those_who_stay_keep_theirs() -> None:
+def test_shared_holders_have_tenures_of_their_own() -> None:
     driver = Driver(replicas=3)
     a, b = (SharedHolder(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))
     driver.apply(InstallSeats(0, 2, [a, b], now_ms=20))
@@ -178,7 +178,7 @@ def test_the_tenure_of_a_grant_is_found_while_it_holds_the_slot_and_afterwards()
     assert fence.tenure(grant(3)) is None
 
 
-def test_an_install_tells_where_it_took_effect_and_so_does_its_repetition() -> None:
+def test_a_fence_install_answers_the_log_end_where_it_took_effect_also_when_repeated() -> None:
     driver = Driver(replicas=3)
     old = install(driver, 1, 100)
     stored(driver.append(token=old))
@@ -197,7 +197,7 @@ def test_an_install_tells_where_it_took_effect_and_so_does_its_repetition() -> N
     assert driver.apply(free) == SlotState(done=True, topic_epoch=2, log_end=2, previous=2)
 
 
-def test_those_who_share_have_the_offsets_of_their_own_tenures() -> None:
+def test_each_shared_holder_has_the_offsets_of_its_own_tenure() -> None:
     driver = Driver(replicas=3)
     a, b = (SharedHolder(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))
     driver.apply(InstallSeats(0, 1, [a]))
@@ -209,7 +209,7 @@ def test_those_who_share_have_the_offsets_of_their_own_tenures() -> None:
     assert offsets == {grant(1): (0, 2), grant(2): (1, None)}
 
 
-def test_one_that_shared_before_an_upgrade_has_no_offset_where_it_began() -> None:
+def test_a_shared_holder_from_before_an_upgrade_has_no_first_offset() -> None:
     """Software of the release before kept none; where a later one came is not where this one began."""
     driver = Driver(replicas=3)
     a, b = (SharedHolder(grant(number), f"s{number}", "loader", f"c{number}", 10 * number) for number in (1, 2))

@@ -139,7 +139,7 @@ def test_a_name_says_offsets_and_term_and_other_files_are_left_alone() -> None:
         (item(0, 5, 6), True),  # and lies below the log's start
     ],
 )
-def test_only_what_can_never_be_listed_is_removed(orphan: TierObject, is_dead: bool) -> None:
+def test_a_sweep_removes_only_objects_that_can_never_be_listed(orphan: TierObject, is_dead: bool) -> None:
     tier = tier_of(item(0, 10), item(10, 20, 2))
     tier.trim(5)
     names = [name_of(each) for each in (*tier.objects, orphan)]
@@ -148,7 +148,7 @@ def test_only_what_can_never_be_listed_is_removed(orphan: TierObject, is_dead: b
     assert dead(names, tier.snapshot(5, 5)) == (names[-1:] if is_dead else []), "what is being written goes with it"
 
 
-def test_what_is_left_of_a_listed_object_is_removed_and_the_object_stays() -> None:
+def test_a_sweep_removes_the_scratch_file_of_a_listed_object_and_keeps_the_object() -> None:
     tier = tier_of(item(0, 10))
     whole = name_of(tier.objects[0])
     assert dead([whole, whole + ".new"], tier.snapshot(0, 1)) == [whole + ".new"]
@@ -283,7 +283,7 @@ class Leaders:
         return len(tier.objects)
 
 
-def test_no_leader_ever_removes_what_is_listed_and_the_last_one_leaves_no_orphan() -> None:
+def test_no_sweep_removes_a_listed_object_and_the_last_one_leaves_no_orphan() -> None:
     listed = 0
     for seed in range(SEEDS):
         try:

@@ -4,6 +4,7 @@ is said here why not. The other direction, that nothing else is answered, is che
 
 import asyncio
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ from stockade.partition.errors import (
     Unauthenticated,
 )
 
-from .conversation import Answer, Conversation, _resolve, document, nodes
+from .conversation import Answer, Conversation, _resolve, _validator, document, nodes
 from .samples import CASES, CODES, GOOD, Request, prepared
 
 SOURCE = Path(__file__).parents[3] / "docs" / "openapi.yaml"
@@ -284,6 +285,56 @@ def test_every_integer_that_may_need_more_than_32_bits_says_so() -> None:
     """Generated clients take 32 bits for an integer without a format, and cannot read an answer with a larger one."""
     narrow = [place for place, schema in _schemas(document()["components"], "") if _is_narrow(schema)]
     assert narrow == []
+
+
+def test_generators_know_the_type_of_every_member_of_a_problem() -> None:
+    """openapi-python-client makes no class of an ``allOf`` whose parts say different things of a member, so it could
+    read no refusal; and in Go and Java a member with a ``const`` and no type may be anything."""
+    schemas = document()["components"]["schemas"]
+    common, other = schemas["Problem"]["properties"], []
+    for name, schema in schemas.items():
+        for part in schema.get("allOf", ()) if name.startswith("Problem") else ():
+            own = part.get("properties", {})
+            other += [(name, each) for each in own.keys() & common.keys() if _kind(own[each]) != _kind(common[each])]
+    assert other == []
+
+
+def _kind(schema: dict[str, Any]) -> tuple[Any, ...]:
+    return schema.get("type"), schema.get("format"), schema.get("items"), "const" in schema
+
+
+def test_what_generators_make_of_a_fixed_value_compiles() -> None:
+    """A ``const`` that is no text is a syntax error in what openapi-python-client makes, if the member may be left out,
+    and with a type of its own in Java; ``not`` says the same, and no generator looks at it."""
+    fixed = [(place, schema) for place, schema in _schemas(document()["components"], "") if "const" in schema]
+    assert [place for place, schema in fixed if not place.endswith("/not") and schema.get("type") != "string"] == []
+
+
+def test_an_integer_with_a_value_of_its_own_says_its_format() -> None:
+    """In Java its default is no number of the 64 bits that docs/http.md asks openapi-generator for."""
+    schemas = [each for each in _schemas(document()["components"], "") if "integer" in each[1].get("type", ())]
+    assert [place for place, schema in schemas if schema.keys() & {"default", "enum"} and "format" not in schema] == []
+
+
+def test_a_parameter_with_the_name_of_a_schema_has_another_one_in_go() -> None:
+    """oapi-codegen makes a type of each, and refused the whole document."""
+    parts = document()["components"]
+    both = parts["parameters"].keys() & parts["schemas"].keys()
+    assert [name for name in both if parts["parameters"][name].get("x-go-name", name) in parts["schemas"]] == []
+
+
+def test_every_body_of_bytes_says_that_it_is_no_text() -> None:
+    """A generated client may decode a text, or encode it as UTF-8: Arrow does not outlive that."""
+    everywhere = _schemas(document(), "")
+    bytes_ = [(place, schema) for place, schema in everywhere if isinstance(schema.get("contentMediaType"), str)]
+    assert len(bytes_) == 5
+    assert [place for place, schema in bytes_ if schema.get("format") != "binary"] == []
+
+
+def test_every_example_of_a_body_fits_its_schema() -> None:
+    for place, media in _schemas(document()["paths"], ""):
+        if "schema" in media and "example" in media and "application/json" in place:
+            _validator(json.dumps(media["schema"])).validate(media["example"])
 
 
 def _schemas(node: Any, place: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -5,7 +5,7 @@ entries may be committed or not: only a majority of the replicas can tell. If a 
 majority.
 
 Of a damaged log, the entries before the damage are read. A later entry behind the damage may have replaced them, as it
-may replace any entry that is not known to be committed.
+may replace any entry that is not known to be committed. Of a log without an identity only the checkpoints are read.
 """
 
 import os
@@ -43,24 +43,33 @@ class StoppedNode:
     """The disk of a stopped node, in ``with``, which keeps the node from starting. Blocks while it reads the log."""
 
     def __init__(self, data: Path, software: Software) -> None:
-        """Raises WalLocked if the node runs, FileNotFoundError if the folder has no log, DiskRefused if no log of that
-        folder can be read, OSError.
+        """Raises WalLocked if the node runs, FileNotFoundError if the folder has no data of a node, DiskRefused if
+        newer software wrote it, OSError.
         """
         check_level(data, software)
         if not (data / "groups").exists():
             raise FileNotFoundError(f"{data} has no data of a node")
         self._lock = lock_to_read(data / "wal")
+        self.fault: WalCorrupt | OSError | None = None
+        """What is wrong with the log, of which only the records before that are read; None: nothing."""
+        self._incarnation: int | None = None
+        self._groups: dict[int, RecoveredGroup] = {}
         try:
-            recovery = recover(data / "wal", changes=False)
             self._store = CheckpointStore(data / "groups")
+            self._recover(data / "wal")
         except BaseException:
             os.close(self._lock)
             raise
-        self.fault: WalCorrupt | OSError | None = recovery.fault
-        """What is wrong with the log, of which only the records before that are read; None: nothing."""
-        self._incarnation = recovery.identity.incarnation
-        self._groups = recovery.groups
         self._reader = WalReader(data / "wal")
+
+    def _recover(self, directory: Path) -> None:
+        try:
+            recovery = recover(directory, changes=False)
+        except WalCorrupt as fault:  # no record can be read, and the checkpoints are there
+            self.fault = fault
+        else:
+            self.fault, self._groups = recovery.fault, recovery.groups
+            self._incarnation = recovery.identity.incarnation
 
     def __enter__(self) -> Self:
         return self

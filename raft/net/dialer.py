@@ -115,20 +115,23 @@ class Dialer:
 
     def _failed(self, peer: str, error: OSError) -> None:
         """Log a failed dial, once for each reason."""
-        host, port = self._way(peer)
-        why = error.strerror or str(error) or f"no answer in {self._timeout_s:g} s"
+        (host, port), timeout_s = self._way(peer)
+        why = error.strerror or str(error) or f"no answer in {timeout_s:g} s"
         failure = peer, f"cannot reach {peer} at {host}:{port}: {why}"
         if failure not in self._told:
             self._told.add(failure)
             _log.info(failure[1])
 
-    def _way(self, peer: str) -> Address:
-        """Where the next dial of a node goes."""
-        address = self._addresses[peer]
-        return self._formers.get(peer, address) if self._turns[peer] % 2 else address
+    def _way(self, peer: str) -> tuple[Address, float]:
+        """Where the next dial of a node goes, and the seconds that it has. A machine that is gone swallows packets: its
+        address must not hold up the dial of the other one for long.
+        """
+        if self._turns[peer] % 2 and (former := self._formers.get(peer)) is not None:
+            return former, self._timeout_s / 4
+        return self._addresses[peer], self._timeout_s
 
     async def _connect(self, peer: str) -> Dialled:
-        return await first_of(self._way(peer), self._timeout_s, partial(self._connect_to, peer))
+        return await first_of(*self._way(peer), partial(self._connect_to, peer))
 
     async def _connect_to(self, peer: str, address: Address) -> Dialled:
         made: list[Dialled] = []

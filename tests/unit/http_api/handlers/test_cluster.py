@@ -72,8 +72,8 @@ def test_any_node_takes_an_operators_orders() -> None:
         ("reassignments", MOVE | {"replicas": ["n1", "n1", "n2"]}, "replicas"),
         ("reassignments", MOVE | {"replicas": [f"n{number}" for number in range(9)]}, "replicas"),
         ("reassignments", MOVE | {"partition": -1}, "partition"),
-        ("leaders", LEADER | {"topic": None}, "partition"),
-        ("leaders", LEADER | {"partition": None}, "partition"),
+        ("leaders", LEADER | {"topic": None}, "topic, partition"),
+        ("leaders", LEADER | {"partition": None}, "topic, partition"),
         ("leaders", {"node_id": "n2"}, "body"),
     ],
 )

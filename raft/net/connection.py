@@ -4,6 +4,7 @@ carries a stream (streams.py), that protocol's bytes.
 
 import asyncio
 import socket
+from collections.abc import Iterable
 from itertools import count
 from typing import Protocol, cast
 
@@ -83,10 +84,14 @@ class Connection(Dialled):
         self._queue_bytes = 0
 
     @property
+    def far_end(self) -> tuple[object, ...]:
+        """The address of the other end, with its port."""
+        return self._transport.get_extra_info("peername") or ("unknown address",)
+
+    @property
     def host(self) -> str:
         """The host of the other end, for logs."""
-        host, *_ = self._transport.get_extra_info("peername") or ("unknown address",)
-        return str(host)
+        return str(self.far_end[0])
 
     @property
     def is_closing(self) -> bool:
@@ -273,3 +278,11 @@ class Connection(Dialled):
         self._owner.faulty(self, str(fault))
         self._transport.write(_TLS_ONLY if isinstance(fault, NotTls) else self._tls.outgoing())
         self._transport.close()
+
+
+def another_at(dialled: Connection, admitted: Iterable[Connection]) -> str | None:
+    """The other node that is connected at the address that was dialled now; None: none is. It has come to an address of
+    the node that was dialled, and would take a second hello for a sign that its own connection is gone, and drop that.
+    """
+    others = [each for each in admitted if each.dialled not in {None, dialled.dialled}]
+    return next((each.dialled for each in others if each.far_end == dialled.far_end), None)

@@ -29,7 +29,7 @@ from ..messages import (
     Software,
 )
 from .codec import FRAME_BYTES_MAX, LEVEL_PROTOCOLS, PROTOCOL_OLDEST, PROTOCOL_VERSION, SINCE, InvalidFrame, encode
-from .connection import Connection
+from .connection import Connection, another_at
 from .dialer import Address, Dialer, first_of
 from .handshake import Accepted, RejectionLog, hello_fault, is_loopback, printable, stranger_to_drop, wants_older
 from .liveness import DEFAULT_TIMES, Liveness, LivenessTimeouts
@@ -332,9 +332,7 @@ class Transport:
     def _serve(self, connection: Connection, peer: str, call: Call) -> None:
         """Start the handler of a call. The reply is dropped if the connection is closed by then."""
         if self._serving[peer] >= self._calls_max:
-            connection.send(
-                _failure(call, f"not started: {self._calls_max} calls of this node are being served already")
-            )
+            connection.send(_failure(call, f"not started: {self._calls_max} calls of this node are being served"))
             return
         self._serving[peer] += 1
         task = asyncio.get_running_loop().create_task(self._answer(connection, peer, call))
@@ -363,11 +361,14 @@ class Transport:
         assert self._server is not None
         if not self._server.is_serving():  # accepted just before stop
             connection.abort()
-        elif connection.dialled is not None:
+        elif connection.dialled is None:
+            self._bound_strangers()
+        elif (other := another_at(connection, self._admitted.values())) is not None:
+            self._rejected(connection, f"is not asked: {other} is connected at this address")
+            connection.abort()
+        else:
             hello = self._hello_for(connection)
             connection.send(encode(0, hello if connection.wanted is None else OpenStream(hello)))
-        else:
-            self._bound_strangers()
 
     def _hello_for(self, connection: Connection) -> Hello:
         """The hello for a node that was dialled, in the newest version; once in the older version if the node refused
@@ -461,8 +462,7 @@ class Transport:
         hello = message.hello if isinstance(message, OpenStream) and is_opening else message
         if not isinstance(hello, Hello):
             raise InvalidFrame("it sent something else before its hello")
-        dialled = connection.dialled
-        fault = hello_fault(hello, self._hello, dialled, self._peers, self.accepted, is_stream=is_opening)
+        fault = hello_fault(hello, self._hello, connection.dialled, self._peers, self.accepted, is_stream=is_opening)
         fault = fault or certificate_fault(connection.names, hello.cluster_id, hello.node_id)
         if self._is_revoked(connection, hello.node_id):
             fault = fault or f"{hello.node_id!r} or its certificate is revoked"

@@ -7,6 +7,7 @@ from socket import create_server
 import pytest
 
 from stockade.raft.messages import Refusal, TimeoutNow
+from stockade.raft.net.handshake import RejectionLog
 from stockade.raft.net.liveness import DEFAULT_TIMES, LivenessTimeouts
 from stockade.raft.net.transport import Address
 
@@ -77,6 +78,27 @@ def test_a_node_that_is_back_at_its_former_address_is_found(run: Run, there: str
 
     with create_server(UNSET) as mute:  # takes connections, and never says anything
         run(scenario)
+
+
+@pytest.mark.parametrize("is_former", [False, True])
+def test_a_node_at_an_address_that_another_one_has_had_stays_connected(
+    run: Run, monkeypatch: pytest.MonkeyPatch, is_former: bool
+) -> None:
+    """It took each dial of the other one for a new connection in the place of its own, and dropped that."""
+
+    async def scenario() -> None:
+        async with Node("n2", {"n3": UNSET}) as n2, Node("n3", {"n2": n2.transport.address}) as n3:
+            await n3.until_events(1)
+            monkeypatch.setattr(RejectionLog, "add", lambda _, why: n3.note(why))
+            address = n2.transport.address
+            n3.transport.set_peer("n1", ("127.0.0.1", 1) if is_former else address, address if is_former else None)
+            await n3.until(lambda: len(n3.events) > 1)
+            assert n3.events[:2] == ["up n2", "n1 at 127.0.0.1 is not asked: n2 is connected at this address"]
+            assert n3.transport.send(1, "n2", TimeoutNow(1))
+            await n2.until(lambda: len(n2.frames) == 1)
+            assert n2.events == ["up n3"]
+
+    run(scenario)
 
 
 def test_a_live_connection_stays_when_an_address_changes(run: Run) -> None:

@@ -404,7 +404,7 @@ class Session:
 
     async def _kept(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run ``work`` in the background. An unexpected exception in it loses the session, since otherwise the
-        application would not learn that renewals have ended.
+        application would not learn that the work has ended.
         """
         try:
             await work()

@@ -282,8 +282,8 @@ class Producers:
 
     def _judge_unknown(self, stamp: Stamp, config: PartitionConfig, log: Log) -> NotEnrolled | UnknownProducerId:
         """The verdict on a batch of a producer without an entry. A named producer is enrolled first (NotEnrolled), so
-        that its epoch is judged before its sequence. A batch that would be refused anyway is refused at once: an
-        enrolment could push another producer out of the table.
+        that its epoch is judged before its sequence; but in a full table a batch that would be refused anyway is
+        refused at once, since an enrolment would push another producer out.
         """
         has_room = len(self.entries) < config.max_producers
         if (is_named(stamp.pid) and has_room) or not self._was_dropped(stamp):

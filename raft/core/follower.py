@@ -290,7 +290,7 @@ class Election:
     @property
     def leased(self) -> bool:
         """CheckQuorum: whether this node heard its leader within the shortest election timeout, and so votes for no
-        candidate.
+        candidate but one to which that leader transfers the leadership.
         """
         return self._clock() < self._lease_end
 

@@ -348,7 +348,7 @@ class Group:
 
     def _arm(self) -> None:
         """Set the timer for the next tick or the next deadline of a call, whichever is earlier. There is one timer,
-        which is only ever moved forward; when it fires too early, it is set again.
+        which is only ever set to an earlier time; when it fires too early, it is set again.
         """
         when = self._node.next_tick
         for queue in self._queues:

@@ -1,4 +1,5 @@
-"""Quiescence: an idle group sends no heartbeats and sets no timers, so that a node can hold many groups.
+"""Quiescence: an idle group sends no heartbeats, and its timer runs for ten seconds or more, so that a node can hold
+many groups.
 
 A leader whose followers have every entry and know that it is committed tells them to quiesce, and stops its heartbeats.
 From then on its followers count it as heard while its node's heartbeats arrive (liveness.py), and it counts them

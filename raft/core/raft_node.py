@@ -446,7 +446,7 @@ class RaftNode(SyncObj):
         return True
 
     def campaign_soon(self) -> None:
-        """Ask for votes soon. Called on the first founder of a new group, the preferred replica of its leader."""
+        """Ask for votes soon. Called on the first founder of a new group, where its leader is preferred to be."""
         self._election.hurry()
 
     def want_round(self) -> int:

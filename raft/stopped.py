@@ -5,11 +5,13 @@ entries may be committed or not: only a majority of the replicas can tell. If a 
 majority.
 
 Of a damaged log, the entries before the damage are read. A later entry behind the damage may have replaced them, as it
-may replace any entry that is not known to be committed. Of a log without an identity only the checkpoints are read.
+may replace any entry that is not known to be committed. Of a log whose identity is missing or damaged only the
+checkpoints are read.
 """
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -46,7 +48,8 @@ class StoppedNode:
         """Raises WalLocked if the node runs, FileNotFoundError if the folder has no data of a node, DiskRefused if
         newer software wrote it, OSError.
         """
-        check_level(data, software)
+        with suppress(WalCorrupt):  # of the identity, which tells the level: ``recover`` meets it, too
+            check_level(data, software)
         if not (data / "groups").exists():
             raise FileNotFoundError(f"{data} has no data of a node")
         self._lock = lock_to_read(data / "wal")

@@ -18,7 +18,7 @@ from threading import Lock
 from ...partition.log.fsutil import names_in, open_file, sync_directory, write_durably
 from ...partition.log.space import with_space
 from ...partition.records.checksum import crc32
-from .errors import DiskRefused
+from .errors import WalCorrupt
 from .files import OpenFile, create_file, first_unwritten, numbers_in, path_of, prepare
 from .records import FileHeader
 
@@ -66,18 +66,18 @@ class WalIdentity:
 
     @classmethod
     def read(cls, directory: Path) -> "WalIdentity | None":
-        """The identity of the log in ``directory``; None if it has none. Raises DiskRefused if it is damaged."""
+        """The identity of the log in ``directory``; None if it has none. Raises WalCorrupt if it is damaged."""
         path = identity_path(directory)
         try:
             content = path.read_bytes()
         except FileNotFoundError:
             return None
         if len(content) != IDENTITY_BYTES:
-            raise DiskRefused(path, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
+            raise WalCorrupt(path, 0, f"it holds {len(content)} bytes in place of {IDENTITY_BYTES}")
         magic, level, incarnation, first, last, last_bytes, last_end = _FIELDS.unpack_from(content)
         (crc,) = _CRC.unpack_from(content, _FIELDS.size)
         if (magic, crc) != (_MAGIC, crc32(content[: _FIELDS.size])):
-            raise DiskRefused(path, "its checksum does not match")
+            raise WalCorrupt(path, 0, "its checksum does not match")
         return cls(path, incarnation, first, last, last_bytes, last_end, level)
 
     def raise_level(self, level: int) -> None:
@@ -118,7 +118,7 @@ def identity_path(directory: Path) -> Path:
 
 
 def level_of(directory: Path) -> int:
-    """The feature level that the log in ``directory`` needs; 1 if there is none. Raises DiskRefused."""
+    """The feature level that the log in ``directory`` needs; 1 if there is none. Raises WalCorrupt."""
     identity = WalIdentity.read(directory)
     return 1 if identity is None else identity.level
 

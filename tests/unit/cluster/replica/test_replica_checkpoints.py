@@ -289,6 +289,10 @@ def test_a_disk_knows_of_its_checkpoint_alone_that_it_is_committed(tmp_path: Pat
         with stopped(tmp_path / node_id, founders, tmp_path / f"scratch-{node_id}") as found:
             assert 0 < found.known_end < found.log.log_end == 200
             assert sum(batch.num_rows for batch in found.records(0, 200)) == 200
+    identity = tmp_path / "n2" / "wal" / "identity"
+    identity.write_bytes(identity.read_bytes()[:-1])
+    with stopped(tmp_path / "n2", founders, tmp_path / "without the log") as found:
+        assert 0 < found.known_end == found.log.log_end < 200, "what the checkpoint has"
     segment = min((tmp_path / "n1").rglob("*.arrow"))
     segment.write_bytes(segment.read_bytes()[:-9] + b"x" * 9)
     with (

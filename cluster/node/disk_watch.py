@@ -79,6 +79,8 @@ class DiskWatch:
         """Knows the disks of the other nodes. None: not set yet, and no other disk counts."""
         self._node_id = node_id
         self._data = data
+        self._by_bytes: DiskState = "ok"
+        self._by_files: DiskState = "ok"
         self._measured: DiskState = "ok"
         self._told: DiskState = "ok"
         self._reserve_bytes = limits.disk_reserve_bytes
@@ -147,10 +149,10 @@ class DiskWatch:
 
     def _judge(self, free_bytes: int, total_bytes: int, free_files: int, total_files: int) -> None:
         self.free_bytes, self.total_bytes = free_bytes, total_bytes
-        by_bytes = judge(free_bytes, self.soft_free_bytes, self.hard_free_bytes, self._measured)
+        self._by_bytes = judge(free_bytes, self.soft_free_bytes, self.hard_free_bytes, self._by_bytes)
         soft_files = min(SOFT_FREE_FILES, total_files // 64) if self.soft_free_bytes else 0
-        by_files = judge(free_files, soft_files, min(HARD_FREE_FILES, total_files // 256), self._measured)
-        self._measured = max(by_bytes, by_files, key=STATES.index)
+        self._by_files = judge(free_files, soft_files, min(HARD_FREE_FILES, total_files // 256), self._by_files)
+        self._measured = max(self._by_bytes, self._by_files, key=STATES.index)
         before, self._told = self._told, self.state
         if self._told != before:
             level = logging.INFO if self._told == "ok" else logging.WARNING

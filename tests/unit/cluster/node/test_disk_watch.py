@@ -101,6 +101,19 @@ def test_a_disk_that_has_bytes_and_few_files_left_counts_as_little_room(
     assert "below 1024 free files: 1023 of 1048576 are" in caplog.text
 
 
+def test_bytes_that_never_lacked_do_not_keep_a_disk_low_when_there_are_files_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many bytes as are not enough to leave the state, and enough not to come into it: appends stayed refused."""
+    disk = Disk(monkeypatch, RESERVE + SOFT + 1)
+    watch, states = DiskWatch("n1", tmp_path, limits()), list[str]()
+    for disk.available, disk.f_files, disk.f_favail in ((SOFT + 1, 1 << 20, 9), (SOFT + 1, 1 << 20, 1 << 20)):
+        watch._judge(*watch._measure())
+        states.append(watch.state)
+    watch.close()
+    assert states == ["full", "ok"]
+
+
 def test_where_no_watermark_is_set_few_files_are_no_reason_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

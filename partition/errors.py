@@ -496,8 +496,8 @@ class RequestTimedOut(
 class InsufficientStorage(
     StockadeError, code="INSUFFICIENT_STORAGE", http_status=507, title="Too little room on disk", retriable=True
 ):
-    """The disks that would have to store the batch have less free than ``disk_soft_free_bytes``; nothing was proposed.
-    Fields: nodes (ids of the nodes with these disks), retry_after_ms.
+    """The disks that would have to store the batch have less free than ``disk_soft_free_bytes``, or few inodes; nothing
+    was proposed. Fields: nodes (ids of the nodes with these disks), retry_after_ms.
     """
 
     def __init__(self, nodes: list[str], retry_after_ms: int = 1000) -> None:

@@ -1,5 +1,7 @@
 """Handlers of topics."""
 
+from collections.abc import Iterable
+
 from aiohttp import web
 from msgspec import UNSET
 
@@ -33,8 +35,18 @@ async def list_topics(call: Call) -> web.StreamResponse:
     ]
     page = found[first:] if most is None else found[first : first + most]
     partitions, held_slots = sum(topic.partitions for topic in found), sum(topic.held or 0 for topic in found)
-    single, no_majority = sum(topic.single or 0 for topic in found), sum(topic.no_majority or 0 for topic in found)
+    single, no_majority = _sum(topic.single for topic in found), _sum(topic.no_majority for topic in found)
     return json_answer(TopicList(page, len(found), partitions, held_slots, single, no_majority))
+
+
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """The sum; None if a count is not known, because the controller's leader is of an older version."""
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
 
 
 async def create_topic(call: Call) -> web.StreamResponse:

@@ -7,15 +7,18 @@ from html import escape
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from stockade.http_api.request import metrics
 from stockade.http_api.routes import UNDOCUMENTED, routes
 from stockade.partition.api.cluster import Unready
+from stockade.partition.api.topics import TopicSummary
 from stockade.partition.errors import BY_CODE
 from stockade.partition.refusal_texts import BY_CODE as TEXTS
 from stockade.partition.refusal_texts import BY_REASON
 
 from ..conversation import RECORDS, TEXT, Conversation, document, nodes, run
+from ..fake_service import FakeService
 
 
 def test_a_topic_is_created_once() -> None:
@@ -80,6 +83,22 @@ def test_topics_come_in_pages_by_a_part_of_their_name_and_by_whether_a_slot_is_h
         page = (await node.call("GET", "/v1/topics?held=true")).json
         assert [(topic["name"], topic["held"]) for topic in page["topics"]] == [("wide-c", 1)]
         assert (page["total"], page["partitions"], page["held"]) == (1, 5, 1)
+
+    run(test)
+
+
+def test_numbers_that_an_older_controller_does_not_tell_are_null_and_not_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """During an upgrade the list said that no partition lacks a majority, also while nodes were away."""
+    listed = FakeService.list_topics
+
+    async def older(service: FakeService) -> list[TopicSummary]:
+        return [structs.replace(topic, single=None, no_majority=None) for topic in await listed(service)]
+
+    async def test(node: Conversation) -> None:
+        await node.topic("t")
+        monkeypatch.setattr(FakeService, "list_topics", older)
+        page = (await node.call("GET", "/v1/topics")).json
+        assert (len(page["topics"]), page["single"], page["no_majority"]) == (page["total"], None, None)
 
     run(test)
 

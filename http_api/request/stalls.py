@@ -1,4 +1,5 @@
 """Detects stalls of the event loop and their cause: while the loop stands still, all of a node waits, Raft included.
+
 While requests arrive, a timer on the loop fires every BEAT_S, and a thread watches for a late one. A stall in which the
 loop's thread computes was caused by what runs on the loop: the loop was *held*. Otherwise the loop *waited*: the
 machine gave its thread no processor or no disk, which is not the fault of a request. A node without requests has no

@@ -27,7 +27,9 @@ class StagesRefused(SinkRefused):
 
 
 class TopicRefused(SinkRefused):
-    """A topic refuses rows of a decided batch, because of its settings or of its owner: no other batch may follow."""
+    """A topic refuses rows of a batch, because of its settings or of its owner. If the batch is decided, no other one may
+    follow.
+    """
 
 
 class StageLost(Exception):

@@ -107,15 +107,17 @@ class Report:
         return f"## {workload.title}\n\n{workload.text} In {workload.unit}: {hint}.\n\n{shown}{body}"
 
     def comparisons(self) -> Iterable[str]:
-        """Two sections: where a peer is better, then where Stockade is."""
-        for title, is_ours in (("a peer", False), ("Stockade", True)):
-            yield f"## Where {title} is better\n\n{bullets(self._better(is_ours=is_ours))}"
+        """Sections: where a peer is better, where Stockade is, and where the rounds do not agree, if there are such."""
+        for title, verdict in (("a peer is better", False), ("Stockade is better", True), ("rounds differ", None)):
+            said = self._better(verdict)
+            if said or verdict is not None:
+                yield f"## Where {title}\n\n{bullets(said)}"
 
-    def _better(self, *, is_ours: bool) -> list[str]:
-        """A sentence for each workload and peer: the figures in which Stockade is better, or in which the peer is."""
+    def _better(self, verdict: bool | None) -> list[str]:
+        """A sentence for each workload and peer: the figures with this verdict of ``_compared``."""
         found: dict[tuple[str, str], list[str]] = {}
-        for cell, ours, ours_is_better in self._compared():
-            if ours_is_better == is_ours:
+        for cell, ours, is_ours in self._compared():
+            if is_ours is verdict:
                 workload, theirs, mine = BY_NAME[cell.workload], self._figure(cell), self._figure(ours)
                 place = f" at {counted(ours.partitions)}" if workload.name in PLOTTED else ""
                 said = f"{theirs} against Stockade's {mine}{place}"
@@ -164,9 +166,11 @@ class Report:
     def _ratio(self, cell: Cell) -> Quartiles | None:
         return paired_ratio(self._values(cell._replace(system=OURS)), self._values(cell))
 
-    def _compared(self) -> list[tuple[Cell, Cell, bool]]:
-        """Each peer's cell, Stockade's, and whether Stockade's is better by the median of the rounds' ratios."""
-        found = []
+    def _compared(self) -> list[tuple[Cell, Cell, bool | None]]:
+        """Each peer's cell, Stockade's, and whether Stockade's is better; None: 1 lies between the quartiles of the
+        rounds' ratios, so that another run may say the opposite.
+        """
+        found = list[tuple[Cell, Cell, bool | None]]()
         for workload in WORKLOADS:
             for ours in self._cells(workload.name):
                 peers = [cell for cell in self._cells(workload.name) if cell.system != OURS]
@@ -174,7 +178,9 @@ class Report:
                     alone = len({each.partitions for each in peers if each.system == cell.system}) == 1
                     ratio = paired_ratio(self._values(ours), self._values(cell))
                     if ratio and (cell.partitions == ours.partitions or alone):
-                        found.append((cell, ours, (ratio.median >= 1) == (workload.better == "more")))
+                        differ = ratio.low < 1 < ratio.high
+                        is_ours = None if differ else (ratio.median >= 1) == (workload.better == "more")
+                        found.append((cell, ours, is_ours))
         return found
 
     def _figure(self, cell: Cell) -> str:

@@ -27,8 +27,8 @@ class StagesRefused(SinkRefused):
 
 
 class TopicRefused(SinkRefused):
-    """A topic refuses rows of a batch, because of its settings or of its owner. If the batch is decided, no other one may
-    follow.
+    """A topic refuses rows of a batch, because of its settings or of its owner. If the batch is decided, no other one
+    may follow.
     """
 
 

@@ -97,6 +97,37 @@ def test_a_search_ends_while_a_zombie_writes_on_and_is_not_made_again(console: C
     console.until(lambda: console.script("return window.asked") == asked + 1, "a person may ask again")
 
 
+THROTTLED = """
+window.asked = 0;
+const fetched = window.fetch;
+window.fetch = (url, options) => {
+  if (!String(url).startsWith(arguments[0])) return fetched(url, options);
+  window.asked++;
+  const problem = {code: 'THROTTLING_QUOTA_EXCEEDED', detail: 'the quota is used'};
+  return Promise.resolve(new Response(JSON.stringify(problem), {status: 429}));
+};
+"""
+"""Answers under a path say that the caller has used its quota."""
+
+
+def test_a_search_that_used_up_the_quota_is_not_made_again_at_each_change(console: Console, scene: Scene) -> None:
+    """While a zombie wrote on, it was made once a second, and used up each new allowance."""
+    zombie = storm(scene, "throttled")
+    console.open("topics/throttled/0?tab=log", "throttled/0")
+    console.script(THROTTLED, "/v1/topics/throttled/partitions/0/records")
+    console.fill("Key", "k0")
+    console.press("Seek")
+    console.sees("THROTTLING_QUOTA_EXCEEDED", "main")
+    facts = "section[aria-label='Was refused'] .pen-fact"
+    for _ in range(2):
+        before = console.text(facts)
+        assert zombie.write("late", topic="throttled") == 403
+        console.until(lambda: console.text(facts) != before, "one more")  # noqa: B023
+    assert console.script("return window.asked") == 1
+    console.press("Seek")
+    console.until(lambda: console.script("return window.asked") == 2, "a person may ask again")
+
+
 @pytest.fixture
 def mortal(tmp_path: Path) -> Iterator[LocalCluster]:
     """Nodes that stay dead."""

@@ -76,12 +76,12 @@ export function useLive(read, keys, everyMs = EVERY_MS) {
         setState({ data, error: null });
       } catch (error) {
         if (error.name === "AbortError" || stop.signal.aborted) return 0;
-        isAnswered = false;
+        isAnswered = error.status === 429;  // by itself, a long search would use up each new allowance
         if (!error.problem) console.error(error);
         if (error.status === 401) tell("stranger", error);
         else if (error.status === 0) tell("silent", error);
         else told(reader, hasData && isMomentary(error) ? error : null);
-        if (error.status === 0 || error.status >= 500) next ||= EVERY_MS;  // not for 429: a long search would use up each new allowance
+        if (error.status === 0 || error.status >= 500) next ||= EVERY_MS;
         setState((before) => ({ data: isLasting(error) ? null : before.data, error }));
       }
       return next;

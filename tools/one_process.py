@@ -173,7 +173,7 @@ class CausalLoop(asyncio.SelectorEventLoop):
         listener = self.listening.get((host, port))
         if listener is None:
             raise ConnectionRefusedError(f"nothing listens at {host}:{port}")
-        near, far = Pipe(self, self.turn.node), Pipe(self, listener.node)
+        near, far = Pipe(self, self.turn.node, (host, port)), Pipe(self, listener.node, ("127.0.0.1", 1))
         near.other_end, far.other_end = far, near
         near.begin(protocol_factory())
         self.arrive(far.node, "a connection from", near.node, lambda: far.begin(listener.protocol_factory()))
@@ -210,13 +210,16 @@ class Listener:
 
 
 class Pipe(asyncio.Transport):
-    """One end of a connection. Written bytes arrive at the other end, piece by piece, with the cause of the write."""
+    """One end of a connection. Written bytes arrive at the other end, piece by piece, with the cause of the write.
+    ``peer`` is the address of the other end.
+    """
 
     other_end: "Pipe"
 
-    def __init__(self, loop: CausalLoop, node: str) -> None:
+    def __init__(self, loop: CausalLoop, node: str, peer: Address) -> None:
         super().__init__()
         self.node = node
+        self._peer = peer
         self._loop = loop
         self._is_closing = False
         self._is_paused = False
@@ -271,8 +274,8 @@ class Pipe(asyncio.Transport):
         return 0
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Addresses of this machine, and a socket that ignores its options."""
-        return {"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2), "socket": _Socket()}.get(name, default)
+        """The addresses of both ends, and a socket that ignores its options."""
+        return {"peername": self._peer, "sockname": ("127.0.0.1", 2), "socket": _Socket()}.get(name, default)
 
 
 class _Socket:

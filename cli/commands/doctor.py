@@ -26,7 +26,7 @@ from ...client.transport.calls import decode
 from ...client.transport.http import Request, Transport
 from ...cluster.settings import ALIKE
 from ...partition.api.cluster import Cluster, NodeState, NodeStates, Settings
-from ...partition.api.topics import Topic
+from ...partition.api.topics import REPLICATION_FACTOR_DEFAULT, Topic
 from ...partition.errors import LeaderNotAvailable, NotLeaderOrFollower, RequestTimedOut, StockadeError
 from ...partition.log.modes import SECRET_MODE, open_to_others
 from ..ui.connection import with_config
@@ -52,8 +52,6 @@ DAY_MS = 86_400_000
 CERTIFICATE_DAYS_MIN = 14
 """A certificate with fewer days left is a warning, as in ops/alerts.yml."""
 LOOKS_MAX, LOOK_AGAIN_S = 5, 1.0
-REPLICATED_FROM_NODES = 3
-"""In a cluster of so many nodes a topic has three replicas, unless its creator asked for another number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +349,7 @@ def judge_topics(topics: Sequence[Topic], dead: set[str], nodes: int) -> Iterato
         elif short:
             advice = "One more loss may stop writes: start the missing nodes, or move the replicas."
             yield Finding(about, "warning", f"a replica is away: {_partitions(short)}", advice)
-        elif single and nodes >= REPLICATED_FROM_NODES:
+        elif single and nodes >= REPLICATION_FACTOR_DEFAULT:
             advice = (
                 "It is lost with the disk of one node, and stops with that node. More replicas: `stockade cluster move"
                 " TOPIC PARTITION NODES`, with three nodes."

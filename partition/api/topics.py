@@ -63,6 +63,8 @@ class TopicConfig(msgspec.Struct, frozen=True):
         return self.local_retention_ms >= 0 or self.local_retention_bytes >= 0
 
 
+REPLICATION_FACTOR_DEFAULT = 3
+"""Replicas of a partition, in a cluster of as many nodes or more, unless the creator of its topic asks for others."""
 BATCH_BYTES_MAX = 16_777_216
 """Greatest max_batch_bytes of any topic."""
 OF_LEVEL_2 = ("local_retention_ms", "local_retention_bytes", "quota_bytes")

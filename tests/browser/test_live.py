@@ -70,6 +70,14 @@ def storm(scene: Scene, topic: str) -> Writer:
     return zombie
 
 
+def refused_again(console: Console, zombie: Writer, topic: str) -> None:
+    """The zombie writes once more, and the page shows that it was refused."""
+    facts = "section[aria-label='Was refused'] .pen-fact"
+    before = console.text(facts)
+    assert zombie.write("late", topic=topic) == 403
+    console.until(lambda: console.text(facts) != before, "one more")
+
+
 def test_answers_that_are_slower_than_changes_are_shown(console: Console, scene: Scene) -> None:
     """Each change began another reading, whose answer alone counted: while a zombie wrote on, there was never one."""
     zombie = storm(scene, "stormy")
@@ -89,9 +97,7 @@ def test_a_search_ends_while_a_zombie_writes_on_and_is_not_made_again(console: C
     told = "1 record with this key among 1 read"
     console.until(lambda: zombie.write("late", topic="searched") and told in console.text("main"), "what it found")
     asked = console.script("return window.asked")
-    before = console.text("section[aria-label='Was refused'] .pen-fact")
-    assert zombie.write("late", topic="searched") == 403
-    console.until(lambda: console.text("section[aria-label='Was refused'] .pen-fact") != before, "one more")
+    refused_again(console, zombie, "searched")
     assert console.script("return window.asked") == asked
     console.press("Seek")
     console.until(lambda: console.script("return window.asked") == asked + 1, "a person may ask again")
@@ -118,11 +124,8 @@ def test_a_search_that_used_up_the_quota_is_not_made_again_at_each_change(consol
     console.fill("Key", "k0")
     console.press("Seek")
     console.sees("THROTTLING_QUOTA_EXCEEDED", "main")
-    facts = "section[aria-label='Was refused'] .pen-fact"
     for _ in range(2):
-        before = console.text(facts)
-        assert zombie.write("late", topic="throttled") == 403
-        console.until(lambda: console.text(facts) != before, "one more")  # noqa: B023
+        refused_again(console, zombie, "throttled")
     assert console.script("return window.asked") == 1
     console.press("Seek")
     console.until(lambda: console.script("return window.asked") == 2, "a person may ask again")

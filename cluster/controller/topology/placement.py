@@ -18,9 +18,9 @@ from zlib import crc32
 
 import msgspec
 
+from ....partition.api.topics import REPLICATION_FACTOR_DEFAULT
 from ....partition.errors import NotEnoughReplicas
 
-REPLICATION_FACTOR_DEFAULT = 3
 Node = tuple[str, str | None]
 """Node id and zone; None: a zone of its own."""
 _Zone = tuple[str, str]

@@ -361,7 +361,7 @@ def test_the_log_says_who_was_refused_from_where_and_what_was_missing(caplog: py
             told = [f"principal p at 127.0.0.1 was refused: principal p lacks the right: {right}" for right in missing]
             told += ["a caller at 127.0.0.1 was refused: this cluster does not know the token"]
             paths = ("/v1/topics/{topic}/partitions/{partition}/trim", "/v1/groups/{group}/own", "/v1/append", RECORDS)
-            lines = [each.getMessage() for each in caplog.records if each.name.startswith("stockade.http_api")]
+            lines = [each.getMessage() for each in caplog.records if each.name == "stockade.http_api.request.call"]
             problems = [denied.json, forged.json, json.loads(parts.body.splitlines()[0])["problem"], unknown.json]
             instances = [problem["instance"] for problem in problems]
             assert lines == [

@@ -59,6 +59,8 @@ PRESENT_TARGETS = 2
 """RemoveNode.away and RemoveZone.away."""
 LISTED_TARGETS = 2
 """CreateTopic and ChangeTopic place nothing on a node that was removed since they were made."""
+FOLLOWING_FACTORS = 2
+"""Reassign changes a topic's replication factor once all its partitions have another number of replicas."""
 
 SOFTWARE = Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
 """The software of this node, as it tells the other nodes."""

@@ -118,6 +118,7 @@ async def move(client: Client, topic: str, partition: int, nodes: str, *, wait: 
 
     A new node copies the partition and becomes a voter before an old one leaves; writers go on meanwhile. A second
     order replaces the first; ordering the old nodes cancels the move. A command that waits for a replaced move fails.
+    Once all partitions of TOPIC were moved to another number of nodes, new partitions get as many replicas.
     """
     wanted = [node.strip() for node in nodes.split(",")]
     name = f"{topic}/{partition}"

@@ -124,7 +124,9 @@ class PartitionState(msgspec.Struct, frozen=True):
 class Topic(msgspec.Struct, frozen=True):
     """A topic; ``partitions[k]`` is partition k.
 
-    ``topic_id`` tells a topic from a deleted one of the same name.
+    ``topic_id`` tells a topic from a deleted one of the same name. ``replication_factor`` is the number of replicas of
+    a new partition: the number with which the topic was created or, once all its partitions were moved to another
+    number of replicas, that one.
     """
 
     name: str

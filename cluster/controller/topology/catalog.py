@@ -69,6 +69,7 @@ class Topic(msgspec.Struct):
     """A topic. Entry k is about partition k: in ``placements`` its node ids; in ``epochs`` its last fencing epoch
     issued; in ``founders`` the first configuration of its group (node id -> incarnation of its disk), empty once its
     replicas have moved. ``config_order`` is the log index of the command that last changed ``config`` or ``sealed``.
+    ``replication_factor`` is the number of replicas that a new partition gets.
     """
 
     name: str
@@ -304,7 +305,7 @@ def _replication_factor(command: CreateTopic, existing: Topic | None) -> int:
     if command.replication_factor is not None:
         return command.replication_factor
     if existing is not None:
-        return existing.replication_factor
+        return existing.definition.replication_factor
     return placement.default_factor(len(command.nodes))
 
 

@@ -22,6 +22,7 @@ from ....partition.errors import (
     PlanChanged,
     UnknownTopicOrPartition,
 )
+from ...features import FOLLOWING_FACTORS
 from ..balance import ChooseControllers, Rebalance, SetBalance
 from ..commands import (
     AddNode,
@@ -260,6 +261,15 @@ class ReplicaAssignment:
             if self.nodes.find(node_id).draining:
                 raise InvalidRequest(f"replicas: {node_id} is being removed")
         self._move(group_id(topic.topic_id, command.partition), index, wanted)
+        if self.feature_level >= FOLLOWING_FACTORS:
+            self._follow(topic, len(wanted))
+
+    def _follow(self, topic: Topic, factor: int) -> None:
+        """Once each partition of a topic has, or is to have, ``factor`` replicas, so will the partitions to come."""
+        # From the last one on: where partitions move in ascending order, all checks but the last one stop at once.
+        goals = (self._goal(group_id(topic.topic_id, partition)) for partition in reversed(range(topic.partitions)))
+        if factor != topic.replication_factor and all(len(goal) == factor for goal in goals):
+            topic.replication_factor = factor
 
     def _remove(self, index: int, node_ids: Sequence[str], if_plan: str | None, away: Collection[str]) -> None:
         if if_plan is not None and (found := self.removal(node_ids, away).plan) != if_plan:

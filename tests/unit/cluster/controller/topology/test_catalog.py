@@ -10,6 +10,7 @@ from stockade.cluster.controller.commands import (
     ChangeTopic,
     CreateTopic,
     RaiseFeatureLevel,
+    Reassign,
     RegisterNode,
     RemoveNode,
     TopicCreated,
@@ -17,7 +18,7 @@ from stockade.cluster.controller.commands import (
 )
 from stockade.cluster.controller.topology import catalog
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id, topic_partition
-from stockade.cluster.features import LISTED_TARGETS, NEWEST_LEVEL
+from stockade.cluster.features import FOLLOWING_FACTORS, LISTED_TARGETS, NEWEST_LEVEL
 from stockade.cluster.leader import topic_service
 from stockade.cluster.replica.replica_manager import ReplicaManager
 from stockade.cluster.rpc import GroupStatus
@@ -106,13 +107,19 @@ def test_a_topic_of_before_its_first_definition_was_kept_is_compared_with_the_pr
         restored.create(9, create(partitions=3), nodes, NEWEST_LEVEL)
 
 
+def cluster_of(nodes: list[tuple[str, str | None]], level: int) -> Driver:
+    driver = Driver(replicas=2)
+    for node_id, zone in nodes:
+        raft, url = f"{node_id}:2", f"http://{node_id}:1"
+        driver.do(RegisterNode(now_ms=0, node_id=node_id, url=url, raft=raft, zone=zone, incarnation=1, controllers=[]))
+    driver.do(RaiseFeatureLevel(now_ms=0, level=level, supporting=[node_id for node_id, _ in nodes]))
+    return driver
+
+
 def test_nothing_is_placed_on_a_node_that_was_removed_since_the_command_was_made() -> None:
     """Two administrators at once: the node had nothing on it, so it went in the same moment."""
-    driver, four = Driver(replicas=2), [*NODES, ("n4", None)]
-    for node_id, _ in four:
-        raft, url = f"{node_id}:2", f"http://{node_id}:1"
-        driver.do(RegisterNode(now_ms=0, node_id=node_id, url=url, raft=raft, zone=None, incarnation=1, controllers=[]))
-    driver.do(RaiseFeatureLevel(now_ms=0, level=LISTED_TARGETS, supporting=[node_id for node_id, _ in four]))
+    four = [*NODES, ("n4", None)]
+    driver = cluster_of(four, LISTED_TARGETS)
     driver.do(RemoveNode(now_ms=0, node_id="n4"))
     assert "n4" not in driver.machine.assignment.nodes.rows
     driver.do(create(partitions=4, nodes=four))
@@ -265,3 +272,32 @@ def test_a_status_of_an_older_node_lacks_offsets_and_lags_and_an_older_node_read
     new = GroupStatus(5, "n1", 3, 7, None, log_start=1, log_end=9, lags={"n2": 4})
     read = msgspec.msgpack.decode(msgspec.msgpack.encode(new), type=OldStatus)
     assert (read.group_id, read.topic_epoch) == (5, 7)
+
+
+def test_new_partitions_get_as_many_replicas_as_all_older_ones_were_moved_to() -> None:
+    """A topic of one replica that was moved to three went on giving one to each partition that was added."""
+    driver = cluster_of(NODES, FOLLOWING_FACTORS)
+    driver.do(create(replication_factor=1))
+    topic = driver.machine.catalog.topic("t")
+    assert topic is not None
+
+    def moved(partition: int, *replicas: str) -> int:
+        driver.do(Reassign(now_ms=0, topic="t", partition=partition, replicas=list(replicas)))
+        return topic.replication_factor
+
+    assert moved(1, "n1", "n2", "n3") == 1, "partition 0 is to have one"
+    assert moved(0, "n1", "n2", "n3") == 3
+    driver.do(ChangeTopic(now_ms=0, name="t", topic_id=None, partitions=3, seal=False, config={}, nodes=NODES))
+    assert [len(replicas) for replicas in topic.placements] == [3, 3, 3]
+    for retry in (1, None):
+        assert driver.do(create(replication_factor=retry)) == TopicCreated(topic.topic_id, created=False)
+    assert moved(2, "n1") == 3, "partitions 0 and 1 are to have three"
+
+
+def test_a_topic_keeps_its_replication_factor_at_feature_level_1() -> None:
+    driver = cluster_of(NODES, 1)
+    driver.do(create(partitions=1))
+    driver.do(Reassign(now_ms=0, topic="t", partition=0, replicas=["n1"]))
+    topic = driver.machine.catalog.topic("t")
+    assert topic is not None
+    assert topic.replication_factor == 3

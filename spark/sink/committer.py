@@ -129,14 +129,22 @@ class SinkCommitter:
         replaced.
 
         The record that announces this run names the topics in which it may leave stages, so that later runs find them.
+        A new sink is announced first: another query that begins it at this moment must not take its producer over.
         """
         now = self._first_look()
-        pair = self._store.init_producer(producer_name(self._sink), self._run)
         self._is_new = now.run != self._run
+        if now.run is None:
+            now = self._announced(now, topics)
+        pair = self._store.init_producer(producer_name(self._sink), self._run)
+        self._announced(now, topics)
+        return pair
+
+    def _announced(self, now: History, topics: Set[str]) -> History:
+        """The history with this run as the present one, and with ``topics``."""
         while now.run != self._run or not topics <= set(now.topics):
             self._append(now, run_record(now, self._query, self._run, topics))
             now = self._read()
-        return pair
+        return now
 
     def _first_look(self) -> History:
         try:

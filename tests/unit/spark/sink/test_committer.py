@@ -105,6 +105,35 @@ def test_another_query_is_refused_unless_it_takes_over(sink: Sink) -> None:
         sink.commit(1)
 
 
+@pytest.mark.parametrize("request_name", ["create_topic", "init_producer", "append_at", "keep_stages"])
+def test_of_two_queries_that_begin_one_sink_at_once_one_is_refused_and_the_other_goes_on(
+    monkeypatch: pytest.MonkeyPatch, request_name: str
+) -> None:
+    """The one that was refused had taken the other one's producer over, so that both ended."""
+    sink, ends = Sink(), dict[str, str]()
+    request = getattr(sink.store, request_name)
+
+    def commit(query: str) -> None:
+        try:
+            sink.commit(0, sink.stage(query, query.encode()), run=f"run of {query}", query=query)
+            ends[query] = "committed"
+        except OtherQuery:
+            ends[query] = "refused"
+
+    def interrupted(*words: Any) -> Any:
+        monkeypatch.undo()
+        commit("q2")
+        return request(*words)
+
+    monkeypatch.setattr(sink.store, request_name, interrupted)
+    commit("q1")
+    assert sorted(ends.values()) == ["committed", "refused"]
+    winner = next(query for query in ends if ends[query] == "committed")
+    assert sink.commit(1, sink.stage("next", b"next"), run=f"run of {winner}", query=winner)
+    assert sink.values() == [winner.encode(), b"next"]
+    assert all(not machine.stages.stages for machine in sink.world.machines.values())
+
+
 def test_an_older_checkpoint_is_refused(sink: Sink) -> None:
     sink.commit(1)
     sink.commit(2)

@@ -17,6 +17,24 @@ AXE = TOOLS / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE, PHONE = (1360, 900), (390, 844)
 WAIT_S = 20.0
 
+PIXELS = """
+const named = document.createElement('i');
+named.style.color = `var(${arguments[0]})`;
+document.body.append(named);
+const [red, green, blue] = getComputedStyle(named).color.match(/\\d+/g).map(Number);
+named.remove();
+const has = (chart) => {
+  const copy = new OffscreenCanvas(chart.width, chart.height).getContext('2d', { willReadFrequently: true });
+  copy.drawImage(chart, 0, 0);
+  const { data } = copy.getImageData(0, 0, chart.width, chart.height);
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at] === red && data[at + 1] === green && data[at + 2] === blue && data[at + 3] === 255) return true;
+  return false;
+};
+const charts = [...document.querySelectorAll('.chart canvas')];
+return charts.length > 0 && charts.every(has);
+"""
+
 _T = TypeVar("_T")
 
 
@@ -102,6 +120,10 @@ class Console:
 
     def script(self, text: str, *arguments: Any) -> Any:
         return self.driver.execute_script(text, *arguments)
+
+    def charts_have(self, color: str) -> bool:
+        """Whether each chart has a pixel of this colour of the page, as it is now; False without a chart."""
+        return bool(self.script(PIXELS, color))
 
     def picture(self, name: str) -> None:
         """For people: pytest cannot see whether it looks good."""

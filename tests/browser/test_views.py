@@ -398,6 +398,13 @@ def test_the_theme_that_a_person_chose_stays(console: Console) -> None:
     assert console.script("return document.documentElement.dataset.theme") == "dark"
 
 
+def test_charts_take_the_colours_of_a_system_that_changes_them_while_the_page_is_open(console: Console) -> None:
+    console.open("", "Overview")
+    console.until(lambda: console.charts_have("--line"), "grids in light colours")
+    console.scheme("dark")
+    console.until(lambda: console.charts_have("--line"), "grids in dark colours")
+
+
 def test_the_page_asks_its_node_alone(console: Console, scene: Scene) -> None:
     console.open("", "Overview")
     console.sees("Records stored")

@@ -38,21 +38,23 @@ function optionsOf(width, lines, format, least, isPast) {
 export function Chart({ points, lines, format, words, least = 1, isPast = false }) {
   const box = useRef(null);
   const plot = useRef(null);
-  const shown = useRef("");
   useLayoutEffect(() => {
     const draw = () => {
       plot.current?.destroy();
       plot.current = new uPlot(optionsOf(box.current.clientWidth, lines, format, least, isPast), [[], ...lines.map(() => [])], box.current);
-      shown.current = "";
     };
     draw();
     const sized = new ResizeObserver(() => plot.current.setSize({ width: box.current.clientWidth, height: HEIGHT }));
     sized.observe(box.current);
     const themed = new MutationObserver(draw);
     themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    // With the theme "auto" the system may change the colours, at dusk say, while the page is open.
+    const dark = matchMedia("(prefers-color-scheme: dark)");
+    dark.addEventListener("change", draw);
     return () => {
       sized.disconnect();
       themed.disconnect();
+      dark.removeEventListener("change", draw);
       plot.current.destroy();
     };
   }, []);

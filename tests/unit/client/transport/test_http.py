@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import until
 
 from stockade.cli.ui.exits import UNKNOWN_OUTCOME, UNREACHABLE, exit_code
 from stockade.client.api.client import Client
@@ -84,8 +85,7 @@ def test_other_requests_pass_over_a_node_from_which_one_waits_for_an_answer_that
         async with Transport(ClientConfig(bootstrap=(hanging, *cluster.nodes))) as transport:
             ask = Request(method="GET", path="/v1/cluster", node=hanging, only_node=True, silent_ms=50)
             waits = asyncio.create_task(transport.request(ask))
-            await asyncio.wait([waits], timeout=0.5)
-            assert transport.nodes == [*cluster.nodes, hanging]
+            await until(lambda: transport.nodes == [*cluster.nodes, hanging])
             assert not waits.done()
             transport.avoid(cluster.nodes[0])
             assert transport.nodes == [*cluster.nodes[1:], hanging, cluster.nodes[0]], "it was avoided before"

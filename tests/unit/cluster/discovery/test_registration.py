@@ -65,7 +65,7 @@ def test_the_later_of_two_processes_with_one_id_stops(caplog: pytest.LogCaptureF
         controller.take(EARLIER)  # which is in the catalog that the earlier one has on its disk
         earlier = asyncio.create_task(controller.process(EARLIER).run())
         with pytest.raises(DiskRefused, match=r"another process runs as n3, at http://h3:1 .* node_id of its own"):
-            await asyncio.wait_for(controller.process(LATER).run(), 5.0)
+            await asyncio.wait_for(controller.process(LATER).run(), 20)
         await controller.has(EARLIER)
         earlier.cancel()
         assert controller.registered == [LATER.url, EARLIER.url]

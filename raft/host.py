@@ -410,19 +410,17 @@ class RaftHost:
         async with storage.lock:
             await storage.forget_tombstones(is_gone)
 
-    async def close_group(self, group_id: int, *, erase: bool) -> None:
-        """Stop the replica. With ``erase`` its entries and files are removed, durably; a tombstone keeps its term and
-        the end of its log, since a voter that forgets its vote may vote twice. Unknown groups are ignored, so the call
-        may be repeated.
+    async def erase_group(self, group_id: int) -> None:
+        """Stop the replica, and remove its entries and files, durably. A tombstone keeps its term and the end of its
+        log, since a voter that forgets its vote may vote twice. Unknown groups are ignored, so the call may be
+        repeated.
         """
         storage, group = self._parts.storage, self.groups.pop(group_id, None)
         if group is not None:
             group.close()
         await self._parts.receiver.cancel(group_id)
         async with storage.lock:
-            storage.open_groups.pop(group_id, None)
-            if erase:
-                await storage.erase(group_id)
+            await storage.erase(group_id)
 
     async def call(self, node_id: str, payload: bytes, timeout_s: float) -> bytes:
         """Call another node; returns the answer of the handler that it has given to ``serve``.

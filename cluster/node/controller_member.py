@@ -157,7 +157,7 @@ class ControllerMember:
         if was_open or self._bootstrap.founders():
             _log.info("the controller group moved away from this node")
             await self._bootstrap.keep({})
-        await self._host.close_group(CONTROLLER_GROUP, erase=True)
+        await self._host.erase_group(CONTROLLER_GROUP)
 
     async def _watch(self) -> None:
         """Return when the replica has to be opened or erased. Raises the error of a background loop, which is a bug."""

@@ -271,7 +271,7 @@ class Node:
 
     async def _close_group(self, group: int) -> None:
         self._leaderships.forget(group)
-        await self._host.close_group(group, erase=True)
+        await self._host.erase_group(group)
 
     async def _ask_standing(self, node_id: str) -> rpc.Standing | None:
         try:

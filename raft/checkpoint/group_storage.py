@@ -116,7 +116,6 @@ class GroupStorage:
         self.open_groups: dict[int, OpenGroup] = {}
         self._checkpoint_bytes = checkpoint_bytes
         self._due = due
-        self._logs: dict[int, GroupLog] = {}
         self._is_closed = False
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="checkpoints")
         if log.is_new and any((data / "groups").glob("*/checkpoint")):
@@ -139,16 +138,14 @@ class GroupStorage:
     def open(self, group_id: int, founders: Mapping[str, int], machine: Machine) -> OpenGroup:
         """Restore the group's machine and log from its checkpoint, or start them if it has none. Blocks while it reads.
 
-        Raises DiskRefused if the checkpoint is missing or damaged, or does not fit the log.
+        Raises DiskRefused if the checkpoint is missing or damaged, or does not fit the log. Must not be called again
+        after that, nor while the group is open.
         """
-        group_log = self._logs.get(group_id)
-        if group_log is None and group_id not in self.log.recovered:
+        assert group_id not in self.open_groups, "what it has recovered is in use"
+        if group_id not in self.log.recovered:
             self.store.erase(group_id)  # remains of a group whose erasure a crash interrupted
         checkpoint = self.store.read(group_id)
-        if group_log is None:
-            group_log = self._logs[group_id] = self._recover(group_id, founders, checkpoint)
-        elif checkpoint is not None and checkpoint.index > group_log.origin.index:
-            group_log.install(checkpoint.origin)
+        group_log = self._recover(group_id, founders, checkpoint)
         opened = self.open_groups[group_id] = OpenGroup(machine, group_log, self._due, self._checkpoint_bytes)
         self._begin(group_id, opened, checkpoint)
         return opened
@@ -181,7 +178,7 @@ class GroupStorage:
 
     def replaced(self, group_id: int, checkpoint: Checkpoint) -> None:
         """Note that a checkpoint which this node took of its own state is on disk."""
-        self._logs[group_id].checkpointed(checkpoint.index)
+        self.open_groups[group_id].log.checkpointed(checkpoint.index)
         self.in_force(group_id, checkpoint)
 
     def in_force(self, group_id: int, checkpoint: Checkpoint) -> None:
@@ -200,9 +197,9 @@ class GroupStorage:
         kept = self.copied() if self.log.disk_bytes <= log_bytes_kept else NONE_KEPT
         await to_its_end(asyncio.ensure_future(self.log.release(self._forget, kept)))
 
-    def _remember(self, group_id: int, opened: GroupLog | None, recovered: RecoveredGroup | None) -> None:
+    def _remember(self, group_id: int, opened: OpenGroup | None, recovered: RecoveredGroup | None) -> None:
         if opened is not None:
-            self._tombstones.write(group_id, opened.tombstone())
+            self._tombstones.write(group_id, opened.log.tombstone())
         elif recovered is not None:
             try:
                 checkpoint = self.store.read(group_id)
@@ -212,9 +209,9 @@ class GroupStorage:
             self._tombstones.write(group_id, self._tombstones.of_unopened(group_id, recovered, covered))
 
     def _forget(self, group_id: int, index: int) -> None:
-        group_log, recovered = self._logs.get(group_id), self.log.recovered.get(group_id)
-        if group_log is not None:
-            group_log.compact(index)
+        opened, recovered = self.open_groups.get(group_id), self.log.recovered.get(group_id)
+        if opened is not None:
+            opened.log.compact(index)
         elif recovered is not None:  # of a group that is opened later
             recovered.entries = [entry for entry in recovered.entries if entry.index > index]
 
@@ -223,8 +220,8 @@ class GroupStorage:
         await self.run(lambda: self._tombstones.forget(is_gone))
 
     async def erase(self, group_id: int) -> None:
-        """Erase a group, which must not be open: write its tombstone, then remove its entries and its files."""
-        opened = self._logs.pop(group_id, None)
+        """Erase a group, which has stopped: write its tombstone, then remove its entries and its files."""
+        opened = self.open_groups.pop(group_id, None)
         recovered = self.log.recovered.pop(group_id, None)
         if opened is not None or recovered is not None:
             await self.run(lambda: self._remember(group_id, opened, recovered))

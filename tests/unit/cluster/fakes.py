@@ -126,10 +126,9 @@ class FakeHost:
         self.groups[group_id] = group
         return group
 
-    async def close_group(self, group_id: int, *, erase: bool) -> None:
+    async def erase_group(self, group_id: int) -> None:
         self.groups.pop(group_id, None)
-        if erase:
-            self.departed.add(group_id)
+        self.departed.add(group_id)
 
     async def forget_tombstones(self, is_gone: Callable[[int], bool]) -> None:
         self.departed = {group for group in self.departed if not is_gone(group)}

@@ -170,21 +170,15 @@ def test_an_exception_in_apply_stops_the_node_once(tmp_path: Path, run: Run) -> 
     run(scenario)
 
 
-def test_an_erased_group_rejoins_bound_by_its_tombstone_and_a_closed_one_keeps_its_log(
-    tmp_path: Path, run: Run
-) -> None:
+def test_an_erased_group_rejoins_bound_by_its_tombstone(tmp_path: Path, run: Run) -> None:
     async def scenario() -> None:
         async with Cluster(tmp_path) as cluster:
             await cluster.commit(b"old")
             node, host = next(iter(cluster.hosts.items()))
             await until(lambda: cluster.machines[node].commands == [b"old"])
-            await host.close_group(GROUP, erase=False)
-            machine = MemoryMachine()
-            host.open_group(GROUP, cluster.founders, machine)
-            await until(lambda: machine.commands == [b"old"])
             term = cluster.group(node).term
             for _ in range(2):
-                await host.close_group(GROUP, erase=True)
+                await host.erase_group(GROUP)
             await cluster.kill(node)
             await cluster.start(node)
             group = cluster.group(node)

@@ -94,11 +94,11 @@ def test_a_node_that_has_met_no_controller_yet_erases_nothing(tmp_path: Path) ->
 
 
 def test_a_node_that_was_never_a_controller_writes_no_founders_at_its_start(tmp_path: Path) -> None:
-    async def close_group(group_id: int, *, erase: bool) -> None:
-        assert (group_id, erase) == (CONTROLLER_GROUP, True)
+    async def erase_group(group_id: int) -> None:
+        assert group_id == CONTROLLER_GROUP
 
     async def scenario() -> None:
-        start = Start(tmp_path, 50, SimpleNamespace(close_group=close_group), 7)
+        start = Start(tmp_path, 50, SimpleNamespace(erase_group=erase_group), 7)
         await start.member._erase()
         assert not (tmp_path / "founders.json").exists()
 

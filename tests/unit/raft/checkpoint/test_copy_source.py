@@ -172,7 +172,7 @@ def test_a_replica_that_returns_in_the_term_in_which_it_was_erased_keeps_the_cop
     async def scenario() -> None:
         monkeypatch.setattr(WalWriter, "write", held)
         async with copying(tmp_path) as (node, source):
-            await node.host.close_group(GROUP, erase=True)
+            await node.host.erase_group(GROUP)
             term = source.checkpoint.term
             Tombstones(tmp_path / "here" / "left").write(GROUP, GroupTombstone(term, term, 1))
             node.open(GROUP, {})

@@ -165,32 +165,17 @@ def test_an_erased_group_leaves_nothing_and_remains_of_one_are_removed(tmp_path:
         async with single_node(tmp_path) as node:
             await node.commit(50)
             await until((folder / "checkpoint").exists)
-            await node.host.close_group(GROUP, erase=False)  # no further checkpoint is written during the copy
-            shutil.copytree(folder, tmp_path / "kept")
-            node.open()
-            await node.host.close_group(GROUP, erase=True)
+        shutil.copytree(folder, tmp_path / "kept")
+        async with single_node(tmp_path) as node:
+            await node.host.erase_group(GROUP)
             assert not folder.exists()
             node.open()
             assert node.group.applied_index == 1
-            await node.host.close_group(GROUP, erase=True)
+            await node.host.erase_group(GROUP)
             shutil.copytree(tmp_path / "kept", folder)
         async with single_node(tmp_path) as node:
             assert node.group.applied_index == 1
             assert not (folder / "checkpoint").exists()
-
-    asyncio.run(scenario())
-
-
-def test_a_closed_group_reopens_from_its_checkpoint(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with single_node(tmp_path) as node:
-            commands = await node.commit(50)
-            await until(lambda: node.machine.captures > 0)
-            await node.host.close_group(GROUP, erase=False)
-            node.open()
-            commands += await node.commit(1)
-            assert node.machine.commands() == commands
-            assert len(node.machine.applied) < 40
 
     asyncio.run(scenario())
 

@@ -4,7 +4,6 @@ turn with a former one, if the node may be back there.
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -43,6 +42,8 @@ class Dialled(asyncio.Protocol):
     """Set when the connection is lost."""
     is_to_be_dialled_again: bool
     """Whether the next dial shall begin without a pause once this connection is lost."""
+    peer: str | None
+    """The id of the other node, once it is admitted."""
 
 
 class Dialer:
@@ -57,15 +58,16 @@ class Dialer:
         self._reconnect_s = reconnect_s
         self._addresses: dict[str, Address] = {}
         self._formers: dict[str, Address] = {}
-        self._turns: Counter[str] = Counter()
-        """By node: an even number where the next dial goes to its address, an odd one where to its former address."""
+        self._to_former: set[str] = set()
+        """The nodes whose next dial goes to the former address, if they have one."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._told: set[tuple[str, str]] = set()
         """Nodes that could not be reached, each with a failure that is in the log."""
 
     def dial(self, peer: str, address: Address) -> None:
         """Dial a node from now on, at this address. An open connection stays; the next dial uses the address."""
-        self._addresses[peer], self._turns[peer] = address, 0
+        self._addresses[peer] = address
+        self._to_former.discard(peer)
         if peer not in self._tasks:
             self._tasks[peer] = asyncio.get_running_loop().create_task(self._stay_connected(peer))
 
@@ -84,11 +86,8 @@ class Dialer:
             task.cancel()
 
     def reached(self, peer: str) -> None:
-        """Forget the failures to reach a node, as it is connected: the same failure after this is news. The next dial
-        goes where this one went.
-        """
+        """Forget the failures to reach a node, as it is connected: the same failure after this is news."""
         self._told = {(node, why) for node, why in self._told if node != peer}
-        self._turns[peer] += 1
 
     async def stop(self) -> None:
         """Stop dialling all nodes."""
@@ -103,14 +102,15 @@ class Dialer:
                 connection = await self._connect(peer)
             except OSError as error:
                 self._failed(peer, error)
-                self._turns[peer] += 1
+                self._to_former ^= {peer}
             except Exception:  # a bug, which must not separate two nodes for ever
                 _log.exception("dialling %s failed", peer)
             else:
                 await connection.closed.wait()
                 if connection.is_to_be_dialled_again:
                     continue
-                self._turns[peer] += 1  # unless it was reached: another process may be there
+                if connection.peer is None:  # another process may be there
+                    self._to_former ^= {peer}
             await asyncio.sleep(self._reconnect_s)
 
     def _failed(self, peer: str, error: OSError) -> None:
@@ -126,7 +126,7 @@ class Dialer:
         """Where the next dial of a node goes, and the seconds that it has. A machine that is gone swallows packets: its
         address must not hold up the dial of the other one for long.
         """
-        if self._turns[peer] % 2 and (former := self._formers.get(peer)) is not None:
+        if peer in self._to_former and (former := self._formers.get(peer)) is not None:
             return former, self._timeout_s / 4
         return self._addresses[peer], self._timeout_s
 

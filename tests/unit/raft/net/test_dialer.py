@@ -99,13 +99,15 @@ def resolve_to(*hosts: str) -> Callable[..., list[Any]]:
 class Peer(Dialled):
     """Notes where it was reached."""
 
-    def __init__(self, reached: "asyncio.Future[str]") -> None:
-        self.closed, self.is_to_be_dialled_again = asyncio.Event(), False
+    def __init__(self, reached: "asyncio.Future[str]", peer: str | None = None) -> None:
+        self.closed, self.is_to_be_dialled_again, self.peer = asyncio.Event(), False, peer
         self._reached = reached
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
         self._reached.set_result(transport.get_extra_info("peername")[0])
-        transport.close()
+        if self.peer is None:
+            transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed.set()
@@ -143,7 +145,7 @@ def test_a_former_address_that_swallows_all_packets_holds_up_the_other_one_for_a
         dialer = Dialer(lambda peer: Peer(reached), 2.0, 0.0)
         dialer.look_also("n1", ("127.0.0.1", port))
         dialer.dial("n1", ("127.0.0.2", server.sockets[0].getsockname()[1]))
-        dialer.reached("n1")  # so that it is the turn of the former one
+        dialer._to_former.add("n1")
         assert await asyncio.wait_for(reached, 20) == "127.0.0.2"
         await dialer.stop()
         server.close()
@@ -207,3 +209,30 @@ def test_the_late_end_of_a_first_dial_does_not_fail_the_second(monkeypatch: pyte
             assert late[0] not in n2.transport._open
 
     asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_a_connected_node_that_moves_is_dialled_at_its_new_address_first_once_the_connection_is_lost() -> None:
+    """The former address came first: a machine that is gone swallows that dial."""
+
+    async def scenario() -> None:
+        loop = asyncio.get_running_loop()
+        servers = [await loop.create_server(asyncio.Protocol, f"127.0.0.{host}", 0) for host in (1, 2)]
+        here, there = (server.sockets[0].getsockname() for server in servers)
+        reached: list[asyncio.Future[str]] = [loop.create_future() for _ in range(2)]
+        peers = [Peer(future, "n1") for future in reached]
+        left = iter(peers)
+        dialer = Dialer(lambda _: next(left), 60.0, 0.0)
+        dialer.dial("n1", here)
+        assert await reached[0] == "127.0.0.1"
+        dialer.reached("n1")
+        dialer.look_also("n1", here)
+        dialer.dial("n1", there)
+        peers[0]._transport.close()
+        assert await reached[1] == "127.0.0.2"
+        await dialer.stop()
+        peers[1]._transport.close()
+        await peers[1].closed.wait()
+        for server in servers:
+            server.close()
+
+    asyncio.run(scenario())

@@ -45,8 +45,8 @@ def keep_descriptors(count: int = DESCRIPTORS_KEPT) -> None:
 
 
 def open_file(path: Path | str, flags: int) -> int:
-    """Open a file as ``os.open`` does, a new one with DATA_MODE. The descriptor is one that was held back if the process
-    or the system has no other. Raises OSError, with EMFILE or ENFILE when those are used up, too.
+    """Open a file as ``os.open`` does, a new one with DATA_MODE. The descriptor is one that was held back if the
+    process or the system has no other. Raises OSError, with EMFILE or ENFILE when those are used up, too.
     """
     return with_space(partial(_with_a_descriptor, partial(os.open, path, flags | os.O_CLOEXEC, DATA_MODE)))
 

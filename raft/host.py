@@ -304,7 +304,7 @@ class RaftHost:
         return self._transport.address
 
     async def start(self) -> None:
-        """Recover the log, then listen and dial. Raises the errors of ``check_level``, Wal.open and Transport.start,
+        """Recover the log, then listen and dial. Raises the errors of ``check_level``, Wal and Transport.start,
         and DiskRefused if an earlier process found the disk to be rolled back.
         """
         check_level(self._data_dir, self.software)
@@ -312,7 +312,7 @@ class RaftHost:
         if (wal / ROLLED_BACK).exists():
             raise DiskRefused(self._data_dir, (wal / ROLLED_BACK).read_text())
         loop = asyncio.get_running_loop()
-        log = Wal.open(wal, loop, self.fail, settings.wal_file_bytes, stall_s=settings.disk_stall_ms / 1000)
+        log = Wal(wal, loop, self.fail, settings.wal_file_bytes, stall_s=settings.disk_stall_ms / 1000)
         self.incarnation = log.incarnation
         self._transport.raise_level(log.level)
         self._transport.on_up = self._on_up

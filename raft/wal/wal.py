@@ -187,33 +187,21 @@ class Wal:
     durable_lsn: int = 0
     """Every record up to and including this one is on disk. 0 at opening, as recovered records have no LSN."""
 
-    @classmethod
-    def open(
-        cls,
+    def __init__(
+        self,
         directory: Path,
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[BaseException], None],
         file_bytes: int = FILE_BYTES,
         cache_bytes_max: int = CACHE_BYTES_MAX,
         stall_s: float = STALL_S,
-    ) -> "Wal":
+    ) -> None:
         """Recover the log in ``directory``, which is created if absent. Blocks while it reads.
 
         Files are preallocated to ``file_bytes`` bytes; a record that needs more gets a file of its own.
         ``cache_bytes_max`` bounds the bytes of durable payloads in memory. Raises WalLocked if another process uses
         the directory, WalCorrupt if records that were on disk are damaged or missing, OSError if the disk fails.
         """
-        return cls(directory, loop, on_failure, file_bytes, cache_bytes_max, stall_s)
-
-    def __init__(
-        self,
-        directory: Path,
-        loop: asyncio.AbstractEventLoop,
-        on_failure: Callable[[BaseException], None],
-        file_bytes: int,
-        cache_bytes_max: int,
-        stall_s: float,
-    ) -> None:
         make_directory(directory)
         sync_directory(directory.parent)  # a process that created it may have died before its sync
         with ExitStack() as undo:

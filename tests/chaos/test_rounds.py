@@ -65,7 +65,7 @@ async def durable_at_the_cut(disk: LoopDisk, folder: Path, chance: random.Random
 
     Files end, are given up and used again meanwhile.
     """
-    wal = Wal.open(folder, asyncio.get_running_loop(), lambda _: None, file_bytes=1 << 20)
+    wal = Wal(folder, asyncio.get_running_loop(), lambda _: None, file_bytes=1 << 20)
     cut_at, cut, last = chance.randrange(20, 80), asyncio.Future[None](), 0
     record_bytes = chance.choice([500, 1000, 30_000])
     with pytest.raises((WalFailed, OSError)):
@@ -97,7 +97,7 @@ def test_a_record_is_not_durable_when_the_power_is_cut_in_the_middle_of_its_sync
         disk.mount()
 
         async def recovered() -> int:
-            wal = Wal.open(folder, asyncio.get_running_loop(), lambda _: None)
+            wal = Wal(folder, asyncio.get_running_loop(), lambda _: None)
             await wal.close()
             return wal.recovered[1].entries[-1].index
 

@@ -42,7 +42,7 @@ def config(tmp_path: Path) -> Path:
     (tmp_path / "n1").mkdir()
 
     async def write() -> None:
-        wal = Wal.open(tmp_path / "n1" / "wal", asyncio.get_running_loop(), lambda _: None, file_bytes=4096)
+        wal = Wal(tmp_path / "n1" / "wal", asyncio.get_running_loop(), lambda _: None, file_bytes=4096)
         wal.save_vote(1, 3, "n1")
         await wal.close()
 

@@ -91,7 +91,7 @@ def test_a_node_does_not_start_over_the_folder_of_another_one(
         raise Started
 
     async def scene() -> None:
-        await Wal.open(tmp_path / "wal", asyncio.get_running_loop(), print, file_bytes=4096).close()
+        await Wal(tmp_path / "wal", asyncio.get_running_loop(), print, file_bytes=4096).close()
         found = incarnation_of(tmp_path) or 0
         entries = [
             NodeEntry(name, f"http://{name}:1", f"{name}:2", None, found + more)

@@ -40,10 +40,10 @@ def test_a_tombstone_covers_a_copied_checkpoint_that_the_log_has_no_record_of(
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
-        wal = Wal.open(tmp_path / "wal", loop, broken.append)
+        wal = Wal(tmp_path / "wal", loop, broken.append)
         wal.append(7, 2, 4, b"")
         await wal.close()
-        wal = Wal.open(tmp_path / "wal", loop, broken.append)
+        wal = Wal(tmp_path / "wal", loop, broken.append)
         storage = GroupStorage(tmp_path, wal, 1 << 20, lambda: None)
         storage.store.begin(7, 1)
         storage.store.write(Checkpoint(7, 90, 4, founding_configuration({"n1": 1}), 1, b"", ()))

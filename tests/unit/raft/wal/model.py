@@ -88,7 +88,7 @@ def fail(error: BaseException) -> None:
 
 
 def opened(directory: Path, file_bytes: int) -> Wal:
-    return Wal.open(directory, asyncio.get_running_loop(), fail, file_bytes, cache_bytes_max=0)
+    return Wal(directory, asyncio.get_running_loop(), fail, file_bytes, cache_bytes_max=0)
 
 
 async def flushed(wal: Wal, lsn: int) -> None:

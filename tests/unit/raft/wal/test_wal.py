@@ -28,7 +28,7 @@ class Log:
         self.failures: list[BaseException] = []
         self.durable: list[int] = []
         self.changed = asyncio.Event()
-        self.wal = Wal.open(directory, asyncio.get_running_loop(), self.fail, file_bytes, cache_bytes_max)
+        self.wal = Wal(directory, asyncio.get_running_loop(), self.fail, file_bytes, cache_bytes_max)
         self.wal.on_durable = self.note
 
     def fail(self, error: BaseException) -> None:
@@ -462,7 +462,7 @@ from pathlib import Path
 from stockade.raft.wal.wal import Wal
 
 async def main():
-    wal = Wal.open(Path(sys.argv[1]), asyncio.get_running_loop(), print, file_bytes=20_000)
+    wal = Wal(Path(sys.argv[1]), asyncio.get_running_loop(), print, file_bytes=20_000)
     index = 0
     wal.on_durable = lambda: print(wal.durable_lsn, flush=True)
     while True:

@@ -146,7 +146,7 @@ def test_zeros_written_ahead_and_old_records_of_a_spare_are_no_records(tmp_path:
     """The process dies with zeros and old records after the last one; ``records`` are in files that came before."""
 
     async def scenario() -> None:
-        wal = Wal.open(tmp_path / "wal", asyncio.get_running_loop(), fail, FILE_BYTES)
+        wal = Wal(tmp_path / "wal", asyncio.get_running_loop(), fail, FILE_BYTES)
         for index in range(1, records + 1):
             wal.append(1, index, 1, b"o" * (AHEAD_BYTES // 4))
             await wal.all_durable()
@@ -156,7 +156,7 @@ def test_zeros_written_ahead_and_old_records_of_a_spare_are_no_records(tmp_path:
             wal.append(1, index, 1, b"n" * 1000)
             await wal.all_durable()
             shutil.copytree(tmp_path / "wal", tmp_path / "killed")
-            again = Wal.open(tmp_path / "killed", asyncio.get_running_loop(), fail, FILE_BYTES)
+            again = Wal(tmp_path / "killed", asyncio.get_running_loop(), fail, FILE_BYTES)
             assert again.recovered[1].entries[-1].index == index
             await again.close()
             shutil.rmtree(tmp_path / "killed")

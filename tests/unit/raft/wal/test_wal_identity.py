@@ -25,7 +25,7 @@ def fail(error: BaseException) -> None:
 
 def incarnation_of(directory: Path, *, write: bool = False) -> int:
     async def scenario() -> int:
-        wal = Wal.open(directory, asyncio.get_running_loop(), fail, file_bytes=4096)
+        wal = Wal(directory, asyncio.get_running_loop(), fail, file_bytes=4096)
         if write:
             wal.save_vote(1, 1, "n1")
         await wal.close()
@@ -84,7 +84,7 @@ def test_the_scratch_file_of_an_identity_is_ignored(tmp_path: Path) -> None:
 
 def level_of(directory: Path, level: int = 0) -> int:
     async def scenario() -> int:
-        wal = Wal.open(directory, asyncio.get_running_loop(), fail, file_bytes=4096)
+        wal = Wal(directory, asyncio.get_running_loop(), fail, file_bytes=4096)
         await wal.raise_level(level)
         wal.save_vote(1, 1, "n1")
         await wal.close()
@@ -137,7 +137,7 @@ def test_a_cancelled_raise_of_the_level_waits_until_the_identity_is_on_disk(
         write_durably(path, content)
 
     async def scenario() -> None:
-        wal = Wal.open(tmp_path, asyncio.get_running_loop(), fail, file_bytes=4096)
+        wal = Wal(tmp_path, asyncio.get_running_loop(), fail, file_bytes=4096)
         monkeypatch.setattr(file_set, "write_durably", write)
         raising = asyncio.create_task(wal.raise_level(2))
         assert await asyncio.to_thread(is_writing.wait, 10)

@@ -27,7 +27,7 @@ def test_recent_payloads_of_a_loaded_node_are_read_without_the_disk(tmp_path: Pa
     entry = bytes(1 << 20)
 
     async def scenario() -> None:
-        wal = Wal.open(tmp_path, asyncio.get_running_loop(), fail)
+        wal = Wal(tmp_path, asyncio.get_running_loop(), fail)
         locations = [wal.append(1, index, 1, entry)[1] for index in range(1, 49)]
         await wal.until_durable(48)
         assert all(wal.read(location) is entry for location in locations)

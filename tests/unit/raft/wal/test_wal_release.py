@@ -26,7 +26,7 @@ def fail(error: BaseException) -> None:
 
 @asynccontextmanager
 async def opened(directory: Path) -> AsyncIterator[Wal]:
-    wal = Wal.open(directory, asyncio.get_running_loop(), fail, FILE_BYTES, cache_bytes_max=0)
+    wal = Wal(directory, asyncio.get_running_loop(), fail, FILE_BYTES, cache_bytes_max=0)
     try:
         yield wal
     finally:

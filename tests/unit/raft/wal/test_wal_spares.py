@@ -66,7 +66,7 @@ def test_spares_are_bounded_in_number_and_have_the_configured_size(tmp_path: Pat
             await released(wal)
             assert len(spares(tmp_path)) == SPARES_MAX
             assert wal.disk_bytes == FILE_BYTES * len(numbers(tmp_path))
-        wal = Wal.open(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES + 1, cache_bytes_max=0)
+        wal = Wal(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES + 1, cache_bytes_max=0)
         assert spares(tmp_path) == []
         await wal.close()
 
@@ -128,13 +128,13 @@ def test_a_log_that_cannot_be_opened_leaves_no_lock(tmp_path: Path) -> None:
         (tmp_path / "0000000002.spare").mkdir()
         for _ in range(2):
             with pytest.raises(WalCorrupt):
-                Wal.open(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES)
+                Wal(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES)
         (tmp_path / "0000000002.spare").rmdir()
         recover(tmp_path)
         (tmp_path / "0000000002.spare").mkdir()
         for _ in range(2):
             with pytest.raises(IsADirectoryError):
-                Wal.open(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES)
+                Wal(tmp_path, asyncio.get_running_loop(), fail, FILE_BYTES)
 
     asyncio.run(scenario())
 

@@ -56,7 +56,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> HeldDisk:
 
 async def opened(folder: Path, failures: list[BaseException]) -> Wal:
     """A log with a durable record of more than a page, so that the next one is written into blocks that are there."""
-    log = Wal.open(folder, asyncio.get_running_loop(), failures.append, stall_s=STALL_S)
+    log = Wal(folder, asyncio.get_running_loop(), failures.append, stall_s=STALL_S)
     log.append(1, 1, 1, bytes(PAGE_BYTES))
     await log.all_durable()
     return log
@@ -83,7 +83,7 @@ def test_a_write_that_does_not_end_fails_the_log_and_keeps_its_lock(tmp_path: Pa
                 log.append(1, 3, 1, b"later")
             await log.close()  # waits for no thread that waits for the disk
             with pytest.raises(WalLocked):  # which may still write
-                Wal.open(tmp_path, asyncio.get_running_loop(), failures.append)
+                Wal(tmp_path, asyncio.get_running_loop(), failures.append)
         await ended(log)
         assert (log.durable_lsn, len(failures)) == (1, 1)
 

@@ -123,22 +123,13 @@ def encode_file_header(header: FileHeader) -> bytes:
     return fields + _CRC.pack(crc32(fields))
 
 
-def newer_version(data: bytes | memoryview) -> int | None:
-    """The version in these bytes if they are an intact header of a version newer than FILE_VERSION; else None."""
-    if len(data) < FILE_HEADER_BYTES:
-        return None
-    magic, version, *_ = _FILE.unpack_from(data)
-    (crc,) = _CRC.unpack_from(data, _FILE.size)
-    return version if (magic, crc) == (_MAGIC, crc32(data[: _FILE.size])) and version > FILE_VERSION else None
-
-
 def decode_file_header(data: bytes | memoryview) -> FileHeader | None:
-    """The header; None if these bytes are not an intact header of a known version."""
+    """The header, perhaps of a version newer than FILE_VERSION; None if these bytes are not an intact header."""
     if len(data) < FILE_HEADER_BYTES:
         return None
     magic, version, marker, number, previous_end = _FILE.unpack_from(data)
     (crc,) = _CRC.unpack_from(data, _FILE.size)
-    if (magic, crc) != (_MAGIC, crc32(data[: _FILE.size])) or version not in (FILE_VERSION, _VERSION_WITHOUT_REUSE):
+    if (magic, crc) != (_MAGIC, crc32(data[: _FILE.size])):
         return None
     return FileHeader(marker, number, previous_end, version)
 

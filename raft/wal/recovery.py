@@ -34,7 +34,6 @@ from .records import (
     decode_file_header,
     decode_record,
     locate,
-    newer_version,
     parts_of,
 )
 
@@ -86,7 +85,7 @@ def _was_used(view: memoryview) -> bool:
     """Whether a record was written after the header, or, in a file without a header, which was new, anything but
     zeros.
     """
-    header = decode_file_header(view[:FILE_HEADER_BYTES])
+    header = decode_file_header(view)
     if header is None:
         return bool(bytes(view[FILE_HEADER_BYTES:]).strip(b"\0"))
     begins_as_one = view[FILE_HEADER_BYTES:][: MARKER.size] == MARKER.pack(header.marker)
@@ -96,7 +95,7 @@ def _was_used(view: memoryview) -> bool:
 class Recovery:
     """The state recovered from the files read so far: the groups, the last file's number, and where its records end."""
 
-    def __init__(self, identity: WalIdentity, *, changes: bool = True) -> None:
+    def __init__(self, identity: WalIdentity, *, changes: bool) -> None:
         self.identity = identity
         self._changes = changes
         self.groups: dict[int, RecoveredGroup] = {}
@@ -115,10 +114,7 @@ class Recovery:
             if is_last:
                 _drop_cached_pages(file.fileno())
             view = memoryview(file.read())  # not mapped: a disk that fails under a mapping kills the process (D11)
-            first = view[:FILE_HEADER_BYTES]
-            if (version := newer_version(first)) is not None:
-                raise NewerDisk(path, version, FILE_VERSION)
-            header = self._check_header(path, number, decode_file_header(first))
+            header = self._check_header(path, number, decode_file_header(view))
             self.number, self.end = number, self._read_records(path, view, header)
             self.sizes[number] = self.end if is_last else len(view)
             if is_last:
@@ -132,6 +128,8 @@ class Recovery:
                 os.fsync(file.fileno())
 
     def _check_header(self, path: Path, number: int, header: FileHeader | None) -> FileHeader:
+        if header is not None and header.version > FILE_VERSION:
+            raise NewerDisk(path, header.version, FILE_VERSION)
         if header is None or header.number != number:
             raise WalCorrupt(path, 0, "the header of the file is damaged")
         if number != self.identity.first and header.previous_end != self.end:

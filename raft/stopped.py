@@ -5,8 +5,8 @@ entries may be committed or not: only a majority of the replicas can tell. If a 
 majority.
 
 Of a damaged log, the entries before the damage are read. A later entry behind the damage may have replaced them, as it
-may replace any entry that is not known to be committed. Of a log whose identity is missing or damaged only the
-checkpoints are read.
+may replace any entry that is not known to be committed. Of a log that is gone, or whose identity is missing or damaged,
+only the checkpoints are read.
 """
 
 import os
@@ -22,7 +22,7 @@ from .host import check_level
 from .log.configuration import CONFIGURATION, Configuration, founding_configuration
 from .log.origin import FIRST_INDEX, Origin, continuation
 from .messages import Software
-from .wal.errors import WalCorrupt
+from .wal.errors import DiskRefused, WalCorrupt
 from .wal.files import WalReader, lock_to_read
 from .wal.records import LogEntry, RecoveredGroup
 from .wal.recovery import recover
@@ -52,8 +52,10 @@ class StoppedNode:
             check_level(data, software)
         if not (data / "groups").exists():
             raise FileNotFoundError(f"{data} has no data of a node")
-        self._lock = lock_to_read(data / "wal")
-        self.fault: WalCorrupt | OSError | None = None
+        self._lock: int | None = None
+        with suppress(FileNotFoundError):  # of a log that was removed, or copied without it
+            self._lock = lock_to_read(data / "wal")
+        self.fault: DiskRefused | OSError | None = None
         """What is wrong with the log, of which only the records before that are read; None: nothing."""
         self._incarnation: int | None = None
         self._groups: dict[int, RecoveredGroup] = {}
@@ -61,11 +63,14 @@ class StoppedNode:
             self._store = CheckpointStore(data / "groups")
             self._recover(data / "wal")
         except BaseException:
-            os.close(self._lock)
+            self._unlock()
             raise
         self._reader = WalReader(data / "wal")
 
     def _recover(self, directory: Path) -> None:
+        if not directory.exists():
+            self.fault = DiskRefused(directory, "the folder is missing, so only the checkpoints could be read")
+            return
         try:
             recovery = recover(directory, changes=False)
         except WalCorrupt as fault:  # no record can be read, and the checkpoints are there
@@ -81,7 +86,11 @@ class StoppedNode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._reader.close()
-        os.close(self._lock)
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
 
     def group(self, group_id: int, founders: Mapping[str, int]) -> StoppedGroup:
         """A group with these founders. Raises DiskRefused if its checkpoint is damaged, or does not fit the log."""

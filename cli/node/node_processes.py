@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ...cluster.config import ConfigError, NodeConfig
 from ...cluster.machines import node_name
+from ...partition.log.fsutil import why_refused
 from ..service.notify import ServiceManager
 from .supervisor import (
     READY_TIMEOUT_S,
@@ -175,7 +176,12 @@ def cannot_write(folder: Path) -> str | None:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not there.is_dir():
         return f"{there} is not a directory"
-    if os.access(there, os.W_OK | os.X_OK):
-        return None
-    is_read_only = os.statvfs(there).f_flag & os.ST_RDONLY
-    return f"{there}: {os.strerror(errno.EROFS if is_read_only else errno.EACCES)}"
+    if not os.access(there, os.W_OK | os.X_OK):
+        is_read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+        return f"{there}: {os.strerror(errno.EROFS if is_read_only else errno.EACCES)}"
+    try:  # a file without a name: os.access knows neither of errors that made the disk read-only nor of free inodes
+        os.close(os.open(there, os.O_TMPFILE | os.O_WRONLY))
+    except OSError as error:
+        if error.errno in {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}:  # others: a system without such files
+            return why_refused(error)
+    return None

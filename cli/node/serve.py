@@ -33,7 +33,7 @@ from ...cluster.tiered.place import probe
 from ...http_api.app import LINGER_S, HttpServer, start_http
 from ...partition.api.cluster import Cluster
 from ...partition.errors import StockadeError
-from ...partition.log.fsutil import keep_descriptors
+from ...partition.log.fsutil import keep_descriptors, why_refused
 from ...raft.net.tls import TlsFault
 from ...raft.wal.errors import DiskRefused, WalLocked, WalStalled
 from ..service.environment import configured, listed, load, unusable
@@ -265,8 +265,7 @@ class CannotStart(Exception):
     """The operating system refused a file or socket that a node needs to start. The text names it and the reason."""
 
     def __init__(self, error: OSError) -> None:
-        why = error.strerror or str(error)
-        super().__init__(why if error.filename is None else f"{error.filename}: {why}")
+        super().__init__(why_refused(error))
 
 
 def make_first_array() -> None:
@@ -315,8 +314,12 @@ async def run(
     for task in tasks:
         task.cancel()
     if node.failure is not None:
-        _log.critical("the node stopped because of a failure: %r", node.failure)
+        _log.critical("the node stopped because of a failure: %s", _why(node.failure))
     return 1 if node.failure is not None else 0
+
+
+def _why(failure: BaseException) -> str:
+    return why_refused(failure) if isinstance(failure, OSError) else repr(failure)
 
 
 async def _start(

@@ -18,6 +18,7 @@ from ...partition.errors import (
     StockadeError,
     UnknownTopicOrPartition,
 )
+from ...partition.log.fsutil import why_refused
 from ...partition.version import VERSION
 from ...raft.host import RaftHost, Software
 from ...raft.net.streams import AcceptStream
@@ -66,8 +67,9 @@ class NodeFailure:
         if self.error is None:
             self.error = error
             is_explained = isinstance(error, (DiskRefused, WalStalled))
+            why = why_refused(error) if isinstance(error, OSError) else error
             self._on_failure(error)  # first: the line may have to wait for the disk that hangs
-            _log.critical("this node cannot go on: %s", error, exc_info=None if is_explained else error)
+            _log.critical("this node cannot go on: %s", why, exc_info=None if is_explained else error)
 
 
 class Startup(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from ..log.fsutil import open_file, open_to_read, write_all
+from ..log.fsutil import open_file, open_to_read, sync, write_all
 from ..log.image import FileExtent, ImageDamaged
 from ..log.segment_files import remove
 from ..records.checksum import crc32
@@ -130,6 +130,6 @@ def _sync(paths: Sequence[Path]) -> None:
         with suppress(FileNotFoundError):
             descriptor = open_file(path, os.O_RDONLY)
             try:
-                os.fsync(descriptor)
+                sync(descriptor)
             finally:
                 os.close(descriptor)

@@ -12,6 +12,7 @@ and folders continue with the room that space.py holds back.
 import errno
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -30,6 +31,8 @@ Stamp = tuple[int, ...]
 """What ``stamp`` returns."""
 _T = TypeVar("_T")
 _NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_BROKEN = frozenset({errno.EROFS, errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, errno.ESTALE})
 _kept: list[int] = []
 _kept_max = [0]
 
@@ -110,18 +113,22 @@ def write_all(descriptor: int, pieces: Sequence[bytes]) -> None:
 
     A short write is followed by another one, which raises the OSError if the disk failed.
     """
-    for first in range(0, len(pieces), PIECES_MAX):
-        some = pieces[first : first + PIECES_MAX]
-        try:
-            written = os.writev(descriptor, some)
-        except OSError as error:
-            if not make_room(error):
-                raise
-            written = 0
-        if written < sum(map(len, some)):
-            rest = memoryview(b"".join(some))[written:]
-            while rest:
-                rest = rest[with_space(partial(os.write, descriptor, rest)) :]
+    try:
+        for first in range(0, len(pieces), PIECES_MAX):
+            some = pieces[first : first + PIECES_MAX]
+            try:
+                written = os.writev(descriptor, some)
+            except OSError as error:
+                if not make_room(error):
+                    raise
+                written = 0
+            if written < sum(map(len, some)):
+                rest = memoryview(b"".join(some))[written:]
+                while rest:
+                    rest = rest[with_space(partial(os.write, descriptor, rest)) :]
+    except OSError as error:
+        name_file(error, descriptor)
+        raise
 
 
 def write_all_at(descriptor: int, data: bytes | memoryview, position: int) -> None:
@@ -132,17 +139,53 @@ def write_all_at(descriptor: int, data: bytes | memoryview, position: int) -> No
             written = os.pwrite(descriptor, rest, position)
         except OSError as error:
             if not make_room(error):
+                name_file(error, descriptor)
                 raise
             continue
         rest = rest[written:]
         position += written
 
 
+def sync(descriptor: int) -> None:
+    """Make the bytes of a file durable. Raises OSError, which names the file."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        name_file(error, descriptor)
+        raise
+
+
+def name_file(error: OSError, descriptor: int) -> None:
+    """Note the file in the error of a call that was given a descriptor. Only calls with a path note it themselves, and
+    the node's last line should say which disk has failed.
+    """
+    with suppress(OSError):
+        error.filename = error.filename or str(Path(f"/proc/self/fd/{descriptor}").readlink())
+
+
+def why_refused(error: OSError) -> str:
+    """The file that the disk refused, the reason, and what an operator looks at first."""
+    why = error.strerror or str(error)
+    if error.errno in _NO_ROOM and _has_no_inode(error.filename):
+        why += ", as its file system has no inode left for another file (`df -i`), though it may have free bytes"
+    elif error.errno in _BROKEN:
+        why += ". Look at the disk and the kernel's log before you start the node again"
+    return why if error.filename is None else f"{error.filename}: {why}"
+
+
+def _has_no_inode(path: str | None) -> bool:
+    with suppress(OSError, StopIteration):
+        whole = Path(path or ".").absolute()
+        found = os.statvfs(next(each for each in (whole, *whole.parents) if each.exists()))
+        return found.f_files > 0 == found.f_favail
+    return False
+
+
 def sync_directory(directory: Path) -> None:
     """Make the creation, renaming and removal of files in ``directory`` durable."""
     fd = open_file(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
 
@@ -174,7 +217,7 @@ def write_durably(path: Path, content: bytes) -> None:
     try:
         os.fchmod(fd, os.fstat(fd).st_mode & DATA_MODE)  # a process that died may have left the file, with other rights
         write_all(fd, [content])
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)
     with_space(partial(scratch.rename, path))

@@ -20,7 +20,7 @@ from weakref import ref
 from ..commands import Offset
 from ..records.batch import STREAM_START
 from ..records.checksum import crc32
-from .fsutil import names_in, open_file, open_to_read, write_all
+from .fsutil import names_in, open_file, open_to_read, sync, write_all
 from .image import FileExtent, ImageDamaged
 from .index import BEHIND_A_CHECK, IndexDamaged, SegmentIndex
 from .interface import StoredBatch
@@ -209,7 +209,7 @@ class Unsynced:
         """Sync the files; return when their bytes are on disk. Raises OSError."""
         try:
             for descriptor in self._descriptors:
-                os.fsync(descriptor)
+                sync(descriptor)
         finally:
             self._close()
         for segment, size in self._sizes:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...partition.log.fsutil import open_file, sync_directory, write_all_at
+from ...partition.log.fsutil import open_file, sync, sync_directory, write_all_at
 from ...partition.log.space import with_space
 from ..core.group import Group
 from ..machine import FileExtent, ImageDamaged
@@ -339,7 +339,7 @@ class CheckpointCopy:
         for extent in checkpoint.files:
             fd = open_file(directory / extent.name, os.O_RDONLY)
             try:
-                os.fsync(fd)
+                sync(fd)
             finally:
                 os.close(fd)
         sync_directory(directory)

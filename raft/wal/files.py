@@ -14,7 +14,7 @@ from mmap import mmap
 from pathlib import Path
 from typing import NamedTuple
 
-from ...partition.log.fsutil import names_in, open_file, sync_directory, write_all_at
+from ...partition.log.fsutil import name_file, names_in, open_file, sync, sync_directory, write_all_at
 from ...partition.log.space import with_space
 from .errors import WalCorrupt, WalLocked
 from .records import (
@@ -108,7 +108,11 @@ def prepare(fd: int, file_bytes: int, header: FileHeader) -> int:
     ``file_bytes`` are whole pages, writes to ``fd`` bypass the cache from now on where the file system can do that:
     they must be of whole pages, from memory that begins at a page.
     """
-    with_space(partial(os.posix_fallocate, fd, 0, file_bytes))
+    try:
+        with_space(partial(os.posix_fallocate, fd, 0, file_bytes))
+    except OSError as error:
+        name_file(error, fd)
+        raise
     end = min(PAGE_BYTES, file_bytes)
     page = mmap(-1, PAGE_BYTES)
     page.write(encode_file_header(header))
@@ -121,7 +125,7 @@ def prepare(fd: int, file_bytes: int, header: FileHeader) -> int:
             raise
         _bypass_cache(fd, False)
         write_all_at(fd, memoryview(page)[:end], 0)
-    os.fsync(fd)
+    sync(fd)
     return end
 
 

@@ -112,7 +112,7 @@ class Recovery:
         """
         with path.open("r+b" if self._changes else "rb") as file:
             if is_last:
-                _drop_cached_pages(file.fileno())
+                _drop_cached_pages(file.fileno(), is_synced=self._changes)
             view = memoryview(file.read())  # not mapped: a disk that fails under a mapping kills the process (D11)
             header = self._check_header(path, number, decode_file_header(view))
             self.number, self.end = number, self._read_records(path, view, header)
@@ -190,12 +190,14 @@ class Recovery:
         return None
 
 
-def _drop_cached_pages(fd: int) -> None:
-    """Make the next read of the file come from the disk itself.
+def _drop_cached_pages(fd: int, *, is_synced: bool) -> None:
+    """Make the next read of the file come from the disk itself; ``is_synced``: after a sync.
 
-    After a failed fdatasync the kernel's cache may hold records, marked clean, that never reached the disk.
+    After a failed fdatasync the kernel's cache may hold records, marked clean, that never reached the disk. A reader
+    that makes no changes does without the sync: a disk that an error has made read-only refuses it.
     """
-    os.fsync(fd)
+    if is_synced:
+        os.fsync(fd)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 

@@ -9,7 +9,7 @@ from mmap import mmap
 from threading import Thread
 from time import perf_counter
 
-from ...partition.log.fsutil import write_all_at
+from ...partition.log.fsutil import name_file, write_all_at
 from ..histogram import Histogram
 from .files import OpenFile
 from .records import PAGE_BYTES, FileHeader, Run, encode_file_header
@@ -115,7 +115,11 @@ class WalWriter:
             write_all_at(fd, some, start)
             start += len(some)
         began = perf_counter()
-        os.fdatasync(fd)
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            name_file(error, fd)
+            raise
         self.syncs.add(perf_counter() - began)
         return some
 

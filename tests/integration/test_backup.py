@@ -500,6 +500,10 @@ def test_what_is_damaged_on_a_disk_is_named_and_all_else_is_rescued(data: Path) 
     found, fault = told()
     assert found == [("second", 0)], "what its last checkpoint has"
     assert f"{disk}/wal/identity: position 0: the file is missing" in json.loads(fault)["detail"]
+    (disk / "wal").rename(data / "removed")
+    found, fault = told()
+    assert found == [("second", 0)]
+    assert f"{disk}/wal: the folder is missing, so only the checkpoints could be read" in json.loads(fault)["detail"]
 
 
 def last(table: pa.Table) -> pa.Table:

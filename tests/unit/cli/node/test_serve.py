@@ -1,6 +1,7 @@
 """A node that refuses its disk says which file is wrong and what to do, without a traceback."""
 
 import asyncio
+import errno
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from disks import needs_root
 
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
@@ -178,6 +180,35 @@ def test_a_data_folder_that_cannot_be_written_is_found_by_a_check(
     assert cannot_write(tmp_path / "new" / "folder") == f"{tmp_path}: Permission denied"
     monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID))
     assert cannot_write(tmp_path / "new" / "folder") == f"{tmp_path}: Read-only file system"
+
+
+@needs_root
+def test_a_disk_without_an_inode_is_named_by_a_start_and_by_a_check(tmp_path: Path) -> None:
+    """A start said that no space was left, where `df` shows plenty, and the check that all was fine."""
+    path = machine(tmp_path, CONFIG)
+    (tmp_path / "n1").mkdir()
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=16m,nr_inodes=1", "tmpfs", tmp_path / "n1"), check=True)
+    try:
+        for refused in (serve(path), CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])):
+            assert refused.exit_code == 1
+            assert "No space left on device, as its file system has no inode left" in refused.stderr
+    finally:
+        subprocess.run(("umount", "-l", tmp_path / "n1"), check=True)
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EOPNOTSUPP])
+def test_a_check_finds_a_disk_that_an_error_made_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The kernel (Linux 6.18) lets os.access pass there. Not every file system has files without a name."""
+
+    def refused(path: Path, flags: int) -> int:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(os, "open", refused)
+    advice = "Look at the disk and the kernel's log before you start the node again"
+    text = None if number == errno.EOPNOTSUPP else f"{tmp_path}: Read-only file system. {advice}"
+    assert cannot_write(tmp_path) == text
 
 
 @pytest.mark.parametrize("folder", ["n1", "n1.2"])

@@ -293,6 +293,9 @@ def test_a_disk_knows_of_its_checkpoint_alone_that_it_is_committed(tmp_path: Pat
     identity.write_bytes(identity.read_bytes()[:-1])
     with stopped(tmp_path / "n2", founders, tmp_path / "without the log") as found:
         assert 0 < found.known_end == found.log.log_end < 200, "what the checkpoint has"
+    (tmp_path / "n2" / "wal").rename(tmp_path / "removed")
+    with stopped(tmp_path / "n2", founders, tmp_path / "without its folder") as found:
+        assert 0 < found.known_end == found.log.log_end < 200, "what the checkpoint has"
     segment = min((tmp_path / "n1").rglob("*.arrow"))
     segment.write_bytes(segment.read_bytes()[:-9] + b"x" * 9)
     with (

@@ -3,11 +3,13 @@
 import errno
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from stockade.partition.log import segments
+from stockade.partition.log.fsutil import sync, why_refused, write_all, write_all_at
 from stockade.partition.log.segments import SegmentLog
 
 from .test_segments import begun, command
@@ -51,6 +53,25 @@ def test_a_write_that_fails_ends_the_log_whatever_asked_for_it(
             refused()
     assert len(told) == 1
     log.close()
+
+
+def test_the_error_of_a_write_and_of_a_sync_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last line of a node whose disk had become read-only said no more than that."""
+    path = tmp_path / "segment"
+
+    def fails(*_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for function in ("writev", "pwrite", "fsync"):
+        monkeypatch.setattr(os, function, fails)
+    with path.open("wb") as file:
+        number = file.fileno()
+        for call in (partial(write_all, number, [b"a"]), partial(write_all_at, number, b"a", 0), partial(sync, number)):
+            with pytest.raises(OSError, match="Read-only") as caught:
+                call()
+            assert why_refused(caught.value) == (
+                f"{path}: Read-only file system. Look at the disk and the kernel's log before you start the node again"
+            )
 
 
 def test_a_log_that_is_restored_in_another_directory_is_whole_again(

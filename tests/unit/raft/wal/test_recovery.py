@@ -1,5 +1,6 @@
 """Recovery after a stop at any byte finds a prefix of what was written, with every record that was reported durable."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -203,6 +204,20 @@ def test_a_reader_of_a_stopped_nodes_disk_gets_what_is_before_a_file_that_cannot
     assert (isinstance(found.fault, OSError), len(found.groups[1].entries)) == (True, 2)
     with pytest.raises(OSError, match=SECOND):
         recover(tmp_path / "wal")
+
+
+def test_a_reader_of_a_stopped_nodes_disk_reads_one_that_an_error_made_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such an ext4 refuses fsync, and the reader had no record of the log: `backup rescue` showed empty partitions."""
+    a_log_of_two_files(tmp_path / "wal")
+
+    def refused(descriptor: int) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "fsync", refused)
+    found = recover(tmp_path / "wal", changes=False)
+    assert (found.fault, len(found.groups[1].entries)) == (None, 4)
 
 
 def test_a_refusal_changes_no_file_and_leaves_no_lock(tmp_path: Path) -> None:

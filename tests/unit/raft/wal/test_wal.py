@@ -383,7 +383,8 @@ def test_after_a_failure_of_the_disk_nothing_is_durable_any_more(
             with pytest.raises(WalFailed):
                 log.wal.save_vote(1, 2, None)
             assert log.wal.read(location) == b"lost" * 20
-        assert [error.errno for error in log.failures if isinstance(error, OSError)] == [error_number]
+        told = [(error.errno, error.filename) for error in log.failures if isinstance(error, OSError)]
+        assert told == [(error_number, str(tmp_path / "0000000002.wal"))]
         assert (log.durable, log.wal.durable_lsn, disk.calls) == ([1], 1, calls)
         async with opened(tmp_path, file_bytes=200) as again:
             assert payloads(again.wal)[0] == b"safe" * 20

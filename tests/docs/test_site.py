@@ -33,6 +33,8 @@ class Page(HTMLParser):
         self.links: list[str] = []
         self.ids: set[str] = set()
         self.classes: set[str] = set()
+        self.palettes: list[str] = []
+        self.labels: set[str] = set()
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -41,6 +43,8 @@ class Page(HTMLParser):
         self.links += [values["href"]] if tag == "a" and "href" in values else []
         self.ids |= {values[name] for name in ("id", "name") if name in values}
         self.classes |= set(values.get("class", "").split())
+        self.labels |= {values["for"]} if tag == "label" and "for" in values else set()
+        self.palettes += [values["data-md-color-media"]] if tag == "input" and values.get("name") == "__palette" else []
 
 
 def pages() -> Iterator[tuple[str, Page]]:
@@ -65,6 +69,14 @@ def test_no_page_loads_anything_from_another_server(site: dict[str, Page]) -> No
 def test_no_page_makes_the_theme_fetch_a_library(site: dict[str, Page]) -> None:
     """The theme's script gets mermaid from another server when a page has a diagram of it."""
     assert not [name for name, page in site.items() if "mermaid" in page.classes]
+
+
+def test_the_colours_of_a_page_follow_the_system_until_a_reader_chooses_others(site: dict[str, Page]) -> None:
+    """The theme's script remembers the place of the first visit's palette: unless that follows the system, for good."""
+    ways = ["(prefers-color-scheme)", "(prefers-color-scheme: light)", "(prefers-color-scheme: dark)"]
+    assert {tuple(page.palettes) for page in site.values()} == {tuple(ways)}
+    switches = {f"__palette_{place}" for place in range(len(ways))}
+    assert [name for name, page in site.items() if not switches <= page.labels] == []
 
 
 def test_every_link_within_the_site_leads_to_a_file_and_a_place_in_it(site: dict[str, Page]) -> None:

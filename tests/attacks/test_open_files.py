@@ -47,7 +47,7 @@ def files_of(cluster: LocalCluster) -> list[int]:
 @pytest.mark.timeout(600)
 @pytest.mark.processes
 @pytest.mark.parametrize(("asked", "is_leader"), [(ARROW, True), (WAIT, False)], ids=["files", "forwarding"])
-def test_the_log_keeps_its_descriptors_beside_what_requests_open(tmp_path: Path, asked: str, is_leader: bool) -> None:
+def test_the_log_keeps_its_descriptors_beside_those_of_requests(tmp_path: Path, asked: str, is_leader: bool) -> None:
     with running(tmp_path, DESCRIPTORS) as cluster, ExitStack() as attack:
         topic = Topic(cluster.nodes[0].url, "orders")
         topic.create(partitions=1)

@@ -53,7 +53,9 @@ def test_a_name_that_is_taken_is_refused_in_the_dialog(console: Console) -> None
     closed(console)
 
 
-def test_a_topic_is_changed_and_what_cannot_be_undone_says_so(console: Console, scene: Scene, topic: str) -> None:
+def test_a_topic_is_changed_and_a_change_that_cannot_be_undone_says_so(
+    console: Console, scene: Scene, topic: str
+) -> None:
     console.open(f"topics/{topic}", topic)
     console.press("Change")
     console.fill("Partitions", "3", DIALOG)
@@ -217,7 +219,9 @@ def test_a_plan_has_the_digest_that_the_command_line_tells(console: Console, sce
     assert digest(console) == scene.plan("topics", "trim", topic, "--partition", "0", "--before", "2")
 
 
-def test_what_has_changed_since_the_plan_is_not_done_but_shown_anew(console: Console, scene: Scene, topic: str) -> None:
+def test_an_act_on_a_state_that_has_changed_since_its_plan_is_not_done_but_shown_anew(
+    console: Console, scene: Scene, topic: str
+) -> None:
     Writer(scene.url, "pod-q").acquire(topic, "quinn")
     console.open(f"topics/{topic}/0", f"{topic}/0")
     console.press("Evict the writer")
@@ -316,7 +320,7 @@ def test_a_question_that_is_left_while_its_act_goes_on_says_so(console: Console,
     closed(console)
 
 
-def test_a_name_cannot_turn_around_what_is_said_beside_it(console: Console, scene: Scene, topic: str) -> None:
+def test_a_name_cannot_turn_around_the_text_beside_it(console: Console, scene: Scene, topic: str) -> None:
     """U+202E in the name of a writer drew what the console said of it from right to left."""
     Writer(scene.url, "pod-\u202ex").acquire(topic, "mia\u202e")
     console.open(f"topics/{topic}/0", f"{topic}/0")

@@ -20,7 +20,7 @@ Promise.all([import(document.querySelector('link[href$="views/overview.js"]').hr
 HEALED = "window.fetch = window.trueFetch"
 
 
-def test_what_is_refused_now_stays_as_it_was_and_the_page_says_so(console: Console) -> None:
+def test_a_view_that_is_refused_for_now_stays_as_it_was_and_the_page_says_so(console: Console) -> None:
     console.open("topics", "Topics")
     console.sees("orders")
     console.script(REFUSED, 503, "LEADER_NOT_AVAILABLE", "/v1/topics")
@@ -87,7 +87,7 @@ def test_a_stream_of_events_that_went_silent_gives_its_connection_back(console: 
     assert console.script("return window.streams.slice(0, 2).every(signal => signal.aborted)")
 
 
-def test_what_the_caller_may_see_no_longer_is_gone_from_the_page(console: Console) -> None:
+def test_topics_that_the_caller_may_see_no_longer_are_gone_from_the_page(console: Console) -> None:
     console.open("topics", "Topics")
     console.sees("orders")
     console.script(REFUSED, 403, "PERMISSION_DENIED", "/v1/topics")

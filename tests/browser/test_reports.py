@@ -112,7 +112,7 @@ def test_nothing_in_a_page_of_a_stranger_runs_or_loads(console: Console, folder:
     console.driver.get_log("browser")  # the browser tells that the page's policy forbids what was in it
 
 
-def test_what_is_no_report_says_what_it_is(console: Console, folder: Path) -> None:
+def test_a_file_that_is_no_report_is_told_for_the_kind_of_file_that_it_is(console: Console, folder: Path) -> None:
     console.open("reports", "Reports")
     give(console, folder / "logs.parquet", folder / "other.json")
     console.sees("logs.parquet is a table for other programs. Open report.html, run.json or history.jsonl beside it.")

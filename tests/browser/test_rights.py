@@ -74,7 +74,7 @@ def test_a_token_that_cannot_be_one_is_refused_and_leaves_the_form_there(guarded
     guarded.sees("orders")
 
 
-def test_who_may_read_a_topic_is_offered_no_act_and_no_other_topic(guarded: Console) -> None:
+def test_a_reader_of_a_topic_is_offered_no_act_and_no_other_topic(guarded: Console) -> None:
     log_in(guarded, READER.token)
     guarded.sees("orders")
     assert "secret" not in guarded.text("main")
@@ -94,7 +94,7 @@ def test_who_may_read_a_topic_is_offered_no_act_and_no_other_topic(guarded: Cons
     assert guarded.findings() == []
 
 
-def test_who_may_not_see_the_cluster_is_not_told_that_all_is_well(guarded: Console) -> None:
+def test_a_caller_who_may_not_see_the_cluster_is_not_told_that_all_is_well(guarded: Console) -> None:
     """Partitions without a leader, full disks and refused writes are not for this caller to see."""
     log_in(guarded, READER.token)
     guarded.sees("orders")
@@ -103,7 +103,7 @@ def test_who_may_not_see_the_cluster_is_not_told_that_all_is_well(guarded: Conso
     assert not guarded.find(".sentence .dot.good")
 
 
-def test_who_may_see_no_topic_is_not_told_that_there_is_none_and_is_offered_no_drill(guarded: Console) -> None:
+def test_a_caller_who_may_see_no_topic_is_not_told_that_there_is_none_and_is_offered_no_drill(guarded: Console) -> None:
     log_in(guarded, STRANGER.token)
     guarded.sees("There is no topic that you may see")
     guarded.driver.get(f"{guarded.url}/#/")
@@ -152,7 +152,7 @@ def test_a_node_that_stands_still_is_noticed_also_without_the_right_to_its_event
     guarded.sees("live", ".top-bar")
 
 
-def test_who_may_everything_is_offered_everything(guarded: Console) -> None:
+def test_an_administrator_is_offered_every_act(guarded: Console) -> None:
     log_in(guarded, ADMIN.token)
     guarded.sees("secret")
     guarded.driver.get(f"{guarded.url}/#/topics/secret")

@@ -34,7 +34,7 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("name", "path", "heading", "words"), VIEWS, ids=[view[0] for view in VIEWS])
-def test_a_view_shows_what_there_is_also_in_the_dark_and_on_a_phone_and_axe_finds_nothing(
+def test_a_view_shows_its_content_also_in_the_dark_and_on_a_phone_and_axe_finds_nothing(
     console: Console, name: str, path: str, heading: str, words: str
 ) -> None:
     console.open(path, heading)
@@ -69,7 +69,7 @@ def test_the_timeline_tells_the_certificates_of_tenures_and_of_a_zombies_write(c
     console.picture("slot-certificate")
 
 
-def test_an_entry_of_the_ledger_begins_with_what_was_done_also_on_a_phone(console: Console) -> None:
+def test_an_entry_of_the_ledger_begins_with_its_act_also_on_a_phone(console: Console) -> None:
     """It began with whose, then how it ended, and what was done came last."""
     for size in (WIDE, PHONE):
         console.size(size)
@@ -85,7 +85,7 @@ def test_an_entry_of_the_ledger_begins_with_what_was_done_also_on_a_phone(consol
             assert act["x"] < at["x"]
 
 
-def test_a_refused_write_says_what_to_do_next_and_what_became_of_the_batch(console: Console) -> None:
+def test_a_refused_write_names_the_next_step_and_the_outcome_of_the_batch(console: Console) -> None:
     console.open("refused?topic=orders&partition=0", "Refused writes")
     console.find(".refused .record")[0].click()
     console.sees("Stop this writer")
@@ -96,7 +96,7 @@ def test_a_refused_write_says_what_to_do_next_and_what_became_of_the_batch(conso
     assert console.findings() == []
 
 
-def test_an_entry_of_the_ledger_tells_who_what_before_and_after(console: Console) -> None:
+def test_an_entry_of_the_ledger_tells_caller_and_change(console: Console) -> None:
     console.open("ledger?find=topic.create", "Ledger")
     console.until(lambda: console.find(".refused .record"), "an entry")
     console.find(".refused .record")[0].click()
@@ -156,7 +156,7 @@ def test_a_write_under_no_grant_has_no_holders_lane(console: Console, scene: Sce
     assert abs(cross["y"] + cross["height"] / 2 - lane["y"] - lane["height"] / 2) < 10
 
 
-def test_a_holder_is_on_the_overview_whichever_partition_it_has(console: Console, scene: Scene) -> None:
+def test_a_holder_of_any_partition_is_on_the_overview(console: Console, scene: Scene) -> None:
     """Of each topic the view looked at 24 partitions, and said that no writer held a slot."""
     scene.topic("a-wide-one", 30)
     Writer(scene.url, "pod-e").acquire("a-wide-one", "edgar", partition=29)

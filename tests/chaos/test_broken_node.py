@@ -57,7 +57,7 @@ def test_a_process_stops_at_the_point_that_is_wanted_and_only_once(tmp_path: Pat
     assert out == "went on\n", err
 
 
-def test_other_points_do_not_stop_it(tmp_path: Path, script: str) -> None:
+def test_a_node_goes_on_past_the_points_at_which_it_shall_not_stop(tmp_path: Path, script: str) -> None:
     process = start(stopping(tmp_path), script)
     (tmp_path / f"produce-begun.{process.pid}").touch()
     assert process.communicate("\n", timeout=60)[0] == "went on\n"

@@ -109,7 +109,7 @@ def test_a_server_ends_with_the_process_that_started_it() -> None:
         os.close(server)
 
 
-def test_what_the_server_refuses_is_an_error(server: ProxyServer, target: socket.socket) -> None:
+def test_a_refusal_of_the_proxy_server_is_an_error(server: ProxyServer, target: socket.socket) -> None:
     server.create("twice", target.getsockname()[:2])
     with pytest.raises(ProxyError, match="already exists"):
         server.create("twice", target.getsockname()[:2])

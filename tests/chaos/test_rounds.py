@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[LoopDisk]:
 
 
 @needs_disks
-def test_a_power_cut_takes_what_was_not_synced_and_nothing_that_was(disk: LoopDisk, tmp_path: Path) -> None:
+def test_a_power_cut_takes_unsynced_writes_and_no_synced_one(disk: LoopDisk, tmp_path: Path) -> None:
     folder = tmp_path / "disk" / "replicas"
     write_durably(folder / "kept", b"old")
     write_durably(folder / "kept", b"new")
@@ -143,7 +143,7 @@ def test_no_acknowledged_write_is_lost_when_nodes_are_killed_in_rounds(tmp_path:
 
 
 @needs_disks
-def test_what_breaks_a_disk_leaves_the_machines_own_alone_while_the_disk_is_not_mounted(
+def test_faults_of_a_disk_leave_the_machines_own_alone_while_the_disk_is_not_mounted(
     disk: LoopDisk, tmp_path: Path
 ) -> None:
     """As between the two mounts of a repair. ``disk`` stands for the machine's own."""

@@ -23,7 +23,7 @@ STRIKES_MIN = 1
 
 @pytest.mark.parametrize("setup", RUNS)
 @pytest.mark.timeout(600)
-def test_what_is_promised_holds_whatever_strikes(setup: str, tmp_path: Path) -> None:
+def test_no_checker_finds_a_broken_promise_under_faults(setup: str, tmp_path: Path) -> None:
     reason = why_not(setup.split(","))
     if reason is not None:
         pytest.skip(reason)

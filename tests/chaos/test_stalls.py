@@ -213,7 +213,7 @@ async def reached(granted: list[int], count: int) -> None:
     await until(is_reached, PATIENCE_S, f"there are no {count} grants")
 
 
-def test_what_a_holder_says_is_compared_with_the_log() -> None:
+def test_the_report_of_a_holder_is_compared_with_the_log() -> None:
     with pytest.raises(AssertionError):
         assert_certified(7, {"state": "absent"})
     with pytest.raises(AssertionError):

@@ -84,7 +84,7 @@ def pods(objects: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("version", KUBERNETES)
-def test_kubernetes_takes_what_the_chart_makes(version: str, values: Mapping[str, Any]) -> None:
+def test_kubernetes_takes_the_objects_of_the_chart(version: str, values: Mapping[str, Any]) -> None:
     for each in rendered(values):
         if each["kind"] != "ServiceMonitor":  # Kubernetes has no schema of it
             kubernetes_validate.validate(each, version, strict=True)
@@ -172,7 +172,7 @@ def test_nodes_find_each_other_before_they_are_ready_and_are_replaced_one_by_one
 @pytest.mark.parametrize(
     "values", [{}, CASES["certificates of clients are required"]], ids=["by kubelet", "by the node"]
 )
-def test_probes_ask_what_they_are_for(values: Mapping[str, Any]) -> None:
+def test_each_probe_asks_the_path_for_its_purpose(values: Mapping[str, Any]) -> None:
     (container,) = next(iter(pods(rendered(values)).values()))["spec"]["containers"]
     asked = {name: container[f"{name}Probe"] for name in ("startup", "readiness", "liveness")}
     paths = {

@@ -54,7 +54,7 @@ def test_the_image_runs_as_a_user_without_rights_from_locked_packages_and_names_
     assert words("HEALTHCHECK") == ["stockade", "probe"]
 
 
-def test_what_the_dockerfile_ignores_is_not_what_it_needs() -> None:
+def test_the_dockerfile_ignores_no_file_that_it_needs() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     taken = {line.removeprefix("!") for line in ignored if line.startswith("!")}
     links = {path.name for path in (ROOT / "src" / "stockade").iterdir() if path.is_symlink()}
@@ -71,7 +71,7 @@ def test_the_image_has_the_release_and_nothing_to_install_with(image: Image, bui
     assert {"stockade", "pyarrow", "uvloop"} <= installed
 
 
-def test_what_is_run_in_a_container_is_in_the_image() -> None:
+def test_programs_that_pages_run_in_a_container_are_in_the_image() -> None:
     """The page ran `kill`, a program of procps, which is not in a slim image; a shell has a kill of its own."""
     pages = ROOT / "docs" / "how-to" / "deploy.md", ROOT / "ops" / "helm" / "stockade" / "templates" / "NOTES.txt"
     run = [found for page in pages for found in re.findall(r"exec [^`\n]*? -- (\S+)", page.read_text(encoding="utf-8"))]

@@ -119,7 +119,7 @@ def test_search_works_in_pages_that_were_opened_from_a_folder(site: dict[str, Pa
         ('<a href="https://github.com">', []),
     ],
 )
-def test_what_a_page_loads_from_elsewhere_is_found(html: str, loaded: list[str]) -> None:
+def test_files_that_a_page_loads_from_elsewhere_are_found(html: str, loaded: list[str]) -> None:
     assert [url for url in Page(html).loaded if ELSEWHERE.match(url)] == loaded
 
 
@@ -131,5 +131,5 @@ def test_what_a_page_loads_from_elsewhere_is_found(html: str, loaded: list[str])
         ("a { src: url(x.woff2); b: url(data:image/svg+xml) }", []),
     ],
 )
-def test_what_a_style_loads_from_elsewhere_is_found(css: str, found: list[str]) -> None:
+def test_files_that_a_style_loads_from_elsewhere_are_found(css: str, found: list[str]) -> None:
     assert IN_STYLES.findall(css) == found

@@ -119,7 +119,7 @@ def test_a_lost_cluster_is_restored_into_another_one_record_by_record(
     assert (empty["require_fence"], empty["writer_group"]) == (True, "g")
 
 
-def test_an_incremental_backup_copies_only_what_is_new_and_stands_for_itself(data: Path, other: LocalCluster) -> None:
+def test_an_incremental_backup_copies_only_new_records_and_stands_for_itself(data: Path, other: LocalCluster) -> None:
     node, place = other.nodes[0].url, data / "backup"
     topic = filled(node, "grows", 1, 30)
     done(node, "backup", "create", str(place), "--topic", "grows")
@@ -183,7 +183,9 @@ def test_records_come_back_that_their_topic_would_not_take_today(data: Path, oth
     assert expect(200, call("GET", again.url))["config"]["max_batch_bytes"] == 1024
 
 
-def test_what_is_missing_is_copied_again_and_old_backups_go_without_harm(data: Path, other: LocalCluster) -> None:
+def test_missing_files_of_a_backup_are_copied_again_and_old_backups_go_without_harm(
+    data: Path, other: LocalCluster
+) -> None:
     node, place = other.nodes[0].url, data / "backup"
     topic = filled(node, "mended", 2, 6)
     create = ("backup", "create", str(place), "--topic", "mended")
@@ -370,7 +372,9 @@ def test_the_page_verifies_a_backup_with_pyarrow_alone(data: Path, other: LocalC
     assert run().returncode == 1
 
 
-def test_what_the_last_node_still_tells_follows_the_backup_into_a_new_cluster(data: Path, other: LocalCluster) -> None:
+def test_records_that_the_last_node_still_tells_follow_the_backup_into_a_new_cluster(
+    data: Path, other: LocalCluster
+) -> None:
     """By the program of the page, as it stands there. Nothing said what to do when two of three disks are lost."""
     place, new = str(data / "backup"), other.nodes[0].url
     with LocalCluster(data / "lost", port_base=0, restart=False) as lost:
@@ -468,7 +472,7 @@ def topic_id_of(disk: Path) -> int:
     return found
 
 
-def test_what_is_damaged_on_a_disk_is_named_and_all_else_is_rescued(data: Path) -> None:
+def test_damaged_files_of_a_disk_are_named_and_all_else_is_rescued(data: Path) -> None:
     """One damaged note of a replica, or one flipped bit of the log, refused the whole disk."""
     with LocalCluster(data / "hurt", nodes_count=1, port_base=0, restart=False) as lost:
         url = lost.nodes[0].url

@@ -152,7 +152,7 @@ def grown(module_path: Path) -> Iterator[LocalCluster]:
         yield cluster
 
 
-def test_a_plan_is_looked_at_and_then_it_is_done_or_nothing_is(grown: LocalCluster) -> None:
+def test_a_plan_of_moves_that_was_looked_at_is_done_whole_or_not_at_all(grown: LocalCluster) -> None:
     url = grown.nodes[0].url
     topic = Topic(url, "planned")
     eventually(lambda: order(url, "GET")["moves"] or None)

@@ -60,7 +60,7 @@ def test_rounds_are_proofs_while_leaders_change_and_a_monitor_reads_them(cluster
         assert process.wait(30) == 0
 
 
-def test_one_round_tells_by_its_exit_code_what_it_has_shown(cluster: LocalCluster) -> None:
+def test_the_exit_code_of_one_round_tells_its_verdict(cluster: LocalCluster) -> None:
     url = cluster.nodes[0].url
     assert canary(url, "--topic", "once", code=0)["judged"] == "proof"
     expect(201, call("POST", f"{url}/v1/topics", {"name": "unfit", "partitions": 1}))
@@ -111,7 +111,7 @@ def broken(data: Path) -> Iterator[LocalCluster]:
         yield running
 
 
-def test_a_server_that_stores_what_a_zombie_writes_is_found(
+def test_a_server_that_stores_writes_of_a_zombie_is_found(
     broken: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = broken.nodes[0].url
@@ -120,7 +120,7 @@ def test_a_server_that_stores_what_a_zombie_writes_is_found(
     assert rounds(url, arrives=True).judged == "violation", "its answers are lost, and its record is there"
 
 
-def test_it_leaves_partitions_alone_that_are_of_use_to_others(cluster: LocalCluster) -> None:
+def test_a_canary_leaves_partitions_alone_that_others_use(cluster: LocalCluster) -> None:
     url = cluster.nodes[0].url
     topic = Topic(url, "orders")
     topic.create(partitions=1, config={"require_fence": True})
@@ -138,7 +138,7 @@ def test_it_leaves_partitions_alone_that_are_of_use_to_others(cluster: LocalClus
     assert canary(url, "--topic", "shared", code=3)["reason"] == "in use"
 
 
-def test_without_a_right_it_says_which_it_needs(cluster: LocalCluster) -> None:
+def test_a_canary_without_a_right_names_the_rights_that_it_needs(cluster: LocalCluster) -> None:
     async def main() -> None:
         async with Client(cluster.nodes[0].url) as client:
 

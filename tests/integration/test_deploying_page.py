@@ -60,7 +60,7 @@ def test_a_machine_of_several_nodes_passes_the_check_with_one_certificate(folder
     check(folder, MACHINE + HTTPS.replace("n1.", "a.") + PRINCIPALS)
 
 
-def test_a_new_node_has_what_the_others_have_and_names_them_under_join(folder: Path) -> None:
+def test_a_new_node_has_the_settings_of_the_others_and_names_them_under_join(folder: Path) -> None:
     stockade(folder, "certs", "--out", "certs", "--cluster-id", "orders-prod", "n4")
     as_above = ("data_dir", "http ", "raft_listen")
     plain = [line for line in NODE.splitlines() if line.startswith(as_above)]
@@ -70,7 +70,7 @@ def test_a_new_node_has_what_the_others_have_and_names_them_under_join(folder: P
     check(folder, f"{before}{mine}{HTTPS.replace('n1.', 'n4.')}{PRINCIPALS}{rest}")
 
 
-def test_on_a_trusted_network_three_words_stand_for_what_is_missing(tmp_path: Path) -> None:
+def test_on_a_trusted_network_three_words_stand_for_certificates_and_principals(tmp_path: Path) -> None:
     plain, tables = NODE[: NODE.index("[raft]")], NODE[NODE.index("[[members]]") :]
     check(tmp_path, plain + TRUSTED + tables)
     (tmp_path / "node.toml").write_text(plain + tables)

@@ -95,7 +95,7 @@ def test_partitions_are_shared_out_and_a_leaving_members_share_is_taken_over(nod
 
 
 @pytest.mark.parametrize(("group", "topic"), [("g8", "members"), ("g9", "also")])
-def test_members_read_each_partition_whatever_the_topic_s_name_and_whatever_other_members_read(
+def test_members_read_each_partition_also_of_a_topic_named_members_and_beside_other_topics(
     node: Cluster, group: str, topic: str
 ) -> None:
     """The numbers of a group's members, of all topics, had the names of partitions of a topic "members": partitions

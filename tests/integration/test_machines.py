@@ -177,7 +177,7 @@ main(sys.argv[1:])
 
 @pytest.mark.parametrize("program", [STRUCK, ASIDE], ids=["at any moment", "on any thread"])
 @pytest.mark.parametrize("command", ["serve", "cluster"])
-def test_a_signal_at_any_moment_stops_what_runs_nodes(tmp_path: Path, command: str, program: str) -> None:
+def test_a_signal_at_any_moment_stops_serve_and_cluster(tmp_path: Path, command: str, program: str) -> None:
     """After two signals at once, as `timeout` sends them, it waited for itself, and after some of one for another."""
     [machine] = Machines(tmp_path, "a", 1).each
     machine.write([machine])

@@ -77,7 +77,7 @@ def test_the_first_principal_ends_the_open_cluster_at_every_node_at_once(closed:
     assert "principal  root" in closed.stockade("principals", "whoami", token=closed.root)
 
 
-def test_a_principal_may_what_its_rights_say_as_soon_as_they_are_put(closed: Closed) -> None:
+def test_rights_of_a_principal_are_in_force_as_soon_as_they_are_put(closed: Closed) -> None:
     root = closed.root
     for topic in ("invoices-1", "secrets"):
         expect(201, call("POST", f"{closed.urls[0]}/v1/topics", {"name": topic}, headers=bearer(root)))

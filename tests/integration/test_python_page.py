@@ -110,7 +110,7 @@ def test_the_block_runs_and_runs_again(text: str, cluster: Cluster) -> None:
             assert "next_record(" not in text and "handle(" not in text, "an endless loop has ended by itself"
 
 
-def test_what_the_page_imports_is_there() -> None:
+def test_all_imports_of_the_page_exist() -> None:
     exec(IMPORTS, {})
 
 

@@ -24,7 +24,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (install.rabbitmq, "this is no Debian"),
     ],
 )
-def test_without_what_installs_it_a_peer_cannot_be_had(peer: object, reason: str, bare: Path) -> None:
+def test_a_peer_without_its_installer_cannot_be_had(peer: object, reason: str, bare: Path) -> None:
     assert callable(peer)
     with pytest.raises(CannotHave, match=reason):
         peer()

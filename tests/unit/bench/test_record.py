@@ -7,7 +7,7 @@ from runner import Results
 from workloads import Cell, Options
 
 
-def test_what_a_run_kept_is_read_as_it_was() -> None:
+def test_the_record_of_a_run_is_read_as_it_was_written() -> None:
     machine = Machine("now", "CPU", 2, 23.5, "6.1", "3.11", "ext4", Quartiles(0.1, 0.2, 0.3), (0.5, 1.5))
     options = Options(2, 0.5, ("stockade", "etcd"), ("idle", "requests"), (1, 16))
     samples: dict[Cell, list[Sample | None]] = {

@@ -94,7 +94,7 @@ def test_a_turn_starts_the_system_measures_each_figure_on_a_new_topic_and_stops_
     assert not reasons
 
 
-def test_after_each_turn_what_was_not_written_back_is_written_back(syncs: list[str]) -> None:
+def test_after_each_turn_dirty_pages_are_written_back(syncs: list[str]) -> None:
     _ = ran([system("a", Told()), system("b", Told(), failure=Failed("the port is taken"))], rounds=2)
     assert len(syncs) == 4
 
@@ -138,7 +138,7 @@ def test_a_system_that_cannot_be_had_or_does_not_start_is_named_and_the_others_g
     assert reasons == {"a": "cannot be had: there is no compiler", "b": "round 1: the port is taken"}
 
 
-def test_ctrl_c_keeps_what_was_measured_by_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_keeps_the_figures_measured_by_then(capsys: pytest.CaptureFixture[str]) -> None:
     rates, _ = ran([system("a", Told()), system("b", Told(), failure=KeyboardInterrupt())], rounds=2)
     assert rates[Cell("producer", "a", 16)] == [50.0, None]
     assert "interrupted" in capsys.readouterr().err

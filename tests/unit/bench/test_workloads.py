@@ -50,7 +50,7 @@ def test_the_command_line_says_how_to_repeat_a_run() -> None:
         (["--seconds", "0"], "more than 0"),
     ],
 )
-def test_what_there_is_not_is_refused_by_name(
+def test_unknown_names_in_the_options_are_refused_by_name(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
@@ -65,7 +65,7 @@ def test_each_system_has_one_turn_a_round_and_each_round_begins_with_another() -
     assert list(turns(2, [])) == []
 
 
-def test_a_turn_measures_what_the_system_can_and_the_options_want() -> None:
+def test_a_turn_measures_the_figures_that_the_system_has_and_the_options_want() -> None:
     able = {"producer": (1, 16, 64), "requests": (1,), "idle": (16,), "consumer": (1,)}
     options = Options(only=("idle", "requests", "producer"), counts=(1, 16))
     assert cells_of("kafka", able, options) == [

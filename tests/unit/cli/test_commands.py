@@ -81,7 +81,7 @@ def test_offsets_tail_and_trim_tell_where_a_partition_stands(at: Operator) -> No
     )
 
 
-def test_grants_say_who_holds_what_and_who_held_it(at: Operator, session: str) -> None:
+def test_lists_of_grants_name_present_and_past_holders(at: Operator, session: str) -> None:
     at.says("topics", "create", "held", "--partitions", "4")
     said = at.says("grants", "acquire", "held", "--session", session, "--partition", "0", "--partition", "1")
     grant, _, epoch, *_ = said.split()
@@ -127,7 +127,7 @@ def test_grants_are_listed_where_another_partition_has_no_leader(
     assert at.call("grants", "list", "halved").stderr == "without halved/1, halved/2: no leader is known\n"
 
 
-def test_what_partitions_with_a_leader_know_is_shown_where_others_have_none(
+def test_partitions_with_a_leader_are_shown_where_others_have_none(
     at: Operator, session: str, behead: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`grants describe` waited 30 s for each partition without a leader, `groups describe` for all of them, and neither
@@ -161,7 +161,7 @@ def only_of_the_first(call: Callable[..., Any]) -> Callable[..., Any]:
     return ask
 
 
-def test_who_is_fenced_on_purpose_is_refused_and_counted(at: Operator, session: str) -> None:
+def test_a_fence_on_purpose_names_the_grants_that_it_ended(at: Operator, session: str) -> None:
     at.says("topics", "create", "drill")
     grant = at.tells("grants", "acquire", "drill", "--session", session)
     fenced = at.tells("fence", "drill", "--reason", "drill")
@@ -193,7 +193,7 @@ def test_a_list_of_groups_says_how_many_it_leaves_out(
     assert at.tells("groups", "list", "--prefix", "many-")["total"] == 3
 
 
-def test_what_was_done_is_told_as_json_too(at: Operator, session: str) -> None:
+def test_changes_are_told_as_json_too(at: Operator, session: str) -> None:
     at.says("topics", "create", "told")
     stored = at.tells("produce", "told", str(Path(__file__)))
     assert (stored["topic"], stored["absent_records"]) == ("told", 0)

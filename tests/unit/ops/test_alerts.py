@@ -84,7 +84,7 @@ def test_an_alert_asks_for_series_and_labels_that_nodes_have(rule: dict[str, Any
         ("stockade_log_fsync_seconds > 1", "no series stockade_log_fsync_seconds"),
     ],
 )
-def test_a_query_for_what_no_node_has_is_found(query: str, fault: str) -> None:
+def test_a_query_for_a_series_that_no_node_has_is_found(query: str, fault: str) -> None:
     assert list(faults(query)) == [fault]
 
 
@@ -144,11 +144,11 @@ def test_promtool_accepts_the_rules_and_each_fires_when_it_should(arguments: lis
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_dashboard_is_what_the_tool_writes_now() -> None:
+def test_the_dashboard_is_as_the_tool_writes_it_now() -> None:
     assert dashboard.OUT.read_text(encoding="utf-8") == dashboard.text(), "run `python tools/dashboard.py`"
 
 
-def test_each_panel_asks_for_what_nodes_have_and_has_a_place_of_its_own() -> None:
+def test_each_panel_asks_for_series_of_nodes_and_has_a_place_of_its_own() -> None:
     found = json.loads((OPS / "grafana" / "stockade.json").read_text(encoding="utf-8"))
     assert [variable["name"] for variable in found["templating"]["list"]] == ["source", "job", "instance"]
     taken = set[tuple[int, int]]()

@@ -25,7 +25,7 @@ def test_the_exit_code_says_what_is_known(found: list[dict[str, Any]], code: int
     assert audit.judge(found)[0] == code
 
 
-def test_lines_name_what_is_vulnerable_and_what_is_unknown() -> None:
+def test_lines_name_vulnerable_and_unknown_packages() -> None:
     _, lines = audit.judge([FINE, VULNERABLE, HOPELESS, SKIPPED])
     assert lines[:2] == ["rich 1.0: PYSEC-1, fixed in 1.1", "yarl 1.0: PYSEC-2, fixed in no version"]
     assert lines[2].startswith("1 of 4 packages were not audited, because the service does not know them: isal, ...")

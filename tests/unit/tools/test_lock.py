@@ -37,7 +37,7 @@ def unsatisfied(name: str, requirements: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", lock.LOCKS)
-def test_a_lock_satisfies_what_is_wanted_of_it(name: str) -> None:
+def test_a_lock_satisfies_its_requirements(name: str) -> None:
     assert unsatisfied(name, lock.requirements(lock.LOCKS[name])) == [], "run `make lock`"
 
 

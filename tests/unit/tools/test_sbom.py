@@ -54,7 +54,7 @@ def test_components_are_those_of_the_lock_with_their_digests(written: Any) -> No
     } == {"pkg:pypi/click@8.1.7": ["a" * 64, "b" * 64], "pkg:pypi/no-such-package@2": ["b" * 64]}
 
 
-def test_it_says_what_the_wheel_needs_but_no_extras(written: Any) -> None:
+def test_the_bill_of_materials_names_needs_of_the_wheel_but_no_extras(written: Any) -> None:
     needed = {each["ref"]: each.get("dependsOn", []) for each in written["dependencies"]}
     assert needed["pkg:pypi/fence@1.2"] == ["pkg:pypi/click@8.1.7", "pkg:pypi/no-such-package@2"]
 

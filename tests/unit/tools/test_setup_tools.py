@@ -91,7 +91,7 @@ def test_a_go_that_is_too_old_is_not_used(script: Script) -> None:
     assert setup_tools.find_go() is None
 
 
-def test_what_cannot_be_had_is_one_line_and_a_failure(
+def test_a_tool_that_cannot_be_had_is_one_line_and_a_failure(
     script: Script, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script("path/go", "case $1 in env) echo go1.26;; *) echo looking; echo no network; exit 1;; esac")

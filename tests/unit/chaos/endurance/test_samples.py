@@ -45,7 +45,7 @@ def url() -> Iterator[str]:
         thread.join()
 
 
-def test_a_sample_has_what_the_process_and_its_metrics_say(url: str) -> None:
+def test_a_sample_has_figures_of_the_process_and_of_its_metrics(url: str) -> None:
     found = sample("n1", os.getpid(), url)
     assert found is not None
     assert found.memory_bytes > 1_000_000

@@ -46,7 +46,7 @@ def test_the_verdict_of_a_run_adds_up_all_its_rounds() -> None:
     assert (gap.checker, gap.violations) == ("gap", 0)
 
 
-def test_what_lies_in_files_is_judged_as_it_was_in_memory(tmp_path: Path) -> None:
+def test_a_run_in_files_is_judged_as_in_memory(tmp_path: Path) -> None:
     events = [*acknowledged(1, "whole"), *acknowledged(3, "torn")]
     logs = {
         ("whole", 0): [stored("n1", NAMES), stored("n2", NAMES)],

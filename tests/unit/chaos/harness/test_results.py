@@ -12,7 +12,9 @@ from stockade.chaos.harness.round import RoundOver
 
 
 @pytest.mark.parametrize("recovered_s", [0.5, None])
-def test_what_a_run_writes_is_read_again_also_when_no_node_came_back(tmp_path: Path, recovered_s: float | None) -> None:
+def test_the_summary_of_a_run_is_read_again_also_when_no_node_came_back(
+    tmp_path: Path, recovered_s: float | None
+) -> None:
     """As all that judges a run again does, and the soak."""
     over = RoundOver(1, 1, recovered_s, ["kill-all: it failed"], ["n1", "n2"], ["kill-all"], {"kill-one": "no node"})
     options = Options(["append"], ["kill-all"], 1, 5.0)

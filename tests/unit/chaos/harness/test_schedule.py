@@ -27,13 +27,13 @@ def test_some_seeds_let_faults_overlap() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_workload_brings_strikes_in_every_round(seed: int) -> None:
+def test_the_faults_of_a_workload_strike_in_every_round(seed: int) -> None:
     assert "rolling-restart" in {planned.fault for planned in schedule(seed, FAULTS, 60, ["rolling-restart"])}
 
 
 @pytest.mark.parametrize("seconds", [5.0, 10.0, 20.0])
 @pytest.mark.parametrize("seed", range(20))
-def test_what_workloads_bring_strikes_in_short_rounds_too(seed: int, seconds: float) -> None:
+def test_the_faults_of_workloads_strike_in_short_rounds_too(seed: int, seconds: float) -> None:
     always = {"divergent-tail", "rolling-restart", "transfer-leader"}
     plan = schedule(seed, FAULTS, seconds, sorted(always))
     assert always <= {planned.fault for planned in plan}
@@ -53,7 +53,7 @@ def test_without_faults_nothing_strikes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_a_cluster_bears_only_once_strikes_at_most_once(seed: int) -> None:
+def test_a_fault_that_a_cluster_bears_only_once_strikes_at_most_once(seed: int) -> None:
     once = {"corrupt-wal", "corrupt-vote"}
     plan = schedule(seed, ["kill-leader", *sorted(once)], 60, (), once)
     assert sum(planned.fault in once for planned in plan) <= 1

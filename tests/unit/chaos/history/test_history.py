@@ -13,7 +13,7 @@ def ticking_history() -> History:
     return History(io.BytesIO(), clock_ns=lambda: next(ticks))
 
 
-def test_an_operation_is_an_invocation_and_what_ended_it() -> None:
+def test_an_operation_is_an_invocation_and_its_end() -> None:
     history = ticking_history()
     first = history.invoke("w1", "append", partition=3, value="w1/0", count=5, epoch=2)
     second = history.invoke("w2", "append", partition=1, value="w2/0", count=5)

@@ -47,7 +47,7 @@ def test_a_holder_writes_nothing_behind_a_batch_of_unknown_outcome() -> None:
 
 
 @pytest.mark.parametrize("answer", [NotOwner(fence_epoch=1, group="g"), LeaderNotAvailable()])
-def test_what_was_refused_for_certain_is_no_end(answer: StockadeError) -> None:
+def test_an_append_that_was_refused_for_certain_is_no_unknown_end(answer: StockadeError) -> None:
     assert not is_unknown(answer)
     assert is_unknown(RequestTimedOut())
 

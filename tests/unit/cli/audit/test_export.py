@@ -153,7 +153,7 @@ def made_anew(rows: Rows, changed_number: int) -> Rows:
     return made
 
 
-def test_only_what_is_at_a_noted_head_or_below_is_proved_and_both_say_so(script: Path, rows: Rows) -> None:
+def test_only_entries_up_to_a_noted_head_are_proved_by_command_and_script(script: Path, rows: Rows) -> None:
     """The chain has no key: it holds, too, where a copy was made anew from an entry on."""
     noted, forged = [head_of(rows[:count]) for count in (3, 5)], made_anew(rows, 5)
     assert forged[:4] == rows[:4] and forged[4:] != rows[4:]
@@ -203,7 +203,7 @@ def test_only_its_owner_reads_an_export_and_a_link_to_it_stays(client: Client, r
     assert {path.name for path in tmp_path.rglob("*")} == {"kept", "ledger.arrow", "latest"}
 
 
-def test_two_exports_to_one_file_do_not_meet_and_one_that_fails_leaves_what_was_there(
+def test_two_exports_to_one_file_do_not_meet_and_a_failed_one_leaves_the_file_before(
     rows: Rows, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     path = tmp_path / "ledger.arrow"

@@ -151,7 +151,7 @@ def test_a_shared_slot_keeps_no_caller_out_and_its_holders_are_named() -> None:
     assert (answer.who, names(answer)) == ("any", both)
 
 
-def test_what_is_older_than_the_ledger_is_said_to_be() -> None:
+def test_an_answer_says_that_a_grant_is_older_than_the_ledger() -> None:
     scene = Scene(begins=False)
     scene.open("a", "b")
     a = scene.acquire("a")
@@ -289,7 +289,7 @@ def test_a_slot_whose_topic_ceased_to_require_a_fence_had_every_caller(mode: str
     assert "while the topic required no fencing token" in answer.why
 
 
-def test_a_change_that_was_decided_before_a_fence_and_came_after_it_is_not_taken_for_done() -> None:
+def test_a_change_decided_before_a_fence_and_applied_after_it_is_not_taken_for_done() -> None:
     """Also when further changes hide it, and the fence was reported later."""
     scene = Scene()
     scene.open("a")
@@ -354,7 +354,7 @@ def test_an_install_without_an_offset_is_no_answer() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_who_wrote_is_always_among_those_who_could(seed: int) -> None:
+def test_the_writer_of_a_record_is_always_among_its_possible_writers(seed: int) -> None:
     """Takeovers, releases and expiries at any moment; installs late, lost in part, or repeated; and zombies."""
     chance = random.Random(seed)
     scene = Scene(require_fence=bool(seed % 2))
@@ -387,7 +387,7 @@ def test_who_wrote_is_always_among_those_who_could(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_who_wrote_is_among_those_who_could_whatever_the_topic_required_and_whenever_the_ledger_began(
+def test_the_writer_is_among_the_possible_ones_also_where_the_rules_change_and_the_ledger_begins_late(
     seed: int,
 ) -> None:
     """The topic requires a fence now and then, which the partition hears late; half of the ledgers begin in between."""
@@ -426,7 +426,7 @@ def test_who_wrote_is_among_those_who_could_whatever_the_topic_required_and_when
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_where_entries_were_left_out_an_answer_is_right_or_unknown(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_from_a_ledger_with_gaps_is_right_or_unknown(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic takes nothing now and then, and the outbox has little room: some grants, ends and installs are lost."""
     chance = random.Random(seed)
     scene = Scene(require_fence=True)
@@ -466,7 +466,7 @@ def test_where_entries_were_left_out_an_answer_is_right_or_unknown(seed: int, mo
         )
 
 
-def test_the_first_takeover_after_a_gap_ends_what_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_takeover_after_a_gap_ends_the_unknown_stretch(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
     scene.open("a", "b", "c")
     writes: list[str] = []

@@ -110,7 +110,7 @@ def test_a_manifest_comes_back_and_the_newest_one_counts(store: Store) -> None:
 
 
 @pytest.mark.parametrize("content", [b"{}", b"[]", b"no json", b'{"version": 1}', b'{"version": 2}'])
-def test_what_is_no_manifest_of_this_version_is_damage(content: bytes) -> None:
+def test_bytes_that_are_no_manifest_of_this_version_are_damage(content: bytes) -> None:
     with pytest.raises(Damaged, match="manifest x"):
         decode(content, "x")
 
@@ -440,7 +440,7 @@ def test_a_group_goes_on_at_the_same_record_in_a_renumbered_log(store: Store) ->
     assert client.positions == {"before its start": 0, "within": 1, "beyond": 2}
 
 
-def test_what_is_to_be_restored_is_known_before() -> None:
+def test_the_number_of_records_to_restore_is_known_before() -> None:
     manifest = manifest_of(DataFile("f", 0, 10, 1, "", 0, 0), first=4)
     assert size_to_restore(manifest, {"t": "u"}, Until()) == 6
     assert size_to_restore(manifest, {"t": "u"}, Until(offsets={("t", 0): 7})) == 3

@@ -261,7 +261,7 @@ def test_a_topic_that_was_made_anew_under_its_name_is_backed_up_from_its_beginni
 
 
 @pytest.mark.parametrize("end", [9, 50, 70])
-def test_what_is_written_after_the_ends_were_read_is_left_to_the_next_backup(store: Store, end: int) -> None:
+def test_records_written_after_the_ends_were_read_are_left_to_the_next_backup(store: Store, end: int) -> None:
     """Also in the answer that has the last record before the end, and in later batches of it."""
     cluster = Cluster({"orders": numbered(end)})
 
@@ -377,7 +377,9 @@ def test_fewer_bytes_are_asked_for_where_records_are_well_compressed() -> None:
     assert next_fetch_bytes(1, 2 * FETCH_BYTES_UNPACKED) == 1
 
 
-def test_what_a_fetch_unpacks_to_decides_about_the_next_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unpacked_size_of_a_fetch_decides_the_size_of_the_next_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(create_module, "FETCH_BYTES_UNPACKED", 1000)  # less than 50 records have
     cluster = Cluster({"orders": ["x" * 12] * 150})
     made(cluster, store)

@@ -111,7 +111,7 @@ def test_a_damaged_file_is_never_taken_in(store: MemoryStore) -> None:
         made.finish(10)
 
 
-def test_what_follows_a_missing_file_is_copied_again() -> None:
+def test_files_behind_a_missing_one_are_copied_again() -> None:
     files = [DataFile(name, start, start + 5, 9, "", 0, 0) for name, start in (("a", 0), ("b", 5), ("c", 10))]
     missing: list[str] = []
     assert whole(files, {"a": 9, "b": 9, "c": 9}, missing.append) == files

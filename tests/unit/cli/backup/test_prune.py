@@ -105,7 +105,7 @@ def test_with_a_manifest_that_cannot_be_read_nothing_is_removed(store: Store) ->
     assert store.sizes("") == before
 
 
-def test_what_an_unfinished_backup_announced_stays_until_it_is_abandoned(store: Store) -> None:
+def test_files_announced_by_an_unfinished_backup_stay_until_it_is_abandoned(store: Store) -> None:
     store.announce(manifest("4", f"{DATA}/a"))
     prune(store, Keep(1, None), NOW_MS + ABANDONED_MS)
     assert set(store.sizes(DATA)) == {f"{DATA}/{path}" for path in "acd"}
@@ -375,7 +375,7 @@ def test_an_announcement_that_is_completed_meanwhile_stays(store: Store, monkeyp
     assert set(store.sizes(DATA)) == {f"{DATA}/{name}" for name in "acd"}
 
 
-def test_when_a_backup_began_is_in_its_name() -> None:
+def test_the_name_of_a_backup_tells_when_it_began() -> None:
     assert (begun_ms(HALF), begun_ms("notes")) == (BEGAN_MS, None)
 
 
@@ -407,7 +407,7 @@ def test_a_service_reads_each_manifest_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("gone", [["1"], ["2"], ["1", "2"]])
-def test_what_others_pruned_meanwhile_is_needed_no_more(store: Store, gone: list[str]) -> None:
+def test_files_of_backups_that_others_pruned_meanwhile_are_removed(store: Store, gone: list[str]) -> None:
     """Also the newest one that names a file, while an older one is there."""
     store.write(f"{DATA}/e", b"x")
     store.add(manifest("2", *(f"{DATA}/{path}" for path in "bce")))
@@ -449,7 +449,9 @@ def test_a_place_that_does_not_show_its_newest_backup_any_more_is_not_pruned(
 
 
 @pytest.mark.parametrize("outside", ["../kept", "../../{place}/kept"])
-def test_who_may_write_to_the_place_has_no_other_file_removed(store: Store, tmp_path: Path, outside: str) -> None:
+def test_a_forged_announcement_has_no_file_outside_the_place_removed(
+    store: Store, tmp_path: Path, outside: str
+) -> None:
     """An announcement that is old enough was withdrawn by the name in it, whatever that was."""
     forged = msgspec.structs.replace(manifest("4"), name=outside.format(place=tmp_path.name))
     kept = tmp_path / "kept.json"

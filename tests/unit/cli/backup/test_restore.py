@@ -84,7 +84,7 @@ def test_a_cluster_that_cannot_keep_offsets_is_left_as_it_was(store: Store) -> N
     assert (first.topic_config, second.topic_config) == (None, None)
 
 
-def test_a_topic_that_is_complete_has_its_positions_whatever_becomes_of_the_next_one(store: Store) -> None:
+def test_a_complete_topic_has_its_positions_also_if_the_next_one_fails(store: Store) -> None:
     first, second = Restoring(), Restoring(left=0)
     client = Topics(first, second)
     with pytest.raises(Killed):

@@ -72,7 +72,7 @@ def test_a_backup_that_fails_is_followed_by_the_next_one(tmp_path: Path, capsys:
         ("file:///mnt/backups", f"{socket.gethostname()}:/mnt/backups"),
     ],
 )
-def test_what_the_cluster_shows_of_a_place_has_no_credentials(place: str, expected: str) -> None:
+def test_a_place_is_shown_without_its_credentials(place: str, expected: str) -> None:
     assert shown(place) == expected
 
 

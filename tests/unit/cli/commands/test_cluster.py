@@ -32,7 +32,7 @@ class OnItsWay(Client):
         return Cluster("c", "n1", "1", LeaderInfo(None, "n1", 1), [], moves)
 
 
-def test_who_waits_for_a_move_is_told_when_another_order_takes_its_place() -> None:
+def test_a_command_that_waits_for_a_move_ends_when_another_order_takes_its_place() -> None:
     async def run() -> None:
         client = OnItsWay(["n2"])
         move = Moving(client, "t", 0, ["n2"], lambda _: None)
@@ -151,7 +151,7 @@ def test_a_command_does_not_wait_for_a_removal_that_another_order_has_called_off
     assert not waiting.is_done
 
 
-def test_who_waits_for_a_removal_is_told_which_node_it_needs_is_away() -> None:
+def test_a_command_that_waits_for_a_removal_names_the_needed_node_that_is_away() -> None:
     """The command waited for good, and said nothing."""
     told: list[str] = []
     absent = Absent(told.append)
@@ -175,7 +175,7 @@ def test_a_machine_that_cannot_be_one_is_not_added() -> None:
     assert "raft of d: 2 processes from port 65535 on need ports up to 65536" in refused.stderr
 
 
-def test_who_waits_for_the_upgrade_of_the_next_node_is_told_for_what(
+def test_a_command_that_waits_between_upgrades_of_nodes_says_for_which_partitions(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("stockade.cli.orders.progress.LOOK_S", 0)

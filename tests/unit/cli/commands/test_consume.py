@@ -30,7 +30,7 @@ def test_raw_puts_nothing_between_the_values(filled: FakeCluster, run: Run) -> N
     assert run("consume", "t", "--format", "raw").stdout_bytes == b"".join(LINES)
 
 
-def test_output_json_means_json_and_what_is_refused_is_told_in_json_too(filled: FakeCluster, run: Run) -> None:
+def test_output_json_means_json_for_records_and_for_refusals(filled: FakeCluster, run: Run) -> None:
     assert run("consume", "t", "--output", "json").stdout_bytes == run("consume", "t", "--format", "json").stdout_bytes
     done = run("consume", "nowhere", "--output", "json")
     assert done.exit_code == 1
@@ -63,7 +63,9 @@ def test_json_has_an_object_a_line_and_base64_where_bytes_are_not_text(filled: F
         (["--partition", "0", "--follow", "--max", "5"], LINES),
     ],
 )
-def test_what_is_read_can_be_chosen(filled: FakeCluster, run: Run, options: list[str], lines: list[bytes]) -> None:
+def test_options_choose_the_records_that_consume_reads(
+    filled: FakeCluster, run: Run, options: list[str], lines: list[bytes]
+) -> None:
     assert run("consume", "t", *options).stdout_bytes == b"".join(line + b"\n" for line in lines)
 
 
@@ -83,7 +85,7 @@ def test_trimmed_records_end_the_command_or_are_skipped_with_a_warning(filled: F
     assert run("consume", "t", "--from", "1").exit_code == 1
 
 
-def test_a_reader_that_has_had_enough_ends_it_quietly(filled: FakeCluster) -> None:
+def test_consume_ends_quietly_when_the_reader_of_its_output_does(filled: FakeCluster) -> None:
     command = [sys.executable, "-m", "stockade", "consume", "t", "--url", filled.nodes[0]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with ended(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)) as consumer:

@@ -219,7 +219,7 @@ def test_a_node_that_hangs_does_not_hide_the_others(cluster: FakeCluster, run: R
     assert {"node n1", "topic orders"} <= {*findings}
 
 
-def test_what_speaks_no_tls_is_told_apart_from_what_is_not_there(cluster: FakeCluster, run: Run) -> None:
+def test_a_node_without_tls_is_told_apart_from_one_that_is_not_there(cluster: FakeCluster, run: Run) -> None:
     cluster.nodes[:] = [node.replace("http://", "https://") for node in cluster.nodes]
     done = run("doctor")
     assert done.exit_code == 4

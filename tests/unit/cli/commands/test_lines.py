@@ -55,7 +55,7 @@ def test_batches_keep_order_and_bounds_and_only_a_long_line_exceeds_them_alone(
         assert len(batch) <= 1 or sum(len(line) + 2 for line in batch) <= size_max
 
 
-def test_a_slow_pipe_gives_what_is_there_and_tells_that_it_waits() -> None:
+def test_a_reader_of_a_slow_pipe_gives_each_part_as_it_comes_and_tells_that_it_waits() -> None:
     async def run() -> None:
         readable, writable = os.pipe()
         with os.fdopen(readable, "rb") as file:

@@ -352,7 +352,9 @@ def test_a_file_that_cannot_be_read_to_its_end_is_told_with_what_is_stored(
     assert "Error: /proc/self/mem cannot be read: Input/output error (INVALID_REQUEST)." in result.stderr
 
 
-def test_ctrl_c_ends_it_with_what_is_stored_also_in_the_middle_of_a_read(cluster: FakeCluster) -> None:
+def test_ctrl_c_ends_produce_with_the_count_of_stored_records_also_in_the_middle_of_a_read(
+    cluster: FakeCluster,
+) -> None:
     cluster.create("t")
     command = [sys.executable, "-m", "stockade", "produce", "t", "--url", cluster.nodes[0]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

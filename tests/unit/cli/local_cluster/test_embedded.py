@@ -45,7 +45,7 @@ def test_a_newer_instance_fences_a_producer_by_its_name(cluster: Cluster) -> Non
     asyncio.run(program())
 
 
-def test_what_is_sent_while_the_cluster_is_unreachable_arrives_once_it_is_back(cluster: Cluster) -> None:
+def test_records_sent_while_the_cluster_is_unreachable_arrive_once_it_is_back(cluster: Cluster) -> None:
     cluster.create_topic("outage")
 
     async def program() -> None:

@@ -37,7 +37,7 @@ def sections(output: str) -> list[dict[str, str]]:
     return [tomllib.loads("[raft.tls]" + part)["raft"]["tls"] for part in output.split("[raft.tls]")[1:]]
 
 
-def test_every_node_gets_what_it_needs_and_the_printed_lines_lead_there(tmp_path: Path) -> None:
+def test_every_node_gets_its_files_and_the_printed_lines_lead_there(tmp_path: Path) -> None:
     done = certs(tmp_path / "made" / "certs", "n1", "n2")
     assert done.exit_code == 0, done.output
     directory = tmp_path / "made" / "certs"
@@ -67,7 +67,7 @@ def test_a_node_is_added_later_under_the_same_authority(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", ["n2.crt", "n2.key"])
-def test_what_exists_is_not_overwritten_and_then_nothing_is_made(tmp_path: Path, there: str) -> None:
+def test_a_file_that_exists_is_not_overwritten_and_no_other_is_made(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("precious")
     refused = certs(tmp_path, "n1", "n2")
     assert refused.exit_code == 1

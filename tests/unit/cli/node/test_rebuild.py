@@ -23,7 +23,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_what_a_node_stored_is_moved_aside_whole_and_nothing_else_is_touched(tmp_path: Path) -> None:
+def test_a_rebuild_moves_all_stored_files_aside_and_no_other_file(tmp_path: Path) -> None:
     data = filled(tmp_path)
     done = rebuild(data, "--yes")
     assert done.exit_code == 0, done.output

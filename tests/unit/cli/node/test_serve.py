@@ -94,7 +94,7 @@ def test_a_check_says_which_nodes_a_machine_runs_and_where(tmp_path: Path) -> No
     assert "n1.3 (127.0.0.1:17103, raft 127.0.0.1:17203); of 3\nA node takes at most" in said.stdout
 
 
-def test_a_check_says_what_is_wrong_with_the_place_of_the_tiered_store(tmp_path: Path) -> None:
+def test_a_check_names_the_fault_of_the_place_of_the_tiered_store(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     path = machine(tmp_path, CONFIG + '\n[tiered]\nplace = "old"\n')
     fine = CliRunner().invoke(main, ["serve", "--check", "--config", str(path)])

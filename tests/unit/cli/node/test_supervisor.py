@@ -203,7 +203,7 @@ def test_a_node_that_dies_in_its_answer_that_it_is_not_ready_is_told_as_one_that
     assert reasons == []
 
 
-def test_a_failure_of_what_the_supervisor_calls_is_logged_and_ends_no_supervision(
+def test_a_bug_in_the_supervisors_look_is_logged_and_ends_no_supervision(
     supervised: Supervised, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node, told, _ = supervised(READY)

@@ -41,7 +41,7 @@ def changed(at: Operator, *order: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("partitions", [("7",), ("0", "7"), ("1", "1")], ids=["unknown", "one unknown", "twice"])
-def test_what_an_order_to_fence_would_refuse_has_no_plan(at: Operator, partitions: tuple[str, ...]) -> None:
+def test_a_fence_that_would_be_refused_has_no_plan(at: Operator, partitions: tuple[str, ...]) -> None:
     if at.call("topics", "describe", "narrow").exit_code:
         at.says("topics", "create", "narrow", "--partitions", "2")
     order = "fence", "narrow", *(word for each in partitions for word in ("--partition", each))

@@ -82,7 +82,9 @@ def test_a_command_with_a_shared_grant_is_told_the_epoch_of_each_partition(
     assert told.read_text() == '{"0":0,"1":1}\n'
 
 
-def test_what_another_session_holds_is_refused_and_nothing_runs(cluster: FakeCluster, run: Run, tmp_path: Path) -> None:
+def test_hold_is_refused_a_topic_of_another_session_and_runs_nothing(
+    cluster: FakeCluster, run: Run, tmp_path: Path
+) -> None:
     cluster.create("jobs")
     cluster.take_over("jobs")
     done = run("jobs", "--", "touch", str(tmp_path / "ran"))
@@ -146,7 +148,7 @@ def test_a_grandchild_that_left_the_session_ends_with_the_ownership(
     assert not orphan.is_running()
 
 
-def test_what_a_command_leaves_behind_is_asked_to_end_before_the_ownership_does(
+def test_processes_that_a_command_leaves_behind_are_asked_to_end_before_the_ownership_does(
     cluster: FakeCluster, run: Run, tmp_path: Path
 ) -> None:
     cluster.create("jobs")

@@ -56,7 +56,7 @@ def test_an_abstract_socket_is_reached() -> None:
         assert heard(listener) == ["READY=1", "STATUS="]
 
 
-def test_the_variables_are_taken_away_from_what_the_process_starts(manager: socket.socket) -> None:
+def test_children_of_the_process_do_not_get_the_variables_of_the_service_manager(manager: socket.socket) -> None:
     environ = environ_of(manager, WATCHDOG_USEC="3000000", WATCHDOG_PID=str(os.getpid()), PATH="p")
     assert ServiceManager.taken(environ).alive_every_s == 1.0
     assert environ == {"PATH": "p"}

@@ -43,7 +43,7 @@ def test_a_full_standard_output_is_one_line_and_an_exit_code_that_does_not_say_d
 
 
 @pytest.mark.skipif(not FULL.is_char_device(), reason="needs /dev/full")
-def test_what_was_done_and_could_not_be_printed_is_no_refusal(cluster: FakeCluster) -> None:
+def test_a_change_that_was_made_and_could_not_be_printed_is_no_refusal(cluster: FakeCluster) -> None:
     done = ran(f"> {FULL}", "topics", "create", "made", "--url", cluster.nodes[0])
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
     assert "made" in cluster.topics

@@ -69,7 +69,9 @@ def test_a_node_that_was_away_while_all_controllers_were_replaced_finds_the_new_
     assert set(others.asked[:3]) == {"n1", "n2", "n3"}, "first those that it knows"
 
 
-def test_so_does_one_that_was_a_controller_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_former_controller_that_was_away_finds_the_new_controllers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its replica hears from no other one."""
     monkeypatch.setattr(catalog_sync, "PAUSE_S", 0.0)
     control = SimpleNamespace(group=SimpleNamespace(ready=False, leader=None), changed=SimpleNamespace(until=nothing))

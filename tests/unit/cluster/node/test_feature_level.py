@@ -126,7 +126,7 @@ def test_the_level_that_the_cluster_has_is_raised_again_while_a_node_is_away(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_no_command_of_level_1_names_what_older_replicas_refuse_the_whole_command_for(
+def test_a_command_of_level_1_names_no_field_for_which_older_replicas_refuse_all_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A script that sends a topic's whole configuration back: new replicas would do what old ones refuse."""
@@ -274,7 +274,7 @@ def test_a_level_that_this_software_does_not_know_is_refused(tmp_path: Path, mon
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_controller_of_older_software_is_not_asked_to_raise_what_it_does_not_know(
+def test_a_controller_of_older_software_is_not_asked_to_raise_the_feature_level(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
@@ -290,7 +290,9 @@ def test_a_controller_of_older_software_is_not_asked_to_raise_what_it_does_not_k
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_the_cluster_tells_what_each_node_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_tells_version_and_feature_levels_of_each_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         assert host.software == Software(VERSION, OLDEST_LEVEL, NEWEST_LEVEL)
         [node] = service.cluster().nodes

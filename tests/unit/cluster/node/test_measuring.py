@@ -159,7 +159,7 @@ def test_leaderships_are_counted_and_said_once_each(caplog: pytest.LogCaptureFix
     assert (watch.won, watch.lost, watch.changed.count) == (1, 1, 4)
 
 
-def test_the_first_leader_of_a_new_partition_has_taken_it_from_none() -> None:
+def test_the_first_leader_of_a_new_partition_does_not_count_as_a_change_of_leader() -> None:
     """The alert for leaders that change fired where a topic was created every few minutes."""
     watch = Leaderships(str)
     for number, (term, taken) in enumerate(((1, 0), (2, 1), (1, 1)), 1):

@@ -171,7 +171,7 @@ def test_release_and_close_answer_when_the_slots_are_cleared(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("applied", [False, True])
-def test_an_install_whose_answer_is_lost_is_repeated_until_it_is_known(
+def test_an_install_whose_answer_is_lost_is_repeated_until_its_outcome_is_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: bool
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
@@ -250,7 +250,9 @@ def test_an_append_is_not_called_unknown_when_only_the_enrolment_was(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_who_does_not_lead_says_so_and_proposes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_that_does_not_lead_refuses_and_proposes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         group = await group_of(service)
         group.leading = False
@@ -267,7 +269,7 @@ def test_who_does_not_lead_says_so_and_proposes_nothing(tmp_path: Path, monkeypa
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_read_at_the_log_end_waits_for_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_at_the_log_end_waits_for_the_next_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         replica = await service.partition("t", 0, None)
         reading = asyncio.create_task(replica.read(None, max_bytes=9999, min_bytes=1, max_wait_ms=10_000, local=False))
@@ -411,7 +413,7 @@ def test_creating_a_topic_again_after_its_retention_was_changed_is_a_retry(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_who_waits_on_a_partition_learns_at_once_that_its_topic_was_deleted(
+def test_requests_that_wait_on_a_partition_learn_at_once_that_its_topic_was_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
@@ -444,7 +446,7 @@ def test_a_create_overtaken_by_a_delete_is_an_unknown_outcome(tmp_path: Path, mo
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_what_replicas_had_promised_is_forgotten_with_their_topic_and_no_sooner(
+def test_positions_promised_by_replicas_are_forgotten_with_their_topic_and_no_sooner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:

@@ -95,7 +95,7 @@ def test_a_ticket_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_those_who_share_have_an_epoch_for_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_holders_have_an_epoch_for_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         a, b = await opened(service, "a", "b")
         await service.at_controller().sessions.release((await acquire(service, a, "Exclusive", [1])).grant, a)
@@ -172,7 +172,9 @@ def test_a_sealed_topic_takes_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_fence_on_purpose_is_answered_when_it_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fence_on_purpose_is_answered_when_the_fence_is_in_force(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         (a,) = await opened(service, "a")
         grant = await acquire(service, a, "Exclusive")
@@ -414,7 +416,7 @@ def test_a_session_that_is_not_renewed_expires_and_one_that_is_renewed_lives(
 
 
 @pytest.mark.parametrize("items_per_turn", [1, 10_000])
-def test_what_there_is_is_listed_and_counted(
+def test_sessions_groups_and_producers_are_listed_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, items_per_turn: int
 ) -> None:
     monkeypatch.setattr("stockade.cluster.leader.list_service.ITEMS_PER_TURN", items_per_turn)

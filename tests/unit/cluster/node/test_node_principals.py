@@ -142,7 +142,7 @@ def test_a_principal_evicts_its_own_zombie_without_a_further_right(play: Any) ->
     play(scenario)
 
 
-def test_what_belongs_to_no_principal_is_open_to_all(play: Any) -> None:
+def test_sessions_and_grants_of_no_principal_are_open_to_all(play: Any) -> None:
     async def scenario(service: NodeService) -> None:
         _, token = await held(service, NONE)
         await service.at_controller().sessions.renew_session(token.session, P)
@@ -153,7 +153,7 @@ def test_what_belongs_to_no_principal_is_open_to_all(play: Any) -> None:
     play(scenario)
 
 
-def test_a_producers_name_is_taken_over_by_who_may_evict_it_alone(play: Any) -> None:
+def test_only_a_principal_that_may_evict_a_producer_takes_over_its_name(play: Any) -> None:
     async def scenario(service: NodeService) -> None:
         producers = service.at_controller().producers
         pair = await producers.init_producer("w", None, None, P)

@@ -122,7 +122,7 @@ def test_the_only_node_that_is_left_serves_while_it_leads_the_controllers(
     run(tmp_path, monkeypatch, scenario)
 
 
-def test_a_node_that_was_removed_refuses_at_once_what_others_would_have_to_answer(
+def test_a_node_that_was_removed_refuses_requests_for_other_nodes_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They do not take its connections: each request waited 5 s for a leader, until an operator stopped the node."""

@@ -258,11 +258,11 @@ class TopicRestore:
                 return made
             await self._client.change_topic(self._name, seal=True)  # so that no record is deleted
             if any(end for _, end in await self._logs()):
-                raise CannotRestore(f"someone else writes to {self._name}, which is sealed now")
+                raise CannotRestore(f"another client writes to {self._name}, which is sealed now")
             try:
                 await self._client.delete_topic(self._name, topic_id=made.topic_id, if_grants=())
             except PlanChanged as error:
-                raise CannotRestore(f"someone else holds {self._name}, which is sealed now") from error
+                raise CannotRestore(f"another client holds {self._name}, which is sealed now") from error
 
     async def _close(self) -> None:
         """Give the topic its own configuration, when it has all its records. Raises CannotRestore if others changed its
@@ -389,7 +389,7 @@ async def append_once(client: Client, topic: str, number: int, topic_id: int, ba
                 present = await record_at(client, topic, number, end + last, topic_id)
                 if present is not None and present.equals(batch.slice(last)):
                     return  # an attempt whose answer was lost stored the batch
-            raise CannotRestore(f"someone else writes to {topic}/{number}") from other
+            raise CannotRestore(f"another client writes to {topic}/{number}") from other
         except StockadeError as error:
             attempts += 1
             if not is_momentary(error):

@@ -222,7 +222,7 @@ def test_an_append_without_an_answer_is_stored_once() -> None:
 
 @pytest.mark.parametrize("answers", [[mismatch(42)], [mismatch(39)], [RequestTimedOut(), mismatch(43)]])
 def test_another_writer_ends_a_restore(answers: list[Exception]) -> None:
-    with pytest.raises(CannotRestore, match="someone else writes"):
+    with pytest.raises(CannotRestore, match="another client writes"):
         appended(*answers)
 
 
@@ -232,7 +232,7 @@ def test_as_many_records_of_another_writer_are_never_taken_for_the_batch(
     error: Exception, present: pa.RecordBatch
 ) -> None:
     """After an attempt that failed they counted as stored by it, and those of the backup were left out."""
-    with pytest.raises(CannotRestore, match="someone else writes"):
+    with pytest.raises(CannotRestore, match="another client writes"):
         appended(error, mismatch(42), present=present)
 
 

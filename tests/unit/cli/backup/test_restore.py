@@ -134,7 +134,7 @@ def test_a_topic_with_the_id_of_the_backup_stays_when_others_have_written_to_it(
         return await create(name, **more)
 
     first.create_topic = and_write  # type: ignore[method-assign]
-    with pytest.raises(CannotRestore, match="someone else writes to first"):
+    with pytest.raises(CannotRestore, match="another client writes to first"):
         restored(Topics(first, Restoring()), store, manifest)
     assert (first.topic_id, len(first.rows)) == (7, 1)
 
@@ -166,7 +166,7 @@ def test_a_topic_with_the_id_of_the_backup_stays_when_a_writer_takes_it_meanwhil
         return await create(name, **more)
 
     first.create_topic = and_hold  # type: ignore[method-assign]
-    with pytest.raises(CannotRestore, match="someone else holds first, which is sealed now"):
+    with pytest.raises(CannotRestore, match="another client holds first, which is sealed now"):
         restored(Topics(first, Restoring()), store, manifest)
     assert first.topic_id == 7
 

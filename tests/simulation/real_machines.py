@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Protocol
 
 from memory_log import MemoryLog
 from simulation.world import Process, Remembering, Setting, World
@@ -29,16 +28,6 @@ MARK = b"|"
 """A command is a number, the mark and the bytes for the machine: so no two are equal, though they say the same."""
 CHECK_EVERY = 16
 """A walk over the whole state follows every so many commands, every restart and the end."""
-
-
-class Real(Protocol):
-    """A real machine with what has to be checked of it."""
-
-    def apply(self, index: int, term: int, body: bytes) -> object: ...
-    def check(self) -> None: ...
-    def content(self) -> tuple[bytes, object]:
-        """All of its state: equal for equal machines."""
-        ...
 
 
 class RealPartition:

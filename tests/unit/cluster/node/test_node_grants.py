@@ -401,15 +401,24 @@ def test_a_session_that_is_not_renewed_expires_and_one_that_is_renewed_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
-        idle = (await service.at_controller().sessions.open_session("idle", 1_000)).session
-        busy = (await service.at_controller().sessions.open_session("busy", 1_000)).session
-        while True:
-            await service.at_controller().sessions.renew_session(busy)
+        sessions, control = service.at_controller().sessions, service.at_controller().control
+        now_ms = control.now_ms()
+        monkeypatch.setattr(control, "now_ms", lambda: now_ms)
+        idle, busy = await opened(service, "idle", "busy")
+
+        def is_over() -> bool:
             try:
-                service.at_controller().control.machine.sessions.find(idle).state()
+                control.machine.sessions.find(idle).state()
             except SessionExpired:
-                break
-            await asyncio.sleep(0.1)
+                return True
+            return False
+
+        for _ in range(2):
+            assert not is_over()
+            now_ms += 6_000
+            await sessions.renew_session(busy)
+        await until(is_over)
+        await sessions.renew_session(busy)
         await service.at_controller().sessions.renew_session(busy)
 
     run(tmp_path, monkeypatch, scenario)

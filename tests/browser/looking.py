@@ -15,7 +15,7 @@ TOOLS = Path(__file__).resolve().parents[2] / ".tools"
 PICTURES = TOOLS / "pictures"
 AXE = TOOLS / "npm" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE, PHONE = (1360, 900), (390, 844)
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 PIXELS = """
 const named = document.createElement('i');

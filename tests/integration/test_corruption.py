@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cli.local_cluster.cluster import LocalCluster
+from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, call, eventually, expect
 from .test_membership import SMALL, whole
@@ -99,6 +99,12 @@ def test_085_a_damaged_disk_is_refused_with_the_file_and_rebuilt_from_its_peers(
             assert third.values(0, query)[:501] == [*LINES, str(number)]
 
 
+def last_line(node: LocalNode) -> str:
+    """The last line that a node logged, but for those that say that this machine was busy."""
+    lines = (node.data / "node.log").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if "the event loop stood still" not in line][-1]
+
+
 def test_the_scrubber_finds_a_flipped_bit_and_the_node_is_rebuilt(data: Path) -> None:
     settings = f"{SMALL}inspection_bytes_per_s = 1073741824\n"
     with LocalCluster(data, port_base=0, restart=False, settings=settings) as cluster:
@@ -114,7 +120,7 @@ def test_the_scrubber_finds_a_flipped_bit_and_the_node_is_rebuilt(data: Path) ->
 
         assert node.process is not None
         assert node.process.wait(60) == 1
-        last = (node.data / "node.log").read_text(encoding="utf-8").splitlines()[-1]
+        last = last_line(node)
         assert oldest.name in last
         assert "stockade rebuild --data DIR" in last
         assert command("rebuild", "--data", str(node.data), "--yes").returncode == 0
@@ -145,6 +151,6 @@ def test_a_read_that_meets_a_damaged_index_stops_the_leader_and_another_one_answ
         assert survivor.values(0, query)[:501] == [*LINES, "0"]
         assert leader.process is not None
         assert leader.process.wait(60) == 1
-        last = (leader.data / "node.log").read_text(encoding="utf-8").splitlines()[-1]
+        last = last_line(leader)
         assert oldest.name in last
         assert "stockade rebuild --data DIR" in last

@@ -38,12 +38,12 @@ def test_on_sigterm_leadership_is_handed_over_and_no_write_is_refused_lost_or_do
     os.kill(process_of(leaving), signal.SIGTERM)
 
     assert leaving.process is not None
-    assert leaving.process.wait(20) == 0
+    assert leaving.process.wait(60) == 0
     written = len(answers)
     eventually(lambda: len(answers) > written + 5)
     stop.set()
     for thread in (writing, waiting, watching):
-        thread.join(20)
+        thread.join(60)
     assert {answer.status for answer in answers} == {200}
     assert topic.at(staying.url).leader() != leaving.name
     assert topic.at(staying.url).values() == [str(number) for number in range(len(answers))]
@@ -97,9 +97,9 @@ def test_a_followed_read_ends_with_a_problem_when_its_node_leaves(cluster: Local
     following = in_background(follow)
     eventually(lambda: b"stockade_http" in call("GET", f"{leader.url}/metrics").body)
     os.kill(process_of(leader), signal.SIGTERM)
-    following.join(20)
+    following.join(60)
     assert not following.is_alive()
     assert leader.process is not None
-    assert leader.process.wait(20) == 0
+    assert leader.process.wait(60) == 0
     assert lines
     assert b'"code":"' in lines[0].splitlines()[-1]

@@ -97,25 +97,25 @@ class FakeCluster(FakeState):
 
     def _wait_for(self, condition: Callable[[], bool]) -> None:
         with self._arrival:
-            assert self._arrival.wait_for(condition, 10)
+            assert self._arrival.wait_for(condition, 60)
 
     def release_held(self) -> None:
         self._loop.call_soon_threadsafe(self.released.set)
 
     def kill(self, node: str) -> None:
         """The node's port answers nothing from now on."""
-        asyncio.run_coroutine_threadsafe(_end(*self._ports[self.nodes.index(node)]), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(_end(*self._ports[self.nodes.index(node)]), self._loop).result(60)
 
     @contextmanager
     def running(self, nodes: int) -> Iterator["FakeCluster"]:
         thread = threading.Thread(target=self._loop.run_forever)
         thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(self._start(nodes), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(self._start(nodes), self._loop).result(60)
             yield self
         finally:
             self.release_held()
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(60)
             self._loop.call_soon_threadsafe(self._loop.stop)
             thread.join()
             self._loop.close()

@@ -53,7 +53,7 @@ def in_child(use: Callable[[], Any], url: str) -> None:
         except StockadeError as error:
             say(f"child: {error.code}")
         with Producer(url) as own:
-            own.send("t", b"child").result(10)
+            own.send("t", b"child").result(60)
             say("child: stored with its own")
     except BaseException:
         traceback.print_exc()
@@ -80,10 +80,10 @@ def main(url: str, kind: str) -> None:
         asyncio.run(asynchronous(url))
         return
     with Producer(url, name="parent") as producer:
-        producer.send("t", b"first").result(10)
+        producer.send("t", b"first").result(60)
         with made(kind, url, producer) as use:
             forked(use, url)
-        producer.send("t", b"parent").result(10)
+        producer.send("t", b"parent").result(60)
         say("parent: stored")
 
 

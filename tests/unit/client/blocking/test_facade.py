@@ -30,7 +30,7 @@ def test_sent_records_are_stored_and_read_back(cluster: FakeCluster, config: Cli
     cluster.faults = [Fault.LOSE_REPLY]
     with Producer(config, name="writer") as producer:
         assert producer.name == "writer"
-        receipt = producer.send("t", b"a", key=b"k").result(10)
+        receipt = producer.send("t", b"a", key=b"k").result(60)
         assert (receipt.offset, receipt.duplicate) == (0, True)
         batch = producer.send_batch("t", 0, [b"b", b"c"])
         producer.flush()
@@ -43,7 +43,7 @@ def test_sent_records_are_stored_and_read_back(cluster: FakeCluster, config: Cli
 def test_several_threads_share_one_producer(cluster: FakeCluster, config: ClientConfig) -> None:
     cluster.create("t")
     with Producer(config) as producer:
-        work = [threading.Thread(target=lambda: producer.send("t", b"v").result(10)) for _ in range(8)]
+        work = [threading.Thread(target=lambda: producer.send("t", b"v").result(60)) for _ in range(8)]
         for thread in work:
             thread.start()
         for thread in work:
@@ -74,7 +74,7 @@ def test_a_zombie_is_refused_and_the_block_raises_why(cluster: FakeCluster, conf
         delivery = producer.send("t", b"zombie")
         assert fence.wait_lost(10)
         assert isinstance(fence.error, ProducerFenced)
-        delivery.result(10)
+        delivery.result(60)
     assert cluster.values("t") == []
 
 
@@ -114,7 +114,7 @@ def test_outcomes_come_as_streams_and_to_watchers_and_callbacks(cluster: FakeClu
         producer.recover("t", 0)
         stored = producer.send_batch("t", 0, [b"taken"])
         receipt = next(successes)
-        assert stored.receipt == receipt == stored.result(10)
+        assert stored.receipt == receipt == stored.result(60)
     assert watched == [failure, receipt]
     assert called == [failed]
     assert [*successes, *errors] == []
@@ -151,8 +151,8 @@ def test_sys_exit_in_a_callback_ends_neither_the_background_thread_nor_its_calle
         for register in (delivery.add_done_callback, producer.on_outcome, fence.on_lost):
             register(leave)
         cluster.release_held()
-        assert delivery.result(10).offset == 0
-        assert producer.send("t", b"b").result(10).offset == 1
+        assert delivery.result(60).offset == 0
+        assert producer.send("t", b"b").result(60).offset == 1
         fence.forget(leave)
     assert caplog.messages.count("a callback of a delivery failed") == 1
     assert caplog.messages.count("a watcher of outcomes failed") == 2
@@ -163,7 +163,7 @@ def test_a_partitioner_that_exits_ends_only_the_call(cluster: FakeCluster, confi
     with Producer(config, partitioner=lambda choice: sys.exit(str(choice))) as producer:
         with pytest.raises(SystemExit):
             producer.send("t", b"a", key=b"k")
-        assert producer.send("t", b"b", partition=0).result(10).offset == 0
+        assert producer.send("t", b"b", partition=0).result(60).offset == 0
 
 
 def leave(*_: object) -> NoReturn:
@@ -177,7 +177,7 @@ def test_a_timeout_of_0_returns_an_outcome_that_is_known(cluster: FakeCluster, c
         delivery = producer.send("t", b"v")
         heard: list[Receipt] = []
         delivery.add_done_callback(lambda done: heard.append(done.result()))  # on the thread that it must not wait for
-        receipt = delivery.result(10)
+        receipt = delivery.result(60)
         assert delivery.result(0) == receipt
         assert heard == [receipt]
         with pytest.raises(ProducerFenced), producer.exclusive("t", cancel_on_loss=False) as fence:
@@ -199,8 +199,8 @@ def test_a_callback_that_waits_for_its_own_thread_is_told_so_and_holds_up_no_one
     with Producer(config) as producer:
         delivery = producer.send("t", b"v")
         delivery.add_done_callback(lambda _: producer.flush())
-        delivery.result(10)
-        producer.send("t", b"w").result(10)
+        delivery.result(60)
+        producer.send("t", b"w").result(60)
     assert "a callback on the background thread cannot wait for it" in caplog.text
 
 
@@ -233,7 +233,7 @@ def test_an_exclusive_block_with_reacquire_ends_well_after_a_loss_that_was_made_
     with Producer(config) as producer, producer.exclusive("t", reacquire=lambda _: None) as fence:
         cluster.close_session(fence.session_id)
         fence.again()
-        producer.send("t", b"again").result(10)
+        producer.send("t", b"again").result(60)
     assert cluster.values("t") == [b"again"]
 
 

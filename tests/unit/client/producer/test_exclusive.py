@@ -97,7 +97,7 @@ def test_a_writer_after_a_takeover_fails_with_producer_fenced_and_its_fence_is_l
             await (await producer.send("t", b"mine"))
             cluster.take_over("t")
             delivery = await producer.send("t", b"zombie")
-            await asyncio.wait_for(fence.lost.wait(), 10)
+            await asyncio.wait_for(fence.lost.wait(), 60)
             assert isinstance(fence.error, ProducerFenced)
             assert fence.error.fields["outcome"]["state"] == "absent"
             with pytest.raises(ProducerFenced):
@@ -157,7 +157,7 @@ def test_an_expired_session_stops_the_writer_before_the_log_has_to(cluster: Fake
     async def work(producer: Producer) -> None:
         async with producer.exclusive("t", cancel_on_loss=False) as fence:
             cluster.expired = True
-            await asyncio.wait_for(fence.lost.wait(), 10)
+            await asyncio.wait_for(fence.lost.wait(), 60)
             assert isinstance(fence.error, SessionExpired)
             with pytest.raises(SessionExpired):
                 _ = await producer.send("t", b"v")

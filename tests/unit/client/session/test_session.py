@@ -102,7 +102,7 @@ def test_an_expired_session_is_lost_with_all_its_fences_and_tells_them_once(clus
             for fence in fences:
                 fence.on_lost(told.append)
             cluster.expired = True
-            await asyncio.wait_for(session.lost.wait(), 10)
+            await asyncio.wait_for(session.lost.wait(), 60)
             assert all(fence.lost.is_set() and isinstance(fence.error, SessionExpired) for fence in fences)
         assert len(told) == 2
 
@@ -166,7 +166,7 @@ def test_fences_are_lost_before_the_cluster_is_asked_to_end_their_session(
         fence = await session.acquire("t")
         monkeypatch.setattr(client, "close_session", never)
         closing = asyncio.create_task(session.close())
-        await asyncio.wait_for(fence.lost.wait(), 10)
+        await asyncio.wait_for(fence.lost.wait(), 60)
         closing.cancel()
 
     use(cluster, work)
@@ -220,7 +220,7 @@ def test_an_unanswered_check_delays_neither_a_renewal_nor_the_loss(
             fence, _ = await session.acquire("t"), await session.own("g", "r")
             await cluster.seen("PUT", 3)
             monkeypatch.setattr(client, "renew_session", refused_with(LeaderNotAvailable))
-            await asyncio.wait_for(fence.lost.wait(), 10)
+            await asyncio.wait_for(fence.lost.wait(), 60)
             assert isinstance(session.error, SessionExpired)
 
     use(cluster, work)
@@ -245,7 +245,7 @@ def test_an_unanswered_check_hides_no_loss_from_other_checks_and_renewals_end_no
             monkeypatch.setattr(client, "resources", slowly)
             _, owned = await session.acquire("t"), await session.own("g", "r")
             await taker.own("g", "r", generation=0, sever="resource")
-            await asyncio.wait_for(owned.lost.wait(), 10)
+            await asyncio.wait_for(owned.lost.wait(), 60)
             assert isinstance(owned.error, NotOwner)
             assert session.error is None
 
@@ -287,7 +287,7 @@ def test_a_session_that_a_bug_has_lost_is_not_renewed_any_more(
         async with Session(client, "me", ttl_ms=1000) as session:
             fence = await session.acquire("t")
             monkeypatch.setattr(client, "topic", bug)
-            await asyncio.wait_for(fence.lost.wait(), 10)
+            await asyncio.wait_for(fence.lost.wait(), 60)
             assert isinstance(fence.error, ClientFault)
             assert session._renewal is not None
             await asyncio.wait([session._renewal], timeout=10)
@@ -445,7 +445,7 @@ def test_an_owner_that_sends_nothing_still_learns_that_it_was_replaced(cluster: 
             replaced = await session.acquire("t", [0])
             kept = await session.acquire("t", [1])
             cluster.take_over("t", 0)
-            await asyncio.wait_for(replaced.lost.wait(), 10)
+            await asyncio.wait_for(replaced.lost.wait(), 60)
             assert isinstance(replaced.error, ProducerFenced)
             assert kept.error is None
             assert session.error is None
@@ -460,7 +460,7 @@ def test_an_owner_learns_that_its_topic_is_gone(cluster: FakeCluster) -> None:
         async with Session(client, "me", ttl_ms=1000) as session:
             fence = await session.acquire("t", [0])
             del cluster.topics["t"]
-            await asyncio.wait_for(fence.lost.wait(), 10)
+            await asyncio.wait_for(fence.lost.wait(), 60)
             assert isinstance(fence.error, InconsistentTopicId)
 
     use(cluster, work)
@@ -476,7 +476,7 @@ def test_a_waiter_gets_the_partitions_when_their_owner_leaves(cluster: FakeClust
                 waiting = asyncio.create_task(second.acquire("t", mode="WaitForExclusive"))
                 await cluster.seen("GET", 2)
                 assert not waiting.done()
-            fence = await asyncio.wait_for(waiting, 10)
+            fence = await asyncio.wait_for(waiting, 60)
             assert fence.epoch == 2
 
     use(cluster, work)
@@ -554,7 +554,7 @@ def test_a_takeover_that_severs_takes_all_that_the_owner_has(cluster: FakeCluste
         async with Session(client, "me") as mine, Session(client, "you", ttl_ms=3000) as yours:
             lost = await yours.own("shards", ["7", "8"])
             await mine.own("shards", ["8"], generation=0)
-            await asyncio.wait_for(lost[0].lost.wait(), 10)
+            await asyncio.wait_for(lost[0].lost.wait(), 60)
             assert all(isinstance(each.error, NotOwner) for each in lost)
             assert yours.error is None
 
@@ -572,7 +572,7 @@ def test_a_wait_for_several_ends_when_all_are_free(cluster: FakeCluster, monkeyp
             await cluster.seen("POST", len(cluster.paths("POST")) + 2)
             assert not waiting.done()
             await held[1].release()
-            assert len(await asyncio.wait_for(waiting, 10)) == 3
+            assert len(await asyncio.wait_for(waiting, 60)) == 3
 
     use(cluster, work)
 

@@ -180,6 +180,6 @@ def test_each_round_asks_all_nodes_again_also_those_that_have_answered(tmp_path:
         return Standing("new", int(node_id[1])) if node_id == "n2" or len(rounds) > 2 else None
 
     bootstrap = Bootstrap("n1", 1, tmp_path / "founders.json", ask, is_member=lambda: False)
-    founders = asyncio.run(asyncio.wait_for(bootstrap.settle(THREE, THREE), 10))
+    founders = asyncio.run(asyncio.wait_for(bootstrap.settle(THREE, THREE), 60))
     assert founders == {"n1": 1, "n2": 2, "n3": 3}
     assert rounds == ["n2", "n3", "n2", "n3"]

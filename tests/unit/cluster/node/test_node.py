@@ -72,7 +72,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Scenario, pat
             await node.stop()
         assert not failures
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
+    asyncio.run(asyncio.wait_for(scene(), 60))
 
 
 class Started(Exception):

@@ -136,7 +136,7 @@ def run(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
         for task in tasks:
             task.cancel()
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
+    asyncio.run(asyncio.wait_for(scene(), 60))
 
 
 def test_a_move_is_continued_by_the_next_leader() -> None:
@@ -247,7 +247,7 @@ def test_moves_at_once_bounds_the_moves_of_a_leader_and_a_change_counts_at_once(
         assert max(mover.looks) == 5
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_moves_that_wait_for_a_node_that_is_away_hold_up_no_other() -> None:
@@ -263,7 +263,7 @@ def test_moves_that_wait_for_a_node_that_is_away_hold_up_no_other() -> None:
         assert [type(step) for step in world.steps] == [AddLearner, RemoveMember]
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -288,7 +288,7 @@ def test_a_move_gives_up_its_place_when_its_target_becomes_unreachable_or_full(i
         await until(lambda: mover.moving == [second.group_id])
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_no_voter_leaves_while_the_commits_after_that_need_a_full_disk_that_lacks_much(
@@ -316,7 +316,7 @@ def test_no_voter_leaves_while_the_commits_after_that_need_a_full_disk_that_lack
         await until(lambda: not mover._held_up)  # of moves that are over nothing is remembered
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_of_two_voters_that_leave_the_one_with_the_full_disk_goes_first() -> None:
@@ -334,7 +334,7 @@ def test_of_two_voters_that_leave_the_one_with_the_full_disk_goes_first() -> Non
         assert world.steps == [RemoveMember("n3"), RemoveMember("n2")]
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_a_voter_with_a_full_disk_does_not_leave_while_the_others_are_no_majority() -> None:
@@ -356,7 +356,7 @@ def test_a_voter_with_a_full_disk_does_not_leave_while_the_others_are_no_majorit
         assert world.steps == [RemoveMember("n2"), RemoveMember("n3")]
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_a_learner_leaves_whatever_disks_are_full() -> None:
@@ -373,4 +373,4 @@ def test_a_learner_leaves_whatever_disks_are_full() -> None:
         assert world.steps == [RemoveMember("n4")]
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))

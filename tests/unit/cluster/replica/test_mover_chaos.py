@@ -199,4 +199,4 @@ async def life(world: World) -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_no_voter_has_erased_the_group_whatever_crosses(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stockade.cluster.replica.mover.LOOK_S", 0)
-    asyncio.run(asyncio.wait_for(life(World(seed)), 20))
+    asyncio.run(asyncio.wait_for(life(World(seed)), 60))

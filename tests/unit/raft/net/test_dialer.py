@@ -33,7 +33,7 @@ def test_a_node_dials_again_after_a_bug_in_one_dial(
         monkeypatch.setattr(Dialer, "_connect", break_down)
         dialler = Dialer(pytest.fail, 5.0, 0.0)
         dialler.dial("n2", ("127.0.0.1", 1))
-        await asyncio.wait_for(again.wait(), 10)
+        await asyncio.wait_for(again.wait(), 60)
         await dialler.stop()
 
     asyncio.run(scenario())
@@ -64,7 +64,7 @@ def test_a_node_that_cannot_be_reached_is_in_the_log_with_its_address_once_for_e
         monkeypatch.setattr(Dialer, "_connect", fail)
         dialer = Dialer(pytest.fail, 5.0, 0.0)
         dialer.dial("n2", ("n2.test", 7201))
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
         await dialer.stop()
 
     with caplog.at_level(logging.INFO):
@@ -124,7 +124,7 @@ def test_a_host_whose_first_address_swallows_all_packets_is_reached_at_its_secon
         reached: asyncio.Future[str] = loop.create_future()
         dialer = Dialer(lambda peer: Peer(reached), 0.5, 60.0)
         dialer.dial("n1", ("n1.test", port))
-        assert await asyncio.wait_for(reached, 10) == "127.0.0.2"
+        assert await asyncio.wait_for(reached, 60) == "127.0.0.2"
         await dialer.stop()
         server.close()
 
@@ -171,7 +171,7 @@ def test_a_stream_to_a_host_whose_first_address_swallows_all_packets_opens_at_it
             caller.transport.write(b"hello")
             await caller.until(5)
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))  # uvloop resolves names by itself
+    asyncio.run(asyncio.wait_for(scenario(), 60))  # uvloop resolves names by itself
 
 
 def test_the_late_end_of_a_first_dial_does_not_fail_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_the_late_end_of_a_first_dial_does_not_fail_the_second(monkeypatch: pyte
             await caller.until(5)
             assert late[0] not in n2.transport._open
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 def test_a_connected_node_that_moves_is_dialled_at_its_new_address_first_once_the_connection_is_lost() -> None:
@@ -235,4 +235,4 @@ def test_a_connected_node_that_moves_is_dialled_at_its_new_address_first_once_th
         for server in servers:
             server.close()
 
-    asyncio.run(scenario())
+    asyncio.run(asyncio.wait_for(scenario(), 60))

@@ -165,7 +165,7 @@ def healing(at_s: int, *operations: Operation, also_healed_s: int | None = None)
 
 
 def released(late: Operation) -> Falsify:
-    """Two who share a slot write in its epoch, one gives it back, and then somebody's append."""
+    """Two who share a slot write in its epoch, one gives it back, and then an append of another client."""
     mine, other = ({"value": f"{name}@0/0", "count": 1, "epoch": 1} for name in "yz")
     slots = [
         done(0, "y", "acquire", {}, epoch=1),
@@ -223,7 +223,7 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("nonmonotonic-poll", "a poll goes back", operation(5, {"offset": 2})),
     ("skipped-poll", "a poll passes over a record", operation(5, {"offset": 0})),
     ("skipped-poll", "a record is missing in the middle", operation(4, offset=2, records=[("b@0/0", 1)])),
-    ("unseen", "nobody ever read what was acknowledged", without(5)),
+    ("unseen", "no client ever read a record that was acknowledged", without(5)),
     ("unseen", "no poll was ever answered", unanswered("poll")),
     ("unseen", "a record before the last one was never read", without(4)),
     ("position", "a position goes back", operation(7, {"offset": 0}, offset=0)),
@@ -273,7 +273,7 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ),
     ("epoch-uniqueness", "two owners got one fence_epoch", operation(2, epoch=1)),
     ("epoch-uniqueness", "two instances of a name got one identity", operation(10, producer_epoch=0)),
-    ("slot-history", "a look shows an epoch that nobody was given", also(done(30, "w", "epoch", {}, epoch=3))),
+    ("slot-history", "a look shows an epoch that no client was given", also(done(30, "w", "epoch", {}, epoch=3))),
     (
         "slot-history",
         "an append succeeds in an epoch that ended",

@@ -161,7 +161,7 @@ FALSIFIED: list[tuple[str, str, Falsify]] = [
     ("duplicate", "a record is there twice, under two stamps", on_every_replica(with_item("names", 1, "old/0"))),
     ("duplicate", "a stamp is there twice", on_every_replica(with_item("stamps", 1, (ZOMBIE_PID, 0, 0)))),
     ("byte-exact", "a flipped byte", on_every_replica(with_item("values", 3, b"line X"))),
-    ("byte-exact", "a record nobody sent", on_every_replica(with_item("names", 3, "stranger/3"))),
+    ("byte-exact", "a record that no client sent", on_every_replica(with_item("names", 3, "stranger/3"))),
     ("byte-exact", "a record that its writer never sent", on_every_replica(with_item("names", 9, "old/9"))),
     ("byte-exact", "a record without a name", on_every_replica(with_item("names", 3, ""))),
     (

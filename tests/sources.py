@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 @cache
 def tracked() -> tuple[PurePosixPath, ...]:
     """Every file under version control, links left out. What is not under it yet is not judged yet."""
-    # Whoever owns the checkout (CI may mount somebody else's), listing its files is harmless.
+    # The checkout may be another user's (CI may mount one): listing its files is harmless.
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [PurePosixPath(name) for name in listed.split("\0") if name]

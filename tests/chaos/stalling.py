@@ -109,7 +109,7 @@ class Play:
             node[:] = [found] if found else []
             return bool(node)
 
-        await until(is_known, PATIENCE_S, "nobody leads the partition")
+        await until(is_known, PATIENCE_S, "the partition has no leader")
         return node[0]
 
     async def controller(self) -> str:
@@ -121,7 +121,7 @@ class Play:
             node[:] = [found] if found else []
             return bool(node)
 
-        await until(is_known, PATIENCE_S, "nobody leads the controller")
+        await until(is_known, PATIENCE_S, "the controller has no leader")
         return node[0]
 
     def raw(self, node: str, timeout_ms: int = 60_000) -> RawNode:

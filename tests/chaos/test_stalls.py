@@ -1,4 +1,4 @@
-"""Pauses as a garbage collector makes them, at the worst moments: whoever sleeps through a takeover is a zombie, and is
+"""Pauses as a garbage collector makes them, at the worst moments: a holder that sleeps through a takeover is a zombie, and is
 refused. What it hears late of writes of before is judged by the log: a write that was committed in time stays so.
 """
 
@@ -165,7 +165,7 @@ async def settled(holding: Holding, waiting: "asyncio.Task[int]") -> None:
     async def is_decided() -> bool:
         return waiting.done() or len(holding.stored) > before + 1
 
-    await until(is_decided, PATIENCE_S, "nobody writes")
+    await until(is_decided, PATIENCE_S, "no client writes")
     if not waiting.done() and holding.process.returncode is None:
         holding.process.kill()
 
@@ -192,7 +192,7 @@ def test_while_the_controller_sleeps_and_when_it_wakes_up_every_epoch_is_granted
 
 
 async def contend(play: Play, name: str, granted: list[int], over: asyncio.Event) -> None:
-    """Take the slot from whoever has it, note the epoch, write, and leave; again and again. Others do the same, and may
+    """Take the slot from its holder, note the epoch, write, and leave; again and again. Others do the same, and may
     throw one out that still waits.
     """
     for number in count():

@@ -1,4 +1,4 @@
-"""A leader that hears nobody, because the other nodes stand still: cases of SEMANTICS 11; the number is in the name."""
+"""A leader that hears no other node, because these stand still: cases of SEMANTICS 11; the number is in the name."""
 
 import signal
 import time
@@ -13,7 +13,7 @@ from .test_failover_grants import decided
 
 LINES = [f"line {number}" for number in range(5)]
 UNDECIDED = {421, 503, 504}
-"""What a leader may say that hears nobody."""
+"""What a leader may say that hears no other node."""
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def test_093_time_without_a_leader_costs_a_holder_nothing(cluster: LocalCluster)
     leader = expect(200, call("GET", f"{topic.node}/v1/cluster"))["controller"]["leader_node"]
     with standing_still(cluster, [node for node in cluster.nodes if node.name != leader]):
         began = time.monotonic()
-        while time.monotonic() < began + 8:  # the case itself: nobody leads for longer than the session lives
+        while time.monotonic() < began + 8:  # the case itself: there is no leader for longer than the session lives
             time.sleep(0.1)
     assert decided(lambda: call("PUT", f"{topic.node}/v1/session", headers={"Stockade-Session": brief})).status == 200
     token = {"Stockade_Fence_Grant": held["grant"], "Stockade_Fence_Epoch": "1", "Stockade_Session": brief}

@@ -20,7 +20,7 @@ RECORDS = 12_000
 
 
 class Silent:
-    """Nobody watches."""
+    """No person watches."""
 
     def step(self, text: str) -> None: ...
 

@@ -77,7 +77,7 @@ def test_a_zombie_is_refused_before_and_after_its_partition_fails_over(cluster: 
         assert refused.json["outcome"]["state"] == "absent"
         stored = settled(zombie, "a", 0, cluster)
         assert stored.json["outcome"] == {"state": "committed", "base_offset": 0, "last_offset": 0}
-    # The whole grant is gone, also on the partition that nobody took over.
+    # The whole grant is gone, also on the partition that no client took over.
     assert settled(zombie, "late", 0, cluster, partition=1).json["reason"] == "slot_free"
     expect(200, settled(successor, "b", 0, cluster))
     on_every_replica(cluster, topic, ["a", "b"])

@@ -30,7 +30,7 @@ def lead_controller_and(cluster: LocalCluster, topic: Topic, partition: int) -> 
 
 
 def decided(ask: Any) -> Answer:
-    """The answer of whoever leads the controller, once somebody does."""
+    """The answer of the controller's leader, once there is one."""
 
     def attempt() -> Answer | None:
         answer: Answer = ask()

@@ -118,7 +118,7 @@ def test_members_read_each_partition_also_of_a_topic_named_members_and_beside_ot
 
 
 def test_the_record_in_work_when_a_member_gives_up_its_partition_is_not_committed(node: Cluster) -> None:
-    """It may yet fail, and then somebody else has to do it."""
+    """It may yet fail, and then another member has to do it."""
     node.create_topic("at-work", partitions=2)
 
     async def work() -> None:
@@ -214,7 +214,7 @@ def test_consume_with_a_group_commits_the_records_that_it_wrote_out(node: Cluste
 
 
 class _Thief:
-    """A session of somebody else."""
+    """A session of another client."""
 
     def __init__(self, node: Cluster) -> None:
         self._consumer = Consumer(config(node))

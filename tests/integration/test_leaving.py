@@ -1,4 +1,4 @@
-"""A node that is asked to stop leaves so that nobody loses anything."""
+"""A node that is asked to stop leaves so that no client loses anything."""
 
 import os
 import signal

@@ -125,7 +125,7 @@ def test_nodes_whose_supervisor_was_killed_as_soon_as_it_had_started_them_stop_b
 
 
 def test_a_cluster_whose_output_is_closed_goes_on_and_starts_nodes_again(tmp_path: Path) -> None:
-    """`stockade cluster | head`: the first line that nobody took ended the supervisor, in silence."""
+    """`stockade cluster | head`: the first line that `head` did not take ended the supervisor, in silence."""
     first = consecutive_ports(1, 1)[0]
     words = [sys.executable, "-m", "stockade", "cluster", "--nodes", "1", "--port-base", str(first), "--data"]
     with ended(subprocess.Popen([*words, str(tmp_path)], stdout=subprocess.PIPE)) as running:

@@ -67,7 +67,7 @@ def test_replicas_move_to_a_new_node_and_leaders_change_under_writers(data: Path
             arrived(cluster, topic, 0, ["n1", "n3", "n4"])
             load.goes_on()
         load.check()
-        assert max(load.pauses) < 3, "nobody died, so nobody waits for an election timeout twice"
+        assert max(load.pauses) < 3, "no node died, so no append waits for an election timeout twice"
 
 
 def test_the_controller_group_is_handed_over_as_well(cluster: LocalCluster) -> None:
@@ -151,7 +151,7 @@ def _is_empty(folder: Path) -> bool:
 
 
 def remove(node: LocalNode, node_id: str) -> bool:
-    """Whether the order was taken; right after a death there may be nobody to take it."""
+    """Whether the order was taken; right after a death there may be no leader to take it."""
     return call("POST", f"{node.url}/v1/cluster/members", {"action": "remove", "node_id": node_id}).status == 202
 
 

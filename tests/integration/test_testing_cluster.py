@@ -20,7 +20,7 @@ from stockade.testing import Cluster
 
 
 class Place(NamedTuple):
-    """A cluster, and how somebody else takes over there."""
+    """A cluster, and how another client takes over there."""
 
     config: ClientConfig
     fence: Callable[[str], None]

@@ -168,7 +168,7 @@ def _appends(topic: Topic, value: str) -> bool:
 
 
 def _answer_to_plaintext(address: str) -> str:
-    """What a node says to somebody who introduces himself as another one, without TLS."""
+    """The answer of a node to a stranger that introduces itself as another node, without TLS."""
     host, port = address.split(":")
     with socket.create_connection((host, int(port)), timeout=20) as plain:
         plain.sendall(encode(0, Hello(PROTOCOL_VERSION, "local", "n2", 0)))

@@ -1,4 +1,4 @@
-"""The checkers of what clients saw: readers, owners, named producers, groups, and whoever waits for recovery."""
+"""The checkers of what clients saw: readers, owners, named producers, groups, and clients that wait for recovery."""
 
 import pytest
 from falsified_clients import FALSIFIED, HONEST, Falsify, S, append, done, honest, note
@@ -99,7 +99,7 @@ def attempt(i: int, f: str) -> Operation:
 @pytest.mark.parametrize("f", ["acquire", "own", "init", "poll"])
 @pytest.mark.parametrize(("last_s", "recovers"), [(69, True), (70, False), (300, False)])
 def test_a_partition_to_which_no_client_comes_to_append_has_not_recovered(f: str, last_s: int, recovers: bool) -> None:
-    """Whatever they do before it fails for ever. A history that ends sooner says nothing."""
+    """Its clients ask for anything but an append, in vain. A history that ends sooner says nothing."""
     tries = [attempt(at_s, f) for at_s in (11, last_s)]
     tries[1] = Operation(tries[1].invoke, None)
     run = Evidence([append(2, "a", 1, 0), *tries], [], payload, notes=[note("healed", 10)])

@@ -1,6 +1,6 @@
 """A client process of the tests that holds a slot and writes, one batch after the other, until it is refused for good.
 
-``python holder.py ORDER``. Prints a line of JSON for each thing that it learns. It is stopped and resumed from outside, or at
+``python holder.py ORDER``. Prints a line of JSON for all that it learns. It is stopped and resumed from outside, or at
 a point of its own (broken_node.py).
 """
 

@@ -1,5 +1,6 @@
-"""Pauses as a garbage collector makes them, at the worst moments: a holder that sleeps through a takeover is a zombie, and is
-refused. What it hears late of writes of before is judged by the log: a write that was committed in time stays so.
+"""Pauses as a garbage collector makes them, at the worst moments: a holder that sleeps through a takeover is a zombie,
+and is refused. What it hears late of writes of before is judged by the log: a write that was committed in time
+stays so.
 """
 
 import asyncio

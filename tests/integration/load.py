@@ -49,7 +49,7 @@ class Load:
         assert not self.faults, self.faults
 
     def check(self) -> None:
-        """Nothing acknowledged is missing, nothing is there twice; of the last append the writer did not know the outcome."""
+        """Nothing acknowledged is missing, nothing is there twice; the outcome of the last append was unknown."""
         assert not self.faults, self.faults
         node = next(node for node in self._cluster.nodes if node.pid is not None)
         for partition, written in enumerate(self.written):

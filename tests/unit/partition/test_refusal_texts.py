@@ -13,6 +13,7 @@ from stockade.partition.errors import (
     FencingTokenRequired,
     InvalidRequest,
     NotFound,
+    NotOwner,
     ProducerBusy,
     ProducerFenced,
     SessionExpired,
@@ -61,6 +62,9 @@ def test_a_text_claims_only_what_its_refusal_proves() -> None:
     overlap = BY_REASON["OUT_OF_ORDER_SEQUENCE_NUMBER", "overlap"]
     assert "cut" not in overlap.because, "a strict topic refuses an exact repetition for this reason, too"
     assert "strict_sequence" in overlap.hint
+    given_up = NotOwner(fence_epoch=1, resource="orders/0", group="g").detail
+    assert "is not 1" not in given_up, "the session that gave it up, or whose session ended, has sent this very number"
+    assert "1 is the last one given out for orders/0 in group g" in given_up
 
 
 def test_a_busy_slot_names_its_holder_and_does_not_if_it_is_unknown() -> None:

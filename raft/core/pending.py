@@ -107,15 +107,8 @@ class DeadlineQueue(Generic[_Waiting]):
             return
         for call in [each for each in self.waiting if each.deadline <= now]:
             call.settle(call.expired())
-        self.next_deadline = max(self.earliest_deadline(), now + EXPIRY_STEP_S)
-
-    def look_again(self) -> None:
-        """Recompute ``next_deadline`` after calls were answered before their deadlines."""
-        self.next_deadline = self.earliest_deadline()
-
-    def earliest_deadline(self) -> float:
-        """The earliest deadline of the calls that wait; infinity if none waits."""
-        return min((each.deadline for each in self.waiting), default=float("inf"))
+        earliest = min((each.deadline for each in self.waiting), default=float("inf"))
+        self.next_deadline = max(earliest, now + EXPIRY_STEP_S)
 
 
 class PendingProposal(Pending[Outcome]):
@@ -296,4 +289,3 @@ class LeadershipTransfers(DeadlineQueue[LeadershipTransfer]):
         for each in [each for each in self.waiting if each.term != term and leader is not None]:
             is_done = leader == each.transferee or (each.transferee is None and leader != node_id)
             each.settle(None if is_done else NotLeader(leader, term))
-        self.look_again()

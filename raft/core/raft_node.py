@@ -200,7 +200,7 @@ class RaftNode(SyncObj):
                 self.change(change)
         leading.broadcast(self._SyncObj__raftCommitIndex, self._ports.time())
 
-    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802  # the library's __onBecomeLeader calls it, too
+    def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802  # the library's __onBecomeLeader calls it
         assert self.leading is not None
         self.leading.broadcast(self.commit_index, self._ports.time())
 

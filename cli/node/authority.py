@@ -146,7 +146,7 @@ def make_certificates(
     names = [*(node.name for node in nodes), *clients]
     there = [str(path) for name in names for path in node_files(directory, name) if path.exists()]
     if there:
-        raise CannotMake(f"nothing is overwritten, and this exists: {', '.join(there)}")
+        raise CannotMake(f"nothing is overwritten, and this exists: {', '.join(there)}; move it away to make it anew")
     make_directory(directory)
     made = []
     if any(path.exists() for path in node_files(directory, CA_NAME)):

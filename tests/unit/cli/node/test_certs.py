@@ -71,7 +71,7 @@ def test_a_file_that_exists_is_not_overwritten_and_no_other_is_made(tmp_path: Pa
     (tmp_path / there).write_text("precious")
     refused = certs(tmp_path, "n1", "n2")
     assert refused.exit_code == 1
-    assert str(tmp_path / there) in refused.stderr
+    assert f"this exists: {tmp_path / there}; move it away to make it anew" in refused.stderr
     assert contents(tmp_path) == {there: b"precious"}
 
 

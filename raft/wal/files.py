@@ -44,14 +44,6 @@ def numbers_in(directory: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
-def remove_before(directory: Path, number: int) -> None:
-    """Remove the log's files before ``number``. Any of them may stay if the process dies meanwhile."""
-    for each in numbers_in(directory):
-        if each < number:
-            path_of(directory, each).unlink()
-    sync_directory(directory)
-
-
 def lock_directory(directory: Path) -> int:
     """Take the exclusive lock of ``directory``; returns the descriptor that holds it until it is closed.
 

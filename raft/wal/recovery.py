@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .errors import NewerDisk, WalCorrupt
 from .file_set import WalIdentity, identity_path, spares_in
-from .files import numbers_in, path_of, remove_before
+from .files import numbers_in, path_of
 from .records import (
     ENTRY,
     ERASE,
@@ -67,8 +67,6 @@ def recover(directory: Path, *, changes: bool = True) -> "Recovery":
         if changes:
             raise
         recovery.fault = fault
-    if changes:
-        remove_before(directory, identity.first)
     return recovery
 
 

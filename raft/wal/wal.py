@@ -209,6 +209,7 @@ class Wal:
             undo.callback(os.close, self._lock)
             recovery = recover(directory)
             self._spares = SpareFiles(directory, file_bytes)
+            self._spares.keep_before(recovery.identity.first)  # a process may have died before it did that
             undo.pop_all()
         self.recovered = recovery.groups
         self.on_durable = lambda: None
@@ -225,8 +226,7 @@ class Wal:
         self._failure: BaseException | None = None
         self._writer = WalWriter(self._spares.begin, self._identity.grow)
         self._thread = FlushThread(self._writer.write, loop)
-        self._is_flushing = False
-        self._is_scheduled = False
+        self._is_flushing = self._is_scheduled = False
         self._durable_bytes = 0
         self._next_flush: asyncio.Event | None = None
         """Set when the flush under way has ended, with or without an error."""

@@ -79,6 +79,7 @@ class NodeRuntime:
         self.time: Callable[[], float] = loop.time
         self.call_at: Callable[..., Timer] = loop.call_at
         self.speaks: Callable[[str, int], bool] = transport.speaks
+        self.is_amid_frame: Callable[[str], bool] = transport.is_amid_frame
         self.coalescer: Coalescer = Coalescer(groups, transport.send, self, self._turn_soon)
         self.send: Callable[[int, str, RaftMessage], bool] = self.coalescer.post
         # Random numbers that spread events over time, and protect nothing.
@@ -123,10 +124,6 @@ class NodeRuntime:
     def heard_at(self, node_id: str) -> float:
         """When a connected node gave its last sign of life, as ``time`` has it; minus infinity for others."""
         return self._transport.liveness.heard_at(node_id)
-
-    def is_amid_frame(self, node_id: str) -> bool:
-        """Whether a part of a frame of a connected node has arrived, and its rest has not."""
-        return self._transport.is_amid_frame(node_id)
 
     def log_is_full(self) -> bool:
         """Whether more than ``unsynced_bytes_max`` bytes wait for the disk."""

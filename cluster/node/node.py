@@ -10,7 +10,7 @@ from weakref import ref
 from ...partition.durable.stored_machine import StoredMachine
 from ...partition.log.modes import close_to_others
 from ...partition.log.segments import SegmentLog
-from ...partition.state.machine import PartitionConfig, PartitionMachine
+from ...partition.state.machine import PartitionConfig
 from ...raft.core.group import Group
 from ...raft.host import RaftHost, RaftSettings, Tls, check_level, incarnation_of
 from ...raft.wal.errors import DiskRefused
@@ -227,7 +227,7 @@ class Node:
         config = assignment.config
         log = SegmentLog(self._config.limits.segment_bytes_max)
         log.on_torn = self._host.fail
-        stored = StoredMachine(PartitionMachine(PartitionConfig(assignment.topic_id), log), log)
+        stored = StoredMachine(PartitionConfig(assignment.topic_id), log)
 
         async def enrol_here(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
             return await enrol(self._router, self._view.controllers, pid, group, timeout_s)

@@ -49,8 +49,8 @@ class StoppedPartition:
         self.topic, self.topic_id, self.partition = assignment.topic, assignment.topic_id, assignment.partition
         self.end = group.end
         self.log = SegmentLog()
-        self.machine = PartitionMachine(PartitionConfig(assignment.topic_id), self.log)
-        stored = StoredMachine(self.machine, self.log)
+        stored = StoredMachine(PartitionConfig(assignment.topic_id), self.log)
+        self.machine = stored.machine
         if group.checkpoint is None:
             stored.start(scratch)
         else:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..commands import Offset
+from ..config import PartitionConfig
 from ..log import segment_files
 from ..log.image import FileExtent, Image, ImageDamaged
 from ..log.index import SegmentIndex
@@ -29,7 +30,7 @@ class _Inspected(NamedTuple):
 
 
 class StoredMachine:
-    """Implements ``raft.machine.Machine``. ``log`` must be the machine's; its stages are in files from now on."""
+    """Implements ``raft.machine.Machine`` for a PartitionMachine with this log, whose stages are in files, too."""
 
     bundles: bool = True
     """True, since no command of a partition depends on its index."""
@@ -37,11 +38,11 @@ class StoredMachine:
     may_lag: bool = True
     """True, since clients read and write at the leader; a local read of another replica is stale by its contract."""
 
-    def __init__(self, machine: PartitionMachine, log: SegmentLog) -> None:
-        assert machine.log is log
-        self.machine = machine
+    def __init__(self, config: PartitionConfig, log: SegmentLog) -> None:
+        """``config`` is in force until the first Configure is applied; it must be equal on every replica."""
+        self.machine: PartitionMachine = PartitionMachine(config, log)
         self.log = log
-        self.apply: Callable[[int, int, bytes], object] = machine.apply
+        self.apply: Callable[[int, int, bytes], object] = self.machine.apply
         """Apply one committed command."""
         self.flush: Callable[[], None] = log.settle
         """Write the batches that were applied to their file, unless they are few and small."""
@@ -50,7 +51,7 @@ class StoredMachine:
         self._inspected: _Inspected | None = None
         self._verified: frozenset[tuple[int, ...]] = frozenset()  # the identities of the segments inspected last
         self._stage_files = DiskStageFiles()
-        machine.stages.files = self._stage_files
+        self.machine.stages.files = self._stage_files
 
     @property
     def reclaimable(self) -> int:

@@ -31,7 +31,7 @@ class ByHand:
 
 def runtime(loop: ByHand, failures: list[BaseException]) -> NodeRuntime:
     log = SimpleNamespace(wake_when_durable=None)
-    transport = SimpleNamespace(speaks=None, send=None, full_disks=set())
+    transport = SimpleNamespace(speaks=None, is_amid_frame=None, send=None, full_disks=set())
     loop_, log_, transport_ = cast(Any, loop), cast(Any, log), cast(Any, transport)
     return NodeRuntime("n1", 1, loop_, log_, transport_, {}, RaftSettings(), lambda *_: None, failures.append)
 

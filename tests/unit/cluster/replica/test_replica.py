@@ -40,7 +40,6 @@ from stockade.partition.errors import (
 from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import Batch, batch_from_columns
 from stockade.partition.state import message_ids
-from stockade.partition.state.machine import PartitionMachine
 from stockade.partition.state.producers import FORGOTTEN
 from stockade.raft.core.group import Committed, NotLeader, Outcome, Rejected, Unknown
 
@@ -89,7 +88,7 @@ def replica(
 ) -> Replica:
     log = SegmentLog(segment_bytes_max)
     log.begin(directory)
-    stored = StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log)
+    stored = StoredMachine(PartitionConfig(TOPIC_ID), log)
 
     async def enrol(pid: int, group: int, timeout_s: float) -> tuple[int, int, str]:
         return 4, 1000, ""

@@ -23,7 +23,6 @@ from stockade.partition.log.segments import SegmentLog
 from stockade.partition.records.batch import Batch, batch_from_columns
 from stockade.partition.state import snapshot
 from stockade.partition.state.invariants import check
-from stockade.partition.state.machine import PartitionMachine
 from stockade.raft.host import RaftHost, RaftSettings
 from stockade.raft.stopped import StoppedNode
 from stockade.raft.wal.errors import DiskRefused
@@ -69,7 +68,7 @@ class Node:
         return Replica(
             ("t", TOPIC_ID, 0),
             TopicConfig(),
-            StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log),
+            StoredMachine(PartitionConfig(TOPIC_ID), log),
             lambda machine: self.host.open_group(GROUP, founders or {"n1": self.host.incarnation}, machine),
             features=Features(),
             urls={},

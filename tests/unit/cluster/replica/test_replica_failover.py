@@ -98,7 +98,7 @@ class House:
         return Replica(
             ("t", TOPIC_ID, 0),
             TopicConfig(),
-            StoredMachine(PartitionMachine(PartitionConfig(TOPIC_ID), log), log),
+            StoredMachine(PartitionConfig(TOPIC_ID), log),
             lambda machine: Group(machine, name, self),  # type: ignore[arg-type, return-value]
             features=Features(),
             urls={node_id: f"http://{node_id}" for node_id in ("n1", "n2", "n3")},

@@ -103,7 +103,7 @@ class Partition:
 
 def new_machine() -> StoredMachine:
     log = SegmentLog(SEGMENT_BYTES_MAX)
-    return StoredMachine(PartitionMachine(CONFIG, log), log)
+    return StoredMachine(CONFIG, log)
 
 
 def append(stamp: Stamp | None, value: bytes, count: int, number: int) -> Append:
@@ -201,7 +201,7 @@ def test_085_a_state_with_any_bit_flipped_is_refused(partition: Partition) -> No
 def test_085_the_state_of_another_topic_is_refused(partition: Partition) -> None:
     image = partition.checkpoint()
     log = SegmentLog()
-    stranger = StoredMachine(PartitionMachine(PartitionConfig(topic_id=TOPIC_ID + 1), log), log)
+    stranger = StoredMachine(PartitionConfig(topic_id=TOPIC_ID + 1), log)
     with pytest.raises(ImageDamaged, match="of topic 812"):
         stranger.restore(partition.directory, image.state, image.files)
 

@@ -301,10 +301,10 @@ def _with_headers(
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     timestamps_ms: Sequence[int],
-    headers: Sequence[Sequence[Header] | None] | None,
+    headers: Sequence[Sequence[Header] | None],
 ) -> bytes:
-    items = (keys, values, timestamps_ms, [None] * len(values) if headers is None else headers)
-    arrays = [pa.array(column, field.type) for column, field in zip(items, SCHEMA, strict=True)]
+    items = zip((keys, values, timestamps_ms, headers), SCHEMA, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in items]
     columns = pa.record_batch(arrays, schema=SCHEMA)
     _check_headers(columns.column(_HEADERS))
     return bytes(columns.serialize())

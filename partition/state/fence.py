@@ -196,31 +196,26 @@ class Fence:
         """The tenures of the present holders, the earliest first."""
         slot = self.slot
         if slot is not None:
-            fields = (slot.grant_id, slot.mode, slot.epoch, slot.producer_name, slot.client_id)
-            return [self._tenure(*fields, operation=slot.operation, since_ms=slot.now_ms, wall_ms=slot.wall_ms)]
-        epoch = self.topic_epoch
-        return [
-            self._tenure(
-                s.grant_id,
-                "Shared",
-                epoch,
-                s.producer_name,
-                s.client_id,
-                operation="acquire",
-                since_ms=s.now_ms,
-                wall_ms=s.wall_ms,
-            )
-            for s in self.sharing.values()
-        ]
+            return [self._tenure(slot, slot.mode, slot.epoch, slot.operation)]
+        return [self._tenure(holder, "Shared", self.topic_epoch, "acquire") for holder in self.sharing.values()]
 
     def tenure(self, grant_id: str) -> Tenure | None:
         """The tenure of a grant that holds the slot, or held it and is remembered."""
         present = next((each for each in self.present() if each.grant_id == grant_id), None)
         return present or self.tenures.ended.get(grant_id)
 
-    def _tenure(self, grant_id: str, *fields: Any, **times: Any) -> Tenure:
-        began = Tenure(grant_id, *fields, **times)
-        return msgspec.structs.replace(began, from_offset=self.taken_at.get(grant_id))
+    def _tenure(self, holder: InstallFence | SharedHolder, mode: str, epoch: int, operation: str) -> Tenure:
+        return Tenure(
+            holder.grant_id,
+            mode,
+            epoch,
+            holder.producer_name,
+            holder.client_id,
+            operation,
+            holder.now_ms,
+            wall_ms=holder.wall_ms,
+            from_offset=self.taken_at.get(holder.grant_id),
+        )
 
     def _state(self, *, done: bool) -> SlotState:
         place = (self.placed_at, self.placed_after) if done else ()

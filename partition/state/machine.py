@@ -30,7 +30,6 @@ from ..commands import (
     InstallSeats,
     NotEnrolled,
     Offset,
-    PositionCommitted,
     ProducerId,
     ProducerInstalled,
     PutStage,
@@ -350,9 +349,6 @@ class PartitionMachine:
         self.tier.trim(self.log_start)
         return Trimmed(self.log_start, self.log_end)
 
-    def _commit_position(self, command: CommitPosition) -> PositionCommitted | StockadeError:
-        return self.readers.commit(command, self.log_start, self.log_end)
-
     def _configure(self, command: Configure) -> Configured:
         """Put a configuration of a later order into force. A sealed topic stays sealed."""
         if command.order > self.config_order:
@@ -371,7 +367,7 @@ _HANDLERS: dict[type[Command], Callable[[PartitionMachine, Any], Result | Stocka
     InstallSeats: lambda machine, command: machine.fence.share(command, machine.log_end),
     ClearFence: lambda machine, command: machine.fence.clear(command, machine.log_end),
     InstallReader: lambda machine, command: machine.readers.install(command),
-    CommitPosition: PartitionMachine._commit_position,
+    CommitPosition: lambda machine, command: machine.readers.commit(command, machine.log_start, machine.log_end),
     InstallProducer: PartitionMachine._install_producer,
     ForgetProducers: lambda machine, command: machine.producers.forget(command),
     Trim: PartitionMachine._trim,

@@ -438,7 +438,9 @@ class RaftNode(SyncObj):
         elif now >= leading.beat_at and leading.puts_off_beat(now):
             self.quiescence.end()  # it is in use
             return False
-        elif now >= leading.beat_at and not self._quiesce_if_due(leading):
+        elif now >= leading.beat_at:
+            if self.quiescence.is_due(leading, self.commit_index) and self._quiesce(leading):
+                return True
             if leading.is_cut_off(now - self._election_timeout_s, self._ports.heard_at):
                 self._follow(self.term, None)
             else:
@@ -476,10 +478,6 @@ class RaftNode(SyncObj):
         """Send the leader an ack, if this node follows: the ack wakes the leader, whose heartbeat wakes the others."""
         if self.leading is None:
             self._following.acknowledge(beat=True)
-
-    def _quiesce_if_due(self, leading: LeaderState) -> bool:
-        """Returns whether the group is quiescent now."""
-        return self.quiescence.is_due(leading, self.commit_index) and self._quiesce(leading)
 
     def _quiesce(self, leading: LeaderState) -> bool:
         """Send Quiesce to the present followers, then become quiescent; False if a follower cannot be sent it. A

@@ -115,10 +115,6 @@ class GroupFiles(msgspec.Struct):
             self.runs.pop()
         self.stop = min(self.stop, from_index)
 
-    def file_needed(self) -> int | None:
-        """The file of the first entry that no checkpoint covers; None if there is no such entry."""
-        return self.file_of(self.covered + 1)
-
     def file_of(self, index: int) -> int | None:
         """The file of the entry at ``index``, or the first one if that is gone; None if there is no such entry yet."""
         if not self.runs or index >= self.stop:
@@ -149,8 +145,8 @@ class FileUsage:
 
     def oldest(self) -> tuple[int, int] | None:
         """(file number, group id) of the oldest file with an entry that no checkpoint covers; None if there is none."""
-        needed = [(number, key) for key, files in self.groups.items() if (number := files.file_needed()) is not None]
-        return min(needed, default=None)
+        needed = ((files.file_of(files.covered + 1), key) for key, files in self.groups.items())
+        return min(((number, key) for number, key in needed if number is not None), default=None)
 
     def oldest_beyond(self, indexes: Mapping[int, int]) -> int | None:
         """The oldest file with an entry whose index is above its group's in ``indexes``; None if there is none."""

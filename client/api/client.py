@@ -293,11 +293,9 @@ class Client(Administration):
             only_node=local_node is not None,
             wait_ms=max_wait_ms,
         )
-
-        def read(answer: Answer) -> Fetched:
-            return fetched(answer.source, answer.headers.get, answer.body, max_bytes=max_bytes)
-
-        return await self._to_leader(request, topic, partition, read)
+        return await self._to_leader(
+            request, topic, partition, lambda got: fetched(got.source, got.headers.get, got.body, max_bytes=max_bytes)
+        )
 
     async def offsets(self, topic: str, partition: int, at: str | int = "latest") -> Offsets:
         """The offset at ``at``, -1 if no record qualifies, with the partition's log start and log end.
@@ -434,6 +432,7 @@ class Client(Administration):
         generation: int | None = None,
         atomic: bool = True,
         sever: Sever = "session",
+        patience_ms: int | None = None,
     ) -> list[OwnResult]:
         """Claim resources of a group; returns the verdicts in the order of ``resources``.
 
@@ -443,7 +442,8 @@ class Client(Administration):
         of a takeover loses, all that its "session" holds, or this "resource" alone. ``atomic``: all claims succeed or
         none, and a refused one is raised (GenerationFenced).
         """
-        return await OwnRequest(group, session, resources, generation, atomic, sever).ask(self.calls)
+        request = OwnRequest(group, session, resources, generation, atomic, sever)
+        return await request.ask(self.calls, patience_ms=patience_ms)
 
     async def disown(
         self, group: str, session: str, resource: str | Sequence[str], *, patience_ms: int | None = None

@@ -79,14 +79,16 @@ class OwnRequest:
     atomic: bool = True
     sever: Sever = "session"
 
-    async def ask(self, calls: Calls, *, is_wanted: Callable[[], bool] | None = None) -> list[OwnResult]:
-        """The verdicts in the order of ``resources``. The request is repeated for ``delivery_timeout_ms``, as long as
-        ``is_wanted`` answers True.
-        """
+    async def ask(
+        self, calls: Calls, *, patience_ms: int | None = None, is_wanted: Callable[[], bool] | None = None
+    ) -> list[OwnResult]:
+        """The verdicts in the order of ``resources``. The request is repeated as a `GrantRequest` is."""
         claims = [{"resource": resource} | present(generation=self.generation) for resource in self.resources]
         body = {"claims": claims, "atomic": self.atomic, "sever": self.sever}
         path, headers = f"/v1/groups/{quoted(self.group)}/own", session_header(self.session)
-        answer = await calls.send("POST", path, headers=headers, body=body, is_wanted=is_wanted)
+        answer = await calls.send(
+            "POST", path, headers=headers, body=body, patience_ms=patience_ms, is_wanted=is_wanted
+        )
         return decode(answer, OwnAnswer).results
 
 

@@ -18,13 +18,19 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
 
 from ...partition.api.ownership import Resource
-from ...partition.errors import InconsistentTopicId, NotOwner, StockadeError, UnknownTopicOrPartition
+from ...partition.errors import (
+    InconsistentTopicId,
+    NotOwner,
+    RequestTimedOut,
+    StockadeError,
+    UnknownTopicOrPartition,
+)
 from ..api.client import Client
 from ..errors import with_fields
 from ..retry import is_momentary
@@ -43,9 +49,9 @@ CHOICE_MAX = 1_024
 ATTEMPTS_MAX = 5
 """How often a member tries to take its share, where others took partitions first, before it waits for its next look."""
 BEGIN_MAX = 16
-"""Partitions whose position is asked for at a time: behind requests for thousands, a renewal would come too late."""
+"""Requests about single partitions at a time: behind those about thousands, a renewal would come too late."""
 BEGIN_S = 0.5
-"""How long a partition that does not tell its position holds up others, in seconds."""
+"""How long a partition that does not answer holds up others, in seconds."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
 
@@ -53,6 +59,9 @@ _GONE = (InconsistentTopicId, UnknownTopicOrPartition)
 """Why a member ends, and commits nothing more: the topic was created again, or deleted."""
 
 _log = logging.getLogger(__name__)
+
+
+T = TypeVar("T")
 
 
 class Plan(NamedTuple):
@@ -111,6 +120,11 @@ class _Claim:
     let_go_at_s: float = 0.0
     """Until then (monotonic clock) the application may commit its records of a partition that is given up."""
 
+    @classmethod
+    def of(cls, resource: str, fence_epoch: int = 0) -> Self:
+        """The claim of the partition that the resource names. ``fence_epoch`` 0: not known, of one to be given up."""
+        return cls(resource, int(resource.rpartition("/")[2]), fence_epoch)
+
     @property
     def is_committed(self) -> bool:
         """Whether everything that the application got is committed."""
@@ -141,6 +155,8 @@ class GroupReading:
         self._member = ""
         self._claims: dict[str, _Claim] = {}
         self._leaving: list[_Claim] = []
+        self._unanswered: set[str] = set()
+        """Partitions whose last claim has no answer: the session may own them."""
         self._ready: asyncio.Queue[tuple[_Claim, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._taking = asyncio.Lock()  # several tasks may iterate
@@ -257,15 +273,15 @@ class GroupReading:
         if isinstance(self._end, _GONE):
             raise with_fields(self._end)
         async with self._committing:
-            for claim in (*self._claims.values(), *self._leaving):
-                await self._commit(claim)
+            claims = (*self._claims.values(), *self._leaving)
+            due = [(each, each.position) for each in claims if each.position is not None and not each.is_committed]
+            _ = await _all(self._commit(*each) for each in due)
             await self._let_go()
 
-    async def _commit(self, claim: _Claim) -> None:
-        if claim.position is None or claim.is_committed:
-            return
+    async def _commit(self, claim: _Claim, position: int) -> None:
         try:
-            await self._keep(claim, claim.position)
+            async with _turn(self._beginning):
+                await self._keep(claim, position)
         except NotOwner:
             self._drop(claim)
         except _GONE as error:
@@ -307,7 +323,7 @@ class GroupReading:
     async def _keep_sharing(self) -> None:
         try:
             while True:
-                await asyncio.sleep(self._client.config.session_ttl_ms / 1000 / LOOKS_PER_TTL)
+                await asyncio.sleep(self._patience_ms / 1000)
                 await self._share()
         except Exception as error:
             self._stop(error)
@@ -322,11 +338,16 @@ class GroupReading:
             wanted = [f"{self._topic}/{partition}" for partition in await self._all_partitions()]
             for _ in range(ATTEMPTS_MAX):
                 resources = await self._client.resources(self._group)
-                step = plan(self._member, [*self._claims], wanted, resources)  # a claim may have been dropped meanwhile
+                known = [each for each in resources if each.resource not in self._unanswered]
+                step = plan(self._member, [*self._claims], wanted, known)  # a claim may have been dropped meanwhile
                 for resource in step.give_up:
                     self._give_up(self._claims[resource])
+                self._leaving += [_Claim.of(each) for each in self._unanswered.difference(step.take)]
+                self._unanswered.intersection_update(step.take)
                 await self._let_go()
-                if not step.take or await self._take(step.take):
+                leaving = {claim.resource for claim in self._leaving}
+                take = [each for each in step.take if each not in leaving]
+                if not take or await self._take(take):
                     return
         except StockadeError as error:
             if not is_momentary(error):
@@ -345,15 +366,36 @@ class GroupReading:
         return [state.partition for state in described.partitions]
 
     async def _take(self, resources: Sequence[str]) -> bool:
-        """Claim partitions. Returns whether this member got all of them."""
-        verdicts = await self._client.own(self._group, self._session.id, resources, atomic=False)
+        """Claim partitions. Returns False if another attempt should follow at once.
+
+        A claim is answered when each of its partitions has committed it. So partitions whose claim got no answer are
+        claimed one by one: one that has no majority must not keep the member from the others.
+        """
+        together = [each for each in resources if each not in self._unanswered]
+        claims = [[each] for each in resources if each in self._unanswered] + ([together] if together else [])
+        return all(await _all(map(self._claim, claims)))
+
+    async def _claim(self, resources: Sequence[str]) -> bool:
+        self._unanswered.update(resources)
+        try:
+            async with _turn(self._beginning):
+                verdicts = await self._client.own(
+                    self._group, self._session.id, resources, atomic=False, patience_ms=self._patience_ms
+                )
+        except RequestTimedOut as error:
+            _log.info("group %s: %d partitions cannot be claimed now: %s", self._group, len(resources), error)
+            return len(resources) == 1  # of several, another attempt shows which
+        self._unanswered.difference_update(resources)
         for verdict in verdicts:
             if verdict.granted:
-                partition = int(verdict.resource.rpartition("/")[2])
-                claim = _Claim(verdict.resource, partition, verdict.fence_epoch)
-                self._claims[claim.resource] = claim
+                claim = self._claims[verdict.resource] = _Claim.of(verdict.resource, verdict.fence_epoch)
                 claim.task = asyncio.create_task(self._read(claim))
         return all(verdict.granted for verdict in verdicts)
+
+    @property
+    def _patience_ms(self) -> int:
+        """How long to repeat a claim, or its end: until the next look, which comes back to it."""
+        return self._client.config.session_ttl_ms // LOOKS_PER_TTL
 
     def _give_up(self, claim: _Claim) -> None:
         """Give a partition up: the application gets no more of its records, and has one session ttl to commit."""
@@ -367,8 +409,18 @@ class GroupReading:
         """
         for claim in tuple(self._leaving):
             if claim.is_committed or claim.let_go_at_s <= time.monotonic():
-                with suppress(NotOwner):
-                    await self._client.disown(self._group, self._session.id, claim.resource)
+                try:
+                    await self._client.disown(
+                        self._group, self._session.id, claim.resource, patience_ms=self._patience_ms
+                    )
+                except NotOwner:
+                    pass
+                except StockadeError as error:
+                    if not is_momentary(error):
+                        raise
+                    if isinstance(error, RequestTimedOut):
+                        continue  # this partition has not committed it
+                    return  # the next look asks again
                 if claim in self._leaving:
                     self._leaving.remove(claim)
 
@@ -415,6 +467,16 @@ class GroupReading:
             self._drop(claim)  # another member reads it now
         except Exception as error:
             await self._ready.put((claim, error))
+
+
+async def _all(work: Iterable[Awaitable[T]]) -> list[T]:
+    """The results, once all have ended; raises the first failure. What concerns one partition holds up no other."""
+    results: list[T] = []
+    for each in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(each, BaseException):
+            raise each
+        results.append(each)
+    return results
 
 
 @asynccontextmanager

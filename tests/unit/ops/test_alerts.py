@@ -125,6 +125,13 @@ def test_each_page_belongs_to_an_alert_and_the_how_to_names_them_all() -> None:
     assert re.findall(r"\[(\w+)\]\(\.\./runbooks/\1\.md\)", page) == names
 
 
+def test_each_request_of_a_page_has_a_token() -> None:
+    """The one that shows whether fencing fails was answered 401 by a secured cluster."""
+    asked = re.findall(r"\bcurl [^\n]*", "\n".join(page.read_text(encoding="utf-8") for page in RUNBOOKS.glob("*.md")))
+    assert asked
+    assert [each for each in asked if '-H "Authorization: Bearer $STOCKADE_TOKEN"' not in each] == []
+
+
 def test_each_alert_is_tried_both_ways() -> None:
     tried = yaml.safe_load((OPS / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
     cases = [case for test in tried for case in test["alert_rule_test"]]

@@ -84,7 +84,7 @@ class StockadeBatchReader(DataSourceReader):  # type: ignore[misc]
             found = look(client, self._options.selection)
             ranges = planned(client, self._options, found.seen, self._filters)
         pieces = split(ranges, self._options.min_partitions)
-        return [InputPartition(task) for task in tasks_of(pieces, found.leaders, self._options)]
+        return [InputPartition(task) for task in tasks_of(pieces, found)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one range. When there are no ranges, Spark calls this once, with a partition of value None."""

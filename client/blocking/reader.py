@@ -5,7 +5,8 @@ producer (or writer.py), which makes repetitions harmless.
 """
 
 import time
-from contextlib import closing
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 
 from ...partition.errors import RequestTimedOut, StockadeError
 from ..api.fetched import ARROW_STREAM, Fetched, fetched
-from ..config import Bootstrap, ClientConfig, Credentials
+from ..config import BOOTSTRAP_URLS_MAX, Bootstrap, ClientConfig, Credentials, is_downgrade
 from ..errors import ClusterUnreachable
 from .http import PlainAnswer, PlainHttp
 from .waiting import Waiting
@@ -22,6 +23,12 @@ CONNECT_PATIENCE_MS = 10_000
 """How long ``connect`` repeats its attempts while no node can be connected to."""
 PROBED_MAX = 5
 """Nodes that a client tries before its first request, to find one that answers."""
+_known: dict[tuple[str, ...], tuple[str, ...]] = {}
+"""The nodes that clients of this process know, by their ``bootstrap``: Spark's clients live for a few requests, and its
+processes for many clients.
+"""
+CLUSTERS_MAX = 100
+"""Clusters of which a process knows the nodes; above it, the one that came first is forgotten."""
 
 
 class PartitionLeader(NamedTuple):
@@ -43,7 +50,8 @@ class BlockingClient:
     """Reads from one cluster, one request at a time. Not thread-safe.
 
     ``bootstrap`` as for `Client`. ``credentials`` None: those of the configuration. Requests are repeated for
-    ``delivery_timeout_ms`` while there is no leader, no answer, or overload.
+    ``delivery_timeout_ms`` while there is no leader, no answer, or overload. It asks the nodes of ``bootstrap`` first,
+    and then the other nodes of the cluster that any client of this process has heard of.
     """
 
     def __init__(self, bootstrap: Bootstrap | None = None, credentials: Credentials | None = None) -> None:
@@ -61,14 +69,15 @@ class BlockingClient:
         return BlockingClient, (self.config, self.credentials)
 
     def connect(self, patience_ms: int = CONNECT_PATIENCE_MS) -> None:
-        """Connect to a node of ``bootstrap``. No other method needs this: it tells early whether there is a cluster.
+        """Connect to a node, and ask it for the others. No other method needs this: it tells early whether there is a
+        cluster.
 
         Raises ClusterUnreachable, with a reason for each node, when no node can be connected to for ``patience_ms``; 0:
         after one attempt at each. The attempt under way then may last ``connect_timeout_ms`` for each node.
         """
         waiting = Waiting("connecting to the cluster", patience_ms / 1000, self.config)
         while True:
-            for node in self.config.bootstrap:
+            for node in self.nodes:
                 try:
                     self._http.connected(node)
                 except ClusterUnreachable as error:
@@ -76,6 +85,7 @@ class BlockingClient:
                 else:
                     self._node = self._answering(node)
                     waiting.answered()
+                    self._learn_all()
                     return
             tried = ", ".join(f"{node} ({why})" for node, why in waiting.nodes.items())
             unreachable = ClusterUnreachable(
@@ -90,10 +100,27 @@ class BlockingClient:
             self._node = self._answering(self.config.bootstrap[0])
         return self._node
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The known nodes, those of ``bootstrap`` first."""
+        bootstrap = tuple(self.config.bootstrap)
+        return _known.get(bootstrap, bootstrap)
+
+    def learn(self, nodes: Iterable[str | None]) -> None:
+        """Remember nodes of the cluster, BOOTSTRAP_URLS_MAX at most: the newest, beside ``bootstrap``. Left out are
+        None, and nodes without TLS after a ``bootstrap`` with TLS.
+        """
+        bootstrap = tuple(self.config.bootstrap)
+        usable = (node for node in nodes if node and not is_downgrade(node, bootstrap))
+        if len(_known) >= CLUSTERS_MAX and bootstrap not in _known:
+            _known.pop(next(iter(_known)), None)
+        _known[bootstrap] = tuple(dict.fromkeys([*bootstrap, *usable, *self.nodes]))[:BOOTSTRAP_URLS_MAX]
+
     def look_elsewhere(self, leader: str | None = None) -> None:
-        """Ask another node next: ``leader`` if a refusal has named it, otherwise the next one of ``bootstrap``."""
-        nodes = self.config.bootstrap
-        self._node = leader or (nodes[(nodes.index(self.node) + 1) % len(nodes)] if self.node in nodes else nodes[0])
+        """Ask another node next: ``leader`` if a refusal has named it, otherwise the next one that answers."""
+        nodes, node = self.nodes, self.node
+        following = nodes[(nodes.index(node) + 1) % len(nodes)] if node in nodes else nodes[0]
+        self._node = leader or self._answering(following)
 
     def topics(self) -> list[str]:
         """Names of all topics, ascending."""
@@ -103,6 +130,7 @@ class BlockingClient:
         """A topic's id and leaders. Raises UnknownTopicOrPartition."""
         answer = self._json(f"/v1/topics/{quote(name, safe='')}")
         leaders = [PartitionLeader(each["partition"], each["leader"]) for each in answer["partitions"]]
+        self.learn(each.leader for each in leaders)
         return TopicLeaders(answer["name"], answer["topic_id"], leaders)
 
     def offsets(self, topic: str, partition: int, topic_id: int | None = None) -> tuple[int, int]:
@@ -175,7 +203,7 @@ class BlockingClient:
         A process that is stopped or hangs still takes connections: each of Spark's many short-lived clients would wait
         ``request_timeout_ms`` for it.
         """
-        nodes, time_s = self.config.bootstrap, self.config.standstill_ms / 1000
+        nodes, time_s = self.nodes, self.config.standstill_ms / 1000
         if len(nodes) == 1:
             return first
         start = nodes.index(first)
@@ -189,6 +217,12 @@ class BlockingClient:
                     pass  # it answers
                 return node
         return first
+
+    def _learn_all(self) -> None:
+        """Learn the cluster's nodes, if the answer comes within ``standstill_ms``."""
+        time_s = self.config.standstill_ms / 1000
+        with closing(PlainHttp(self.credentials, time_s, time_s, self.nodes)) as http, suppress(StockadeError):
+            self.learn(each["url"] for each in http.request(self.node, "GET", "/v1/cluster").json()["nodes"])
 
 
 def partition_path(topic: str, partition: int) -> str:

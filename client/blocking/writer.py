@@ -72,9 +72,15 @@ class BlockingWriter:
         )
         self._leaders: dict[str, str] = {}
 
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The known nodes, those of ``bootstrap`` first."""
+        return self._reader.nodes
+
     def shape(self, name: str) -> TopicShape:
         """The shape of a topic."""
         found = self._json("GET", f"/v1/topics/{quote(name, safe='')}")
+        self._reader.learn(each["leader"] for each in found["partitions"])
         for each in found["partitions"]:
             if each["leader"]:
                 self._leaders[partition_path(name, each["partition"])] = each["leader"]

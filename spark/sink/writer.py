@@ -21,6 +21,7 @@ from pyspark.sql.types import StructType
 
 from ...client.blocking.reader import BlockingClient
 from ...client.blocking.writer import BlockingWriter
+from ...client.config import BOOTSTRAP_URLS_MAX
 from .committer import NAMED_BATCH, SinkCommitter, append_all, discard, stage_prefix
 from .history import Piece
 from .options import WriteOptions, parse_write_options
@@ -34,12 +35,15 @@ _FIRST = "0"
 
 @dataclass
 class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """The commit message of a task: the pieces that it has staged, and the query and run to which they belong."""
+    """The commit message of a task: the pieces that it has staged, the query and run to which they belong, and the
+    nodes that it knows (base URLs), since Spark starts a process for each commit.
+    """
 
     query: str
     run: str
     task: int
     pieces: tuple[Piece, ...]
+    nodes: tuple[str, ...]
 
 
 class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -62,9 +66,10 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         with closing(writer_of(self._options)) as writer:
             if not self._options.is_exactly_once:
                 append_rows(iterator, writer, self._options.topic, task)
-                return Staged(query, run, task, ())
+                return Staged(query, run, task, (), ())
             prefix = f"{stage_prefix(self._options.sink or query)}{context.getLocalProperty(_BATCH_ID)}~"
-            return Staged(query, run, task, stage_rows(iterator, writer, self._options.topic, prefix, task))
+            pieces = stage_rows(iterator, writer, self._options.topic, prefix, task)
+            return Staged(query, run, task, pieces, writer.nodes)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Decide on the stages of the batch, unless it was decided before, and carry the decision out."""
@@ -72,7 +77,7 @@ class StockadeStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         if not staged or not self._options.is_exactly_once:
             return
         options, query, run = self._options, staged[0].query, staged[0].run
-        with closing(writer_of(options)) as writer:
+        with closing(writer_of(options, staged)) as writer:
             committer = SinkCommitter(writer, options.sink or query, query, run, takeover=options.takeover)
             committer.commit(batchId, _pieces(staged))
 
@@ -94,17 +99,18 @@ class StockadeBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         with closing(writer_of(self._options)) as writer:
             if not self._options.is_exactly_once:
                 append_rows(iterator, writer, self._options.topic, task)
-                return Staged(NAMED_BATCH, self._job, task, ())
+                return Staged(NAMED_BATCH, self._job, task, (), ())
             prefix = f"{stage_prefix(self._options.sink or self._job)}0~"
             pieces = stage_rows(iterator, writer, self._options.topic, prefix, task)
-            return Staged(NAMED_BATCH, self._job, task, pieces)
+            return Staged(NAMED_BATCH, self._job, task, pieces, writer.nodes)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append the staged rows to their topics."""
-        pieces = _pieces(_in_order(messages))
         if not self._options.is_exactly_once:
             return
-        with closing(writer_of(self._options)) as writer:
+        staged = _in_order(messages)
+        pieces = _pieces(staged)
+        with closing(writer_of(self._options, staged)) as writer:
             if self._options.sink is None:
                 append_all(writer, pieces, self._job)
             else:
@@ -158,9 +164,10 @@ def _check_schema(options: WriteOptions, schema: StructType) -> None:
     check_types(to_arrow_schema(chosen, timezone="UTC"))
 
 
-def writer_of(options: WriteOptions) -> BlockingWriter:
-    """A writer to the cluster of the options."""
-    return BlockingWriter(options.urls, options.access)
+def writer_of(options: WriteOptions, staged: Sequence[Staged] = ()) -> BlockingWriter:
+    """A writer to the cluster of the options, which also knows the nodes that tasks know."""
+    nodes = dict.fromkeys([*options.urls, *(node for each in staged for node in each.nodes)])
+    return BlockingWriter(tuple(nodes)[:BOOTSTRAP_URLS_MAX], options.access)
 
 
 def _discard(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -170,9 +177,10 @@ def _discard(options: WriteOptions, messages: Sequence[WriterCommitMessage | Non
     does not wait for the commit's process when a query is stopped. So a listing that shows the stages as not kept would
     prove nothing a moment later.
     """
-    pieces = _pieces(_in_order(messages))
+    staged = _in_order(messages)
+    pieces = _pieces(staged)
     if pieces and None in messages:
-        with closing(writer_of(options)) as writer:
+        with closing(writer_of(options, staged)) as writer:
             discard(writer, pieces, uuid.uuid4().hex)
 
 

@@ -69,7 +69,7 @@ class StockadeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = self._look()
         there = available(ranges, found.seen, fail=self._options.fail_on_data_loss)
         pieces = split(there, self._options.min_partitions)
-        return [InputPartition(task) for task in tasks_of(pieces, found.leaders, self._options)]
+        return [InputPartition(task) for task in tasks_of(pieces, found)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -1,17 +1,17 @@
 """Tasks: the range that each task reads, the nodes that it asks, and how it makes rows. Tasks run on executors."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import NamedTuple
 
 import pyarrow as pa
 
 from ...client.blocking.reader import BlockingClient
-from ...client.config import BOOTSTRAP_URLS_MAX, is_downgrade
 from .planning.options import ReadOptions
 from .planning.ranges import Range
 from .rows.columns import ORIGIN_NAMES, rows
 from .rows.fetch import read_range
+from .topics import Found
 
 
 class Task(NamedTuple):
@@ -26,17 +26,14 @@ def client_of(options: ReadOptions, nodes: Iterable[str] = ()) -> BlockingClient
     return BlockingClient(tuple(nodes) or options.urls, options.access)
 
 
-def tasks_of(
-    ranges: Iterable[Range], leaders: Mapping[tuple[str, int], str | None], options: ReadOptions
-) -> list[Task]:
-    """A task for each range. It asks the partition's leader first, then the other known nodes. If the options name a
-    node with TLS, a node without TLS is asked only if the options name it.
-    """
+def tasks_of(ranges: Iterable[Range], found: Found) -> list[Task]:
+    """A task for each range. It asks the partition's leader first, then the other known nodes."""
     made = []
     for wanted in ranges:
-        known = [leaders.get((wanted.topic, wanted.partition)), *leaders.values(), *options.urls]
-        nodes = dict.fromkeys(url for url in known if url and not is_downgrade(url, options.urls))
-        made.append(Task(wanted, tuple(nodes)[:BOOTSTRAP_URLS_MAX]))
+        leader = found.leaders.get((wanted.topic, wanted.partition))
+        # A leader is unknown if it may not be asked: it has no TLS, and the nodes of the options have.
+        first = [leader] if leader in found.nodes else []
+        made.append(Task(wanted, tuple(dict.fromkeys([*first, *found.nodes]))))
     return made
 
 

@@ -20,10 +20,13 @@ _Offsets = Mapping[str, Mapping[int, int]]
 
 
 class Found(NamedTuple):
-    """The selected topics that exist: ``seen`` by topic, and ``leaders`` (base URLs) by (topic, partition)."""
+    """The selected topics that exist: ``seen`` by topic, and ``leaders`` (base URLs) by (topic, partition). ``nodes``:
+    base URLs of all nodes that are known.
+    """
 
     seen: dict[str, Seen]
     leaders: dict[tuple[str, int], str | None]
+    nodes: tuple[str, ...]
 
 
 def look(client: BlockingClient, selection: Selection, *, must_exist: bool = True) -> Found:
@@ -46,7 +49,7 @@ def look(client: BlockingClient, selection: Selection, *, must_exist: bool = Tru
             continue
         seen[name] = Seen(topic.topic_id, bounds)
         leaders |= {(name, each.partition): each.leader for each in chosen}
-    return Found(seen, leaders)
+    return Found(seen, leaders, client.nodes)
 
 
 def names(client: BlockingClient, selection: Selection) -> list[str]:

@@ -10,11 +10,16 @@ import pyarrow as pa
 import pytest
 from integration.api import Topic, call, expect
 from pyspark import TaskContext
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
+from stockade.client.blocking import reader as blocking_reader
+from stockade.client.blocking.http import PlainHttp
 from stockade.client.blocking.reader import BlockingClient
 from stockade.client.errors import ClusterUnreachable
 from stockade.spark.sink.writer import stream_writer
+from stockade.spark.source.planning.options import parse_read_options
+from stockade.spark.source.stream import StockadeStreamReader
 
 from .copying import PARTITIONS, Copy
 from .topics import append, numbered
@@ -72,6 +77,41 @@ def test_an_abort_deletes_stages_only_of_a_batch_that_no_commit_has_seen(
     staged = writes.write(iter([pa.record_batch({"value": ["a"]})]))
     writes.abort([staged, None] if failed else [staged], 7)
     assert len(expect(200, call("GET", topic.url + "/partitions/0/stages"))["stages"]) == left
+
+
+def test_a_copy_with_the_url_of_one_node_goes_on_at_the_others_when_that_node_has_gone(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Source and sink asked this node alone, and ended after two minutes."""
+    source, target = Topic(url, "one-url-in"), Topic(url, "one-url-out")
+    for topic in (source, target):
+        topic.create()
+    append(source, 0, numbered(0, 0, 3))
+    schema = StructType().add("value", "binary")
+    options = parse_read_options({"url": url, "subscribe": source.name, "startingOffsets": "earliest"}, "stream")
+    reads = StockadeStreamReader(options, schema)
+    writes = stream_writer({"url": url, "topic": target.name}, schema, overwrite=False)
+    batch = {"streaming.sql.batchId": "0"}
+    task = SimpleNamespace(getLocalProperty=lambda name: batch.get(name, "one-url"), partitionId=lambda: 0)
+    monkeypatch.setattr(TaskContext, "get", lambda: task)
+    start = reads.initialOffset()
+    writes.commit([writes.write(iter(()))], 0)
+
+    connected = PlainHttp.connected
+
+    def elsewhere(http: PlainHttp, node: str) -> Any:
+        if node == url:
+            raise ClusterUnreachable(f"{node}: it has gone")
+        return connected(http, node)
+
+    monkeypatch.setattr(PlainHttp, "connected", elsewhere)
+    (piece,) = reads.partitions(start, reads.latestOffset(start, ReadAllAvailable()))
+    batch["streaming.sql.batchId"] = "1"
+    staged = writes.write(reads.read(piece))
+    monkeypatch.setattr(blocking_reader, "_known", {})  # as in a commit, which has a process of its own
+    writes.commit([staged], 1)
+    monkeypatch.undo()
+    assert target.values() == ["0:0", "0:1", "0:2"]
 
 
 def test_a_copy_is_exact_though_its_driver_dies_around_any_request_of_a_commit(

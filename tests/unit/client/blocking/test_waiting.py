@@ -15,7 +15,7 @@ from stockade.client.config import ClientConfig
 from stockade.client.errors import ClusterUnreachable
 from stockade.partition.errors import LeaderNotAvailable, UnknownTopicOrPartition
 
-from ..fake_cluster import FakeCluster
+from ..fake_cluster import FakeCluster, Fault
 
 NODES = ("http://127.0.0.1:1", "http://127.0.0.1:2")
 CONFIG = ClientConfig(bootstrap=NODES, retry_backoff_ms=1, retry_backoff_ms_max=5)
@@ -126,6 +126,62 @@ def test_a_node_that_takes_connections_and_does_not_answer_is_asked_after_one_th
             assert client.topics() == ["t"]
         assert time.monotonic() - begun_s < 20
         client.close()
+
+
+@pytest.mark.parametrize("begins_by", ["connecting", "reading a topic", "the shape of a topic"])
+def test_a_client_with_the_url_of_a_node_that_has_gone_asks_the_nodes_that_this_process_has_heard_of(
+    cluster: FakeCluster, begins_by: str
+) -> None:
+    """A Spark query with one URL asked only that node, and ended with it while the others lived."""
+    cluster.create("t")
+    cluster.leader = 0 if begins_by == "connecting" else 1
+    config = ClientConfig(
+        bootstrap=cluster.nodes[0], retry_backoff_ms=1, request_timeout_ms=5_000, delivery_timeout_ms=20_000
+    )
+    client, writer = BlockingClient(config), BlockingWriter(config)
+    if begins_by == "connecting":
+        client.connect(0)
+    elif begins_by == "reading a topic":
+        client.topic("t")
+    else:
+        writer.shape("t")
+    cluster.kill(cluster.nodes[0])
+    cluster.leader = 1
+    assert client.offsets("t", 0) == (0, 0)
+    assert writer.shape("t").partitions == 1
+    next_client, next_writer = BlockingClient(config), BlockingWriter(config)
+    assert next_client.offsets("t", 0) == (0, 0)
+    assert next_writer.shape("t").partitions == 1
+    for each in (client, writer, next_client, next_writer):
+        each.close()
+
+
+def test_a_client_turns_to_no_learned_node_that_does_not_answer(cluster: FakeCluster) -> None:
+    """Through a port that leads to one node alone, each pause for a leader would take half a minute for each other."""
+    cluster.create("t")
+    with socket.create_server(("127.0.0.1", 0)) as stopped:
+        config = ClientConfig(bootstrap=cluster.nodes[0], retry_backoff_ms=1, standstill_ms=100)
+        client = BlockingClient(config)
+        client.learn([f"http://127.0.0.1:{stopped.getsockname()[1]}"])
+        cluster.read_faults = [Fault.UNAVAILABLE, Fault.UNAVAILABLE]
+        begun_s = time.monotonic()
+        assert client.fetch_arrow("t", 0, 0) == (0, [])
+        assert time.monotonic() - begun_s < 20
+        client.close()
+
+
+def test_a_client_with_tls_learns_no_node_without_it() -> None:
+    client = BlockingClient("https://a.example:7101")
+    client.learn(["http://b.example:7101", None, "https://c.example:7101"])
+    assert client.nodes == ("https://a.example:7101", "https://c.example:7101")
+
+
+def test_a_client_knows_a_hundred_nodes_at_most_the_newest_beside_its_own() -> None:
+    client = BlockingClient("http://own.example:7101")
+    for number in range(200):
+        client.learn([f"http://node-{number}.example:7101"])
+    assert len(client.nodes) == 100
+    assert client.nodes[:2] == ("http://own.example:7101", "http://node-199.example:7101")
 
 
 def test_a_node_without_tls_is_unreachable_each_time() -> None:

@@ -122,6 +122,7 @@ class SinkCommitter:
         self._keep(pieces, pair)
         now = self._decide(wanted)
         self._finish(now, pair)
+        self._trim(now, batch)
         return now.manifest == wanted
 
     def _enter(self, topics: Set[str]) -> Pair:
@@ -234,13 +235,15 @@ class SinkCommitter:
             self._explain(now, refusal)
         self._mark_done(now)
         self._drop(now.manifest.pieces, pair)
-        if now.end - now.start > TRIM_EVERY:
-            self._trim(now.decided_at, now.manifest.batch)
 
-    def _trim(self, before: int, batch: int) -> None:
-        """Trim the control partition. Only log a PermissionDenied: the batch is committed with or without the trim."""
+    def _trim(self, now: History, batch: int) -> None:
+        """Trim the control partition, if it is long, to the decision on ``batch``. Only log a PermissionDenied: the
+        batch is committed with or without the trim.
+        """
+        if now.end - now.start <= TRIM_EVERY:
+            return
         try:
-            self._store.trim(self._control, 0, before)
+            self._store.trim(self._control, 0, now.decided_at)
         except PermissionDenied as refusal:
             # Spark starts a process for each commit, so only the batch's number can limit how often this is logged.
             if batch % TELL_EVERY == 0:

@@ -317,10 +317,15 @@ def test_a_topic_that_was_deleted_does_not_stop_a_sink(sink: Sink, monkeypatch: 
     assert sink.commit(1, sink.stage("c", b"4"), run="r2")
 
 
-def test_the_control_partition_stays_short(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rows_every", [1, 40])
+def test_the_control_partition_stays_short_also_while_batches_have_no_rows(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch, rows_every: int
+) -> None:
+    """A query that read much and wrote nothing added a record with each batch, and each commit read them all."""
     monkeypatch.setattr(committers, "TRIM_EVERY", 6)
     for batch in range(1, 30):
-        sink.commit(batch, sink.stage(f"n{batch}", b"x"), run=f"run-{batch // 7}")
+        pieces = [sink.stage(f"n{batch}", b"x")] if batch % rows_every == 0 else []
+        sink.commit(batch, *pieces, run=f"run-{batch // 7}")
     records, end = sink.store.read(control_topic("s"), 0)
     assert len(records) <= 12
     summed = history(records, end)

@@ -104,7 +104,7 @@ export const BEGAN = {
   acquire: "acquired a free slot",
   resume: "resumed its epoch",
   promotion: "was promoted from the queue",
-  eviction: "took over from the holder before",
+  eviction: "took over from another",
 };
 
 export const ENDED = {

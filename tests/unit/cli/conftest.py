@@ -6,6 +6,7 @@ from click.testing import CliRunner, Result
 from stockade.cli.main import main
 from stockade.testing import Cluster
 
+from ..client.conftest import no_call_is_late  # noqa: F401 (a fixture)
 from ..client.fake_cluster import FakeCluster
 from .operating import Operator
 

@@ -24,6 +24,13 @@ def closed(console: Console) -> None:
     console.until(lambda: not console.find(DIALOG), "the dialog is gone", lambda: console.text(DIALOG))
 
 
+def asks_to_evict(console: Console, topic: str, words: str) -> None:
+    """The page of partition 0 asks whether its writer shall be evicted, with these words."""
+    console.open(f"topics/{topic}/0", f"{topic}/0")
+    console.press("Evict the writer")
+    console.sees(words, DIALOG)
+
+
 def partition(scene: Scene, topic: str) -> Any:
     return scene.get(f"/v1/topics/{topic}")["partitions"][0]
 
@@ -223,9 +230,7 @@ def test_an_act_on_a_state_that_has_changed_since_its_plan_is_not_done_but_shown
     console: Console, scene: Scene, topic: str
 ) -> None:
     Writer(scene.url, "pod-q").acquire(topic, "quinn")
-    console.open(f"topics/{topic}/0", f"{topic}/0")
-    console.press("Evict the writer")
-    console.sees("quinn of pod-q loses its grant", DIALOG)
+    asks_to_evict(console, topic, "quinn of pod-q loses its grant")
     Writer(scene.url, "pod-r").acquire(topic, "rosa")
     console.press("Evict", DIALOG)
     console.sees("The state has changed since you looked", DIALOG)
@@ -298,9 +303,7 @@ def test_an_act_without_an_answer_is_not_told_as_one_that_was_not_done(
     console: Console, scene: Scene, topic: str
 ) -> None:
     Writer(scene.url, "pod-l").acquire(topic, "lena")
-    console.open(f"topics/{topic}/0", f"{topic}/0")
-    console.press("Evict the writer")
-    console.sees("lena of pod-l loses its grant", DIALOG)
+    asks_to_evict(console, topic, "lena of pod-l loses its grant")
     console.script(LOST)
     console.press("Evict", DIALOG)
     console.sees("It may have been done, or not", DIALOG)
@@ -309,9 +312,7 @@ def test_an_act_without_an_answer_is_not_told_as_one_that_was_not_done(
 
 def test_a_question_that_is_left_while_its_act_goes_on_says_so(console: Console, scene: Scene, topic: str) -> None:
     """Its button was called Cancel, and the act was done."""
-    console.open(f"topics/{topic}/0", f"{topic}/0")
-    console.press("Evict the writer")
-    console.sees("No writer holds a slot here", DIALOG)
+    asks_to_evict(console, topic, "No writer holds a slot here")
     console.script("window.fetch = () => new Promise(() => {})")
     console.press("Evict", DIALOG)
     console.sees("closing this takes nothing back", DIALOG)
@@ -335,9 +336,7 @@ def test_a_name_cannot_turn_around_the_text_beside_it(console: Console, scene: S
 
 def test_a_dialog_is_left_by_escape_and_nothing_is_done(console: Console, scene: Scene, topic: str) -> None:
     Writer(scene.url, "pod-h").acquire(topic, "henri")
-    console.open(f"topics/{topic}/0", f"{topic}/0")
-    console.press("Evict the writer")
-    console.until(lambda: console.find(DIALOG), "the question")
+    asks_to_evict(console, topic, "henri of pod-h loses its grant")
     console.keys("\ue00c")
     closed(console)
     assert partition(scene, topic)["holder"]["producer_name"] == "henri"

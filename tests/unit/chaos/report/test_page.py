@@ -143,20 +143,15 @@ def test_a_fenced_owner_is_told_once_from_when_it_could_know(script: Script) -> 
     assert list(fencing_ms(seen_of(script.events))) == [700.0]
 
 
-def test_a_stalled_owner_could_not_know_before_it_was_resumed(script: Script) -> None:
+@pytest.mark.parametrize(("stalled", "late_ms"), [("a", 12.0), ("c", 3012.0)], ids=["its own", "another client's"])
+def test_only_the_stall_of_a_fenced_owner_itself_excuses_its_late_refusal(
+    script: Script, stalled: str, late_ms: float
+) -> None:
     script.acquire(30_000, "b.1", 2)
-    script.note(29_500, "strike", value="stall-producer", count=4, node="a", error="client a stopped")
-    script.note(33_000, "heal", value="stall-producer", count=4, node="a", error="client a stopped")
+    for at_ms, act in ((29_500, "strike"), (33_000, "heal")):
+        script.note(at_ms, act, value="stall-producer", count=4, node=stalled, error=f"client {stalled} stopped")
     script.append(29_000, 33_012, "fail", process="a.1", epoch=1, error="PRODUCER_FENCED")
-    assert list(fencing_ms(seen_of(script.events))) == [12.0]
-
-
-def test_the_stall_of_another_client_excuses_no_late_refusal(script: Script) -> None:
-    script.acquire(30_000, "b.1", 2)
-    script.note(29_500, "strike", value="stall-producer", count=4, node="c", error="client c stopped")
-    script.note(33_000, "heal", value="stall-producer", count=4, node="c", error="client c stopped")
-    script.append(29_000, 33_012, "fail", process="a.1", epoch=1, error="PRODUCER_FENCED")
-    assert list(fencing_ms(seen_of(script.events))) == [3012.0]
+    assert list(fencing_ms(seen_of(script.events))) == [late_ms]
 
 
 def test_latencies_are_known_within_a_tenth() -> None:

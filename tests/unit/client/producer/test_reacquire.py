@@ -137,7 +137,7 @@ def test_a_stall_of_more_than_the_ttl_while_it_is_acquired_again_only_delays_tha
 ) -> None:
     """The lease that is lost before it is known holds the partition until its session ends, and is followed."""
     cluster.create("t")
-    ttl_s = 1.0
+    ttl_s = 3.0
     told: list[Fence] = []
     asked: list[Any] = []
     give = cluster._give

@@ -323,7 +323,7 @@ def test_a_followed_stream_ends_with_a_problem_when_its_leader_stalls_and_not_wh
 ) -> None:
     """It stayed open without a byte for as long as the node stood still: its client never asked the next leader."""
     monkeypatch.setattr(forwarding, "SILENT_S", 0.01)
-    monkeypatch.setattr(peers, "PROOF_S", 0.5)
+    monkeypatch.setattr(peers, "PROOF_S", 1.0)
 
     async def main() -> None:
         async with nodes(2) as (one, two), asyncio.timeout(60):

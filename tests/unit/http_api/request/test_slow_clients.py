@@ -90,15 +90,14 @@ def test_the_time_limit_of_a_body_grows_with_its_received_bytes(monkeypatch: pyt
     async def test(node: Conversation) -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        silent, slow = [await connect(node, HEAD + b"Content-Length: 20\r\n\r\n") for _ in range(2)]
-        await until(lambda: node.server.front.in_flight.arriving.used == 2)
+        ten = b"x" * 10  # worth ten seconds
+        silent, slow = [await connect(node, HEAD + b"Content-Length: 20\r\n\r\n" + part) for part in (b"", ten)]
         answer = asyncio.create_task(slow[0].readuntil(b"\r\n\r\n"))
-        slow[1].write(b"x" * 10)  # worth ten seconds
         refused = await silent[0].readuntil(b"\r\n\r\n")
         assert refused.startswith(b"HTTP/1.1 400 ")
         assert loop.time() - began >= 0.5
         await until(lambda: node.server.front.in_flight.arriving.used == 1)
-        slow[1].write(b"x" * 10)
+        slow[1].write(ten)
         assert (await answer).startswith(b"HTTP/1.1 200 ")
         await until(lambda: node.server.front.in_flight.arriving.used == 0)
         await hang_up([silent, slow])

@@ -47,11 +47,11 @@ def keep_descriptors(count: int = DESCRIPTORS_KEPT) -> None:
     _keep()
 
 
-def open_file(path: Path | str, flags: int) -> int:
-    """Open a file as ``os.open`` does, a new one with DATA_MODE. The descriptor is one that was held back if the
-    process or the system has no other. Raises OSError, with EMFILE or ENFILE when those are used up, too.
+def open_file(path: Path | str, flags: int, mode: int = DATA_MODE) -> int:
+    """Open a file as ``os.open`` does, with a descriptor that was held back if the process or the system has no other.
+    Raises OSError, with EMFILE or ENFILE when those are used up, too.
     """
-    return with_space(partial(_with_a_descriptor, partial(os.open, path, flags | os.O_CLOEXEC, DATA_MODE)))
+    return with_space(partial(_with_a_descriptor, partial(os.open, path, flags | os.O_CLOEXEC, mode)))
 
 
 def open_to_read(path: Path | str) -> BinaryIO:
@@ -204,18 +204,18 @@ def erase_durably(path: Path) -> None:
     sync_directory(path.parent)
 
 
-def write_durably(path: Path, content: bytes) -> None:
+def write_durably(path: Path, content: bytes, mode: int = DATA_MODE) -> None:
     """Replace the content of ``path``; the new one is on disk when this returns. Makes the folder if it is missing.
-    The file has no more rights than DATA_MODE, whatever the umask.
+    The file has no more rights than ``mode``, whatever the umask.
 
     A power cut leaves the old content or the new one, never a part. A rename alone is not enough for that: a power cut
     may keep the new name and lose the bytes.
     """
     make_directory(path.parent)
     scratch = path.with_name(path.name + ".new")
-    fd = open_file(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    fd = open_file(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
-        os.fchmod(fd, os.fstat(fd).st_mode & DATA_MODE)  # a process that died may have left the file, with other rights
+        os.fchmod(fd, os.fstat(fd).st_mode & mode)  # a process that died may have left the file, with other rights
         write_all(fd, [content])
         sync(fd)
     finally:

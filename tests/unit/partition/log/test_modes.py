@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stockade.partition.durable.stage_files import DiskStageFiles
 from stockade.partition.log.fsutil import make_directory, write_durably
-from stockade.partition.log.modes import DATA_MODE, FOLDER_MODE, close_to_others, open_to_others
+from stockade.partition.log.modes import DATA_MODE, FOLDER_MODE, SECRET_MODE, close_to_others, open_to_others
 from stockade.partition.log.segments import SegmentLog
 
 from .test_segments import command
@@ -20,7 +20,9 @@ def mode(path: Path) -> int:
 
 def test_a_small_file_and_the_folders_that_it_needs(tmp_path: Path, umask: Umask) -> None:
     write_durably(tmp_path / "data" / "node" / "founders.json", b"{}")
+    write_durably(tmp_path / "data" / "secret", b"opens something", SECRET_MODE)
     assert mode(tmp_path / "data" / "node" / "founders.json") == DATA_MODE == 0o640
+    assert mode(tmp_path / "data" / "secret") == SECRET_MODE == 0o600
     assert mode(tmp_path / "data") == mode(tmp_path / "data" / "node") == FOLDER_MODE == 0o750
 
 
@@ -30,11 +32,11 @@ def test_a_stricter_umask_is_obeyed(tmp_path: Path, umask: Umask) -> None:
     assert (mode(tmp_path / "data"), mode(tmp_path / "data" / "founders.json")) == (0o700, 0o600)
 
 
-def test_a_file_that_a_dead_process_left_gives_its_rights_to_no_other(tmp_path: Path) -> None:
-    (tmp_path / "founders.json.new").write_bytes(b"")
-    (tmp_path / "founders.json.new").chmod(0o666)
-    write_durably(tmp_path / "founders.json", b"{}")
-    assert mode(tmp_path / "founders.json") == DATA_MODE
+def test_a_file_that_a_dead_process_left_gives_its_rights_to_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "secret.new").write_bytes(b"")
+    (tmp_path / "secret.new").chmod(0o666)
+    write_durably(tmp_path / "secret", b"opens something", SECRET_MODE)
+    assert mode(tmp_path / "secret") == SECRET_MODE
 
 
 def test_segments_and_their_indices(tmp_path: Path, umask: Umask) -> None:

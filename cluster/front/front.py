@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from ...partition.api.cluster import Unready
 from ...partition.errors import (
+    InternalError,
     LeaderNotAvailable,
     NotLeaderOrFollower,
     StockadeError,
@@ -133,13 +134,17 @@ class UnackedAppends:
         self.budget: Budget = Budget(tasks_max, "unacknowledged appends")
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, append: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
-        """Run ``append``, then call ``finished``. Raises ThrottlingQuotaExceeded, and then runs neither."""
+    def start(
+        self, append: Coroutine[Any, Any, object], finished: Callable[[], None], met_bug: Callable[[], None]
+    ) -> None:
+        """Run ``append``, then call ``finished``, and before it ``met_bug`` if there was one. Raises
+        ThrottlingQuotaExceeded, and then runs none of them.
+        """
         if self.budget.used >= self.budget.limit:
             append.close()
             raise self.budget.refusal()
         self.budget.used += 1
-        task = asyncio.create_task(self._run(append, finished))
+        task = asyncio.create_task(self._run(append, finished, met_bug))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -154,13 +159,18 @@ class UnackedAppends:
         self._tasks.discard(task)
         self.budget.used -= 1
 
-    async def _run(self, append: Coroutine[Any, Any, object], finished: Callable[[], None]) -> None:
+    async def _run(
+        self, append: Coroutine[Any, Any, object], finished: Callable[[], None], met_bug: Callable[[], None]
+    ) -> None:
         try:
             await append
         except StockadeError as refusal:
             _log.debug("an append with acks=0 was refused: %s", refusal)
         except Exception:
-            _log.exception("an append with acks=0 failed")
+            if isinstance(refusal, InternalError):
+                met_bug()
+            _log.exception("an append with acks=0 met a bug")
+            met_bug()
         finally:
             finished()
 

@@ -41,7 +41,8 @@ _HTTP = (
         "stockade_http_refusals",
         "counter",
         "problems",
-        "Problems answered, but those of /readyz. INTERNAL_ERROR and REQUEST_TIMED_OUT are there from the start.",
+        "Problems answered, but those of /readyz; also INTERNAL_ERROR of appends with acks=0, answered before. "
+        "INTERNAL_ERROR and REQUEST_TIMED_OUT are there from the start.",
         ("code",),
     ),
     Series(

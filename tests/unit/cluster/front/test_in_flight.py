@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stockade.cluster.front.front import InFlight, UnackedAppends
-from stockade.partition.errors import InvalidRequest, ThrottlingQuotaExceeded
+from stockade.partition.errors import InternalError, InvalidRequest, ThrottlingQuotaExceeded
 
 KINDS = ("requests", "body_bytes", "answer_bytes", "followers")
 
@@ -47,21 +47,25 @@ def test_a_used_budget_refuses_only_requests_that_take_of_it() -> None:
 
 def test_unacknowledged_appends_are_bounded_and_each_ends_once(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        unacked, may_end, ended = UnackedAppends(tasks_max=3), asyncio.Event(), list[str]()
+        unacked, may_end, ended, bugs = UnackedAppends(tasks_max=4), asyncio.Event(), list[str](), list[str]()
 
         async def append(name: str, error: Exception | None = None) -> None:
             await may_end.wait()
             if error is not None:
                 raise error
 
-        unacked.start(append("stored"), lambda: ended.append("stored"))
-        unacked.start(append("refused", InvalidRequest("no")), lambda: ended.append("refused"))
-        unacked.start(append("bug", ZeroDivisionError()), lambda: ended.append("bug"))
+        def start(name: str, error: Exception | None = None) -> None:
+            unacked.start(append(name, error), lambda: ended.append(name), lambda: bugs.append(name))
+
+        start("stored")
+        start("refused", InvalidRequest("no"))
+        start("bug", ZeroDivisionError())
+        start("told", InternalError())
         with pytest.raises(ThrottlingQuotaExceeded):
-            unacked.start(append("one too many"), lambda: ended.append("never"))
+            start("one too many")
         may_end.set()
         await unacked.close(timeout_s=60)
-        assert sorted(ended) == ["bug", "refused", "stored"]
+        assert (sorted(ended), sorted(bugs)) == (["bug", "refused", "stored", "told"], ["bug", "told"])
 
     asyncio.run(main())
     assert [record.levelname for record in caplog.records if record.exc_info] == ["ERROR"]
@@ -70,7 +74,7 @@ def test_unacknowledged_appends_are_bounded_and_each_ends_once(caplog: pytest.Lo
 def test_an_append_that_does_not_end_in_time_is_cancelled() -> None:
     async def main() -> None:
         unacked, ended = UnackedAppends(), asyncio.Event()
-        unacked.start(asyncio.Event().wait(), ended.set)
+        unacked.start(asyncio.Event().wait(), ended.set, lambda: None)
         await unacked.close(timeout_s=0)
         async with asyncio.timeout(60):
             await ended.wait()

@@ -7,11 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from waiting import until
 
 from stockade.cluster.front.front import UNACKED_MAX
+from stockade.partition.commands import Appended
 from stockade.partition.records.batch import SCHEMA
 
 from ..conversation import ARROW, NDJSON, RECORDS, TEXT, Conversation, nodes, run
+from ..fake_partition import FakePartition
 
 
 def arrow_stream(values: list[bytes | None], *, batches: int = 1, schema: pa.Schema = SCHEMA) -> bytes:
@@ -203,6 +206,24 @@ def test_with_acks_0_the_verdict_is_dropped() -> None:
         assert (await node.call("POST", "/v1/topics/orders/grants", grant, held)).status == 201
         assert (await node.call("POST", RECORDS + "?acks=0", b"x\n", TEXT)).status == 202
         assert await node.values() == []
+
+    run(test)
+
+
+def test_a_bug_in_an_append_with_acks_0_is_counted_so_that_an_alert_tells_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log had its traceback, and no number said that there was one."""
+
+    async def append(*_: object) -> Appended:
+        raise ZeroDivisionError
+
+    async def test(node: Conversation) -> None:
+        monkeypatch.setattr(FakePartition, "append", append)
+        assert (await node.call("POST", RECORDS + "?acks=0", b"x\n", TEXT)).status == 202
+        await until(lambda: node.server.front.unacked.budget.used == 0)
+        text = (await node.server.metrics.text(names=True)).decode()
+        assert 'stockade_http_refusals_total{code="INTERNAL_ERROR"} 1.0' in text
 
     run(test)
 

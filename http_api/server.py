@@ -133,7 +133,9 @@ class HttpConnection(FastConnection):
             return
         host, *_ = transport.get_extra_info("peername") or ("unknown address",)
         if not self._open.opened(self, host, transport.get_extra_info("socket").fileno()):
-            cast(asyncio.Transport, transport).write(_too_many())
+            text = "this node has as many connections as it takes"
+            refused = self._last_answer(ThrottlingQuotaExceeded(text, retry_after_ms=REFUSED_RETRY_MS))
+            self._wire.write(serialized(refused))
             self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -230,19 +232,14 @@ class HttpConnection(FastConnection):
             raise ConnectionError("an answer has begun already")
         if not isinstance(exc, HttpProcessingError):
             _log.error("a request failed outside its handler", exc_info=exc)
-        refusal = _refusal(exc)
+        return self._last_answer(_refusal(exc))
+
+    def _last_answer(self, refusal: StockadeError) -> web.Response:
+        """The answer to a refusal outside every handler, counted; the connection is closed after it."""
         self._routes.metrics.refused(refusal.code)
         response = problems.answer(problems.document(refusal))
         response.force_close()
         return response
-
-
-def _too_many() -> bytes:
-    """The bytes of the answer on a connection that is refused: a 429 that says that nothing was done."""
-    refusal = ThrottlingQuotaExceeded("this node has as many connections as it takes", retry_after_ms=REFUSED_RETRY_MS)
-    response = problems.answer(problems.document(refusal))
-    response.force_close()
-    return serialized(response)
 
 
 def _refusal(error: BaseException | None) -> StockadeError:

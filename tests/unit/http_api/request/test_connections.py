@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from waiting import until
 
 from stockade.cli.node.descriptors import DESCRIPTORS_MIN, RESERVED_MIN, bounds
 from stockade.cluster.config import ConfigError, LimitsSection
 from stockade.http_api.request.connections import ConnectionBounds, Connections, Descriptors, network_of
 from stockade.partition.errors import ThrottlingQuotaExceeded
 
-from ..conversation import Conversation, nodes
+from ..conversation import RECORDS, Conversation, nodes
 
 FEW = ConnectionBounds(connections_max=4, address_connections_max=3, descriptors_max=100)
 
@@ -184,6 +185,23 @@ def test_a_request_for_which_there_is_no_descriptor_at_all_may_be_sent_again(num
 def test_an_error_of_a_file_is_no_lack_of_descriptors() -> None:
     with pytest.raises(FileNotFoundError):
         Descriptors().opened(lambda: os.open("/nowhere", os.O_RDONLY))
+
+
+def test_the_answer_on_a_connection_that_is_refused_counts_as_a_refusal() -> None:
+    async def test() -> None:
+        async with nodes(1, bounds=ConnectionBounds(1, 1, 1 << 20)) as (node,):
+            await node.topic()
+            asking = asyncio.create_task(node.call("GET", f"{RECORDS}?max_wait_ms=60000"))
+            await until(lambda: node.server.front.in_flight.requests.used == 1)
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+            assert (await reader.read()).startswith(b"HTTP/1.1 429 ")
+            writer.close()
+            node.service.shared.wake()
+            assert (await asking).status == 200
+            counted = 'stockade_http_refusals_total{code="THROTTLING_QUOTA_EXCEEDED"} 1.0'
+            assert counted in (await node.server.metrics.text(names=True)).decode()
+
+    asyncio.run(test())
 
 
 def test_a_node_takes_a_new_client_when_idle_connections_fill_it() -> None:

@@ -6,6 +6,7 @@ goes to the caller. A lost answer is RequestTimedOut: an unknown outcome, not a 
 """
 
 import asyncio
+import logging
 import os
 import time
 from collections import Counter
@@ -54,6 +55,8 @@ does not wait behind such requests. With fewer than 64 connections it is a quart
 """
 ANSWER_BYTES_MAX = 128 << 20
 """Longest answer read; a fetch asks for at most half of it."""
+
+_log = logging.getLogger(__name__)
 
 
 class NoNode(OSError):
@@ -115,6 +118,8 @@ class Request:
 class Transport:
     """Connections to the nodes of one cluster, for one event loop. Use it in ``async with``, or ``close`` it."""
 
+    _session: aiohttp.ClientSession | None = None
+
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
         self._credentials = config.credentials()
@@ -124,7 +129,6 @@ class Transport:
         self.affinity: LoopAffinity = LoopAffinity()
         self._unproven = set(config.bootstrap)
         """Base URLs of the application that the cluster has not named and that have given no HTTP answer so far."""
-        self._session: aiohttp.ClientSession | None = None
         kept_free = max(1, min(KEPT_FREE_MAX, config.connections_max // 4))
         waits_max = config.connections_max - kept_free
         self._places_to_wait = asyncio.Semaphore(waits_max)
@@ -137,6 +141,11 @@ class Transport:
 
     async def __aexit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        """Tell of a client that was forgotten: the library's own warning names a session that no application has."""
+        if self._session is not None and not self._session.closed and not self.affinity.is_forked:
+            _log.warning("a Client, Consumer or Producer was not closed: use it in a `with` block, or call its `close`")
 
     @property
     def nodes(self) -> list[str]:

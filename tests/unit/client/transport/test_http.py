@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Iterator
@@ -51,6 +52,25 @@ def free_port() -> str:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.filterwarnings("ignore:(Unclosed|unclosed):ResourceWarning")
+def test_a_client_that_is_forgotten_is_named_in_the_log(cluster: FakeCluster, caplog: pytest.LogCaptureFixture) -> None:
+    """There was aiohttp's warning alone, of a session that the application had not made."""
+
+    async def run(*, closes: bool) -> None:
+        client = Client(cluster.nodes)
+        assert await client.topics() == []
+        if closes:
+            await client.close()
+        del client
+        _ = Client(cluster.nodes)  # it has no connection
+
+    warning = "a Client, Consumer or Producer was not closed: use it in a `with` block, or call its `close`"
+    for closes, told in ((True, []), (False, [warning])):
+        asyncio.run(run(closes=closes))
+        gc.collect()
+        assert [each.getMessage() for each in caplog.records if each.name == "stockade.client.transport.http"] == told
 
 
 def test_a_node_that_cannot_be_connected_to_is_passed_over_and_tried_last_for_a_while(cluster: FakeCluster) -> None:

@@ -122,10 +122,10 @@ async def _handle(call: Call) -> web.StreamResponse:
         media.choose(",".join(request.headers.getall("Accept", ())), (media.JSON,))
     response = await retry_at_leader(call, lambda: route.handler(call), lambda moved: forward(call, moved))
     if isinstance(response, web.Response) and isinstance(response.body, bytes) and len(response.body) > LARGE_BYTES:
-        # Answers open to callers without a principal are in memory once, for all of them; Arrow is at most 256 KiB
-        # here, and not counted. Records as text were counted while they were rendered. The answer to a mutating request
-        # is sent in any case: a refusal would say that the request had no effect.
-        is_counted = route.needs is not None and response.content_type != media.ARROW and not call.held_answer_bytes
+        # Answers open to callers without a principal are in memory once, for all of them. Records were counted as they
+        # were read, and what another node has answered as it came. The answer to a mutating request is sent in any
+        # case: a refusal would say that the request had no effect.
+        is_counted = route.needs is not None and not call.held_answer_bytes
         if is_counted and route.method == "GET":
             call.hold_answer(len(response.body))
         await _send_large(call, response, response.body)

@@ -19,7 +19,7 @@ from ..request.tracing import carried
 
 SILENT_S = 5.0
 """After so long without a byte of the answer, the node that sends it is asked whether it is alive."""
-_WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece
+_WHOLE_BYTES_MAX = 1024 * 1024  # answers up to here are sent in one piece, if the bound on them has room
 _RECORD_ENDS = {media.NDJSON: b"\n", media.EVENTS: b"\n\n"}
 _STOCKADE = "stockade-"
 _OF_NODES = tuple(name.lower() for name in (peers.CLIENT_CERTIFICATE, peers.CLIENT_ADDRESS, peers.FORWARDED_BY))
@@ -61,7 +61,9 @@ async def _answer_with(call: Call, upstream: aiohttp.ClientResponse) -> web.Stre
     has_records = call.request.method == "GET" and call.route.group == "partition" and upstream.status == 200
     if upstream.status == 204:
         return web.Response(status=204, headers=headers)
-    if call.route.fast is not None or (length is not None and length <= _WHOLE_BYTES_MAX):
+    if call.route.fast is not None or (
+        length is not None and length <= _WHOLE_BYTES_MAX and call.may_hold_answer(length)
+    ):
         body = await peers.whole_body(upstream, call.route.deadline_s)
         if has_records:
             call.spend_bytes(len(body))

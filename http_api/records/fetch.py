@@ -58,7 +58,9 @@ WAIT_MS_MAX = 60_000
 """Longest time that a fetch may wait for records."""
 
 SHORT_BYTES = 256 * 1024
-"""Arrow answers with records up to this size are sent as one body, which takes fewer steps than sendfile."""
+"""Arrow answers with records up to this size are sent as one body, which takes fewer steps than sendfile, if the bound
+on answers in memory has room for them.
+"""
 
 READINGS_MAX = 3
 """Tries of a fetch whose records are dropped while they are read."""
@@ -193,7 +195,7 @@ async def _arrow(call: Call, found: Slice, wanted: FetchRequest) -> web.StreamRe
         "Stockade-Next-Offset": str(found.next_offset),
     }
     end = STREAM_END + (await _origins(found) if wanted.origins else b"")
-    is_short = found.size <= SHORT_BYTES
+    is_short = found.size <= SHORT_BYTES and call.may_hold_answer(found.size)
     with sendfile.opened(found.runs, _FOR_A_MOMENT if is_short else call.context.descriptors) as parts:
         if is_short:
             body = b"".join((STREAM_START, *sendfile.pieces(parts), end))

@@ -428,6 +428,15 @@ class Call:
         self.front.in_flight.give_back(answer_bytes=held)
         if self.held_for is not None:
             self.held_for.held_answer_bytes -= held
+    def may_hold_answer(self, count: int) -> bool:
+        """Reserve memory for an answer of ``count`` bytes, if there is room; returns whether there is."""
+        try:
+            self.hold_answer(count)
+        except ThrottlingQuotaExceeded:
+            self.free_answer()
+            return False
+        return True
+
 
     def spend_bytes(self, count: int) -> None:
         """Charge bytes of the body, or of records that are sent, to the caller's quota."""

@@ -179,6 +179,38 @@ def test_text_answers_are_bounded_all_together() -> None:
     run(test)
 
 
+def held_by(in_flight: front.InFlight) -> list[int]:
+    """The bytes of answers in memory after each ``take`` from now on."""
+    used, take = list[int](), in_flight.take
+
+    def seen(*counts: int, **named: int) -> None:
+        take(*counts, **named)
+        used.append(in_flight.answer_bytes.used)
+
+    in_flight.take = seen  # type: ignore[method-assign]
+    return used
+
+
+def test_short_arrow_answers_count_and_are_sent_piece_by_piece_where_there_is_no_room_for_them() -> None:
+    """They did not count: ten thousand readers that take nothing held 2.5 GB, and 10 GB at a node that forwards."""
+
+    async def main() -> None:
+        async with nodes(2) as (leader, other):
+            await leader.topic()
+            assert (await leader.call("POST", RECORDS, arrow_stream([bytes(100_000)]), ARROW)).status == 200
+            for node in (leader, other):
+                budget = node.server.front.in_flight.answer_bytes
+                used = held_by(node.server.front.in_flight)
+                for limit, is_held in ((1_000_000, True), (1000, False)):
+                    used.clear()
+                    budget.limit = limit
+                    answer = await node.call("GET", RECORDS, None, {"Accept": ARROW["Content-Type"]})
+                    assert (answer.status, len(answer.body) > 100_000) == (200, True)
+                    assert (max(used) > 100_000, budget.used) == (is_held, 0)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream"])
 def test_unsent_text_of_followed_streams_is_counted_and_bounded(form: str) -> None:
     """Each follower that read nothing held a MiB, or its largest batch, and no bound counted it."""

@@ -136,16 +136,16 @@ class UnackedAppends:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(
-        self, append: Coroutine[Any, Any, object], finished: Callable[[], None], met_bug: Callable[[], None]
+        self, append: Coroutine[Any, Any, object], finished: Callable[[], None], refused: Callable[[str], None]
     ) -> None:
-        """Run ``append``, then call ``finished``, and before it ``met_bug`` if there was one. Raises
-        ThrottlingQuotaExceeded, and then runs none of them.
+        """Run ``append``, then call ``finished``, and before it ``refused`` with the code if it was refused, or met a
+        bug. Raises ThrottlingQuotaExceeded, and then runs none of them.
         """
         if self.budget.used >= self.budget.limit:
             append.close()
             raise self.budget.refusal()
         self.budget.used += 1
-        task = asyncio.create_task(self._run(append, finished, met_bug))
+        task = asyncio.create_task(self._run(append, finished, refused))
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -161,17 +161,16 @@ class UnackedAppends:
         self.budget.used -= 1
 
     async def _run(
-        self, append: Coroutine[Any, Any, object], finished: Callable[[], None], met_bug: Callable[[], None]
+        self, append: Coroutine[Any, Any, object], finished: Callable[[], None], refused: Callable[[str], None]
     ) -> None:
         try:
             await append
         except StockadeError as refusal:
             _log.debug("an append with acks=0 was refused: %s", refusal)
-            if isinstance(refusal, InternalError):
-                met_bug()
+            refused(refusal.code)
         except Exception:
             _log.exception("an append with acks=0 met a bug")
-            met_bug()
+            refused(InternalError.code)
         finally:
             finished()
 

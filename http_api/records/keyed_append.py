@@ -71,10 +71,14 @@ class Appender:
                 lambda moved: self._forward(moved, partition, batch),
             )
         except NotLeaderOrFollower as moved:
-            return PartOutcome({"problem": problems.document(without_frames(moved))}, leader_named_by(moved))
+            return self._refused(moved, leader_named_by(moved))
         except StockadeError as refusal:
-            self.call.log_denial(refusal)
-            return PartOutcome({"problem": problems.document(without_frames(refusal))}, UNKNOWN_LEADER)
+            return self._refused(refusal, UNKNOWN_LEADER)
+
+    def _refused(self, refusal: StockadeError, leader: Leader) -> PartOutcome:
+        self.call.context.metrics.refused(refusal.code)
+        self.call.log_denial(refusal)
+        return PartOutcome({"problem": problems.document(without_frames(refusal))}, leader)
 
     async def _store(self, partition: int, batch: Batch) -> PartOutcome:
         call, conditions = self.call, self.conditions
@@ -228,7 +232,6 @@ def _answer(call: Call, topic: str, parts: list[SplitPart], outcomes: Sequence[P
     problem: dict[str, Any] = refused[0]
     if not all(document["no_side_effects"] for document in refused):
         problem = problems.document(RequestTimedOut("the outcome of some parts is unknown"))
-    call.context.metrics.refused(problem["code"])
     return problems.answer(problem | {"instance": call.id, "results": results})
 
 

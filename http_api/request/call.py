@@ -29,7 +29,6 @@ from ...cluster.front.front import Front, unless_ended
 from ...cluster.https import ClientCertificate
 from ...cluster.model import By, Leader
 from ...partition.errors import (
-    InternalError,
     InvalidRequest,
     LeaderNotAvailable,
     MessageTooLarge,
@@ -454,7 +453,7 @@ class Call:
         also where a node forwarded it, whose own request ends with the answer. Raises ThrottlingQuotaExceeded.
         """
         held, spending = self.held_body_bytes, self.held_for
-        unacked, principal, metrics = self.front.unacked, self.caller.spending, self.context.metrics
+        unacked, principal = self.front.unacked, self.caller.spending
 
         def give_back() -> None:
             self.front.in_flight.give_back(body_bytes=held)
@@ -467,7 +466,7 @@ class Call:
         except ThrottlingQuotaExceeded:
             append.close()
             raise
-        unacked.start(append, give_back, lambda: metrics.refused(InternalError.code))
+        unacked.start(append, give_back, self.context.metrics.refused)
         principal.held_unacked += 1
         self.held_body_bytes = 0
         self.is_answered = True

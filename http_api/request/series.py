@@ -41,7 +41,7 @@ _HTTP = (
         "stockade_http_refusals",
         "counter",
         "problems",
-        "Problems answered, but those of /readyz; also INTERNAL_ERROR of appends with acks=0, answered before. "
+        "Problems answered, those of single parts too, but not those of /readyz; and those of appends with acks=0. "
         "INTERNAL_ERROR and REQUEST_TIMED_OUT are there from the start.",
         ("code",),
     ),

@@ -122,6 +122,23 @@ def test_parts_are_refused_each_by_itself() -> None:
     asyncio.run(main())
 
 
+def test_the_refusals_of_single_parts_are_counted_with_acks_0_too() -> None:
+    """Only a request all of whose parts were refused was counted: no alert told of the parts of unknown outcome."""
+
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic(partitions=2)
+            await exclusive(node, 1)
+            records = {"records": [{"key": key_for(1)}, {"key": key_for(0)}]}
+            assert (await node.call("POST", KEYED, records)).json["partial"] is True
+            assert (await node.call("POST", KEYED + "?acks=0", records)).status == 202
+            await until(lambda: node.server.front.unacked.budget.used == 0)
+            text = (await node.server.metrics.text(names=True)).decode()
+            assert 'stockade_http_refusals_total{code="PRODUCER_BUSY"} 2.0' in text
+
+    asyncio.run(main())
+
+
 def test_when_nothing_was_stored_the_problem_of_the_lowest_partition_is_the_answer() -> None:
     async def main() -> None:
         async with nodes(1) as (node,):

@@ -16,7 +16,7 @@ from hashlib import blake2b
 import msgspec
 
 from ...partition.api.cluster import BalancePlan, BalanceSettings, PlannedMove, PlannedTransfer
-from ..balance.facts import Disk, Facts, NodeFacts, PartitionFacts, Plan, Transfer
+from ..balance.facts import Disk, Facts, NodeFacts, PartitionFacts, Plan
 from ..balance.health import Health, Vitals
 from ..balance.plan import make_plan
 from ..condition import aligned_s
@@ -110,7 +110,7 @@ class Balancer:
         self.measures = look.measures()
         mode = self._settings.mode
         if mode != "off":
-            await self._send_home(look, look.plan.transfers)
+            await self._send_home(look)
         if mode == "on" and not look.plan.held and (moves := self._due(look)):
             await quietly(self._begin(Rebalance(now_ms=0, moves=moves)))
         return look.seconds
@@ -192,7 +192,7 @@ class Balancer:
             text = "balance: %s goes from %s to %s"
             _log.info(text, name, ",".join(move.replicas), ",".join(move.target), extra={"event": event})
 
-    async def _send_home(self, look: Look, transfers: Iterable[Transfer]) -> None:
+    async def _send_home(self, look: Look) -> None:
         """Ask leaders to transfer to their preferred replicas (homes): at most HOMES_AT_ONCE_MAX to one node, and none
         that was asked lately.
         """
@@ -200,7 +200,7 @@ class Balancer:
         rested = {group for group, (_, at) in self._sent.items() if at + stable_s * 2**BACKOFF_MAX < now}
         self._sent = {group: sent for group, sent in self._sent.items() if group not in rested}
         by_leader: dict[str, list[tuple[int, int, str]]] = {}
-        for transfer in transfers:
+        for transfer in look.plan.transfers:
             times, at = self._sent.get(transfer.group, (0, now))
             if at <= now and transfer.group in look.terms and coming[transfer.home] < HOMES_AT_ONCE_MAX:
                 coming[transfer.home] += 1
@@ -236,7 +236,7 @@ class Balancer:
             leaders = [(each.topic, each.partition, each.leader_node, each.home) for each in told.leaders]
             order = msgspec.structs.replace(order, moves=moves, leaders=leaders)
         await self._begin(order)
-        await self._send_home(look, look.plan.transfers)
+        await self._send_home(look)
         return told
 
     async def change(self, changes: dict[str, object], by: By = NO_PRINCIPAL) -> BalanceSettings:

@@ -82,7 +82,7 @@ async def list_resources(call: Call) -> web.StreamResponse:
 async def get_position(call: Call) -> web.StreamResponse:
     """The offset at which a group continues to read."""
     group = call.parameters.group()
-    partition = await _partition(call)
+    partition = await call.find_partition()
     position = await partition.position(group)
     return _position(group, partition, position.offset, position.metadata)
 
@@ -101,16 +101,10 @@ async def commit_position(call: Call) -> web.StreamResponse:
 async def forget_position(call: Call) -> web.StreamResponse:
     """Forget the offset at which a group continues to read."""
     group, fence_epoch = call.parameters.group(), call.parameters.fence_epoch()
-    partition = await _partition(call)
+    partition = await call.find_partition()
     await partition.commit_position(group, None, None, fence_epoch, call.caller.principal)
     return _position(group, partition, None, None)
 
 
 def _position(group: str, partition: Partition, offset: int | None, metadata: str | None) -> web.Response:
     return json_answer(Position(group, partition.topic, partition.partition, offset, metadata))
-
-
-async def _partition(call: Call) -> Partition:
-    parameters = call.parameters
-    call.partition = await call.service.partition(parameters.topic(), parameters.partition(), None)
-    return call.partition

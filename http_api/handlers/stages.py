@@ -48,11 +48,8 @@ async def put_stage(call: Call) -> web.StreamResponse:
 
 async def list_stages(call: Call) -> web.StreamResponse:
     """The stages of a partition, or those whose names begin with a prefix."""
-    parameters = call.parameters
-    prefix = parameters.stage_prefix()
-    call.partition = found = await call.service.partition(
-        parameters.topic(), parameters.partition(), parameters.topic_id()
-    )
+    prefix = call.parameters.stage_prefix()
+    found = await call.find_partition()
     stages = await found.stages(prefix)
     return json_answer({"topic": found.topic, "partition": found.partition, "stages": stages})
 

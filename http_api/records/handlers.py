@@ -51,7 +51,7 @@ async def fetch(call: Call) -> web.StreamResponse:
     """Read records once, or follow the log."""
     wanted = read_fetch_request(call)
     call.wait_s = 0.0 if wanted.follow else wanted.max_wait_ms / 1000  # also if this node forwards the request
-    partition = await _partition(call)
+    partition = await call.find_partition()
     if wanted.follow:
         return await follow(call, partition, wanted)
     return await fetch_once(call, partition, wanted)
@@ -60,7 +60,7 @@ async def fetch(call: Call) -> web.StreamResponse:
 async def get_offset(call: Call) -> web.StreamResponse:
     """Find the offset of the log's start or end, of a time, or of the greatest timestamp."""
     at = call.parameters.query_integer_or("at", ("earliest", "latest", "max_timestamp"), "latest")
-    partition = await _partition(call)
+    partition = await call.find_partition()
     if at in ("earliest", "latest"):
         end = await partition.read(None, max_bytes=1, min_bytes=0, max_wait_ms=0, local=False)
         log_start, log_end = end.log_start, end.log_end
@@ -74,7 +74,7 @@ async def get_offset(call: Call) -> web.StreamResponse:
 async def read_tail(call: Call) -> web.StreamResponse:
     """The last records with their producers, sent piece by piece: a tail has no bound in bytes."""
     count = call.parameters.query_integer("n", 1, TAIL_MAX, 1)
-    partition = await _partition(call)
+    partition = await call.find_partition()
     found, topic_epoch = await partition.read_tail(count)
     call.spend_bytes(found.size)
     call.hold_answer(min(found.size, TAIL_PIECE_BYTES))
@@ -161,7 +161,7 @@ async def begin_at(call: Call) -> web.StreamResponse:
 
 async def list_fences(call: Call) -> web.StreamResponse:
     """The tenures of the slot, the latest first."""
-    partition = await _partition(call)
+    partition = await call.find_partition()
     fences = [_fence(tenure) for tenure in await partition.fences()]
     return json_answer(Fences(partition.topic, partition.partition, fences))
 
@@ -169,14 +169,14 @@ async def list_fences(call: Call) -> web.StreamResponse:
 async def get_contents(call: Call) -> web.StreamResponse:
     """The log's ends and size, and the positions of the groups that the caller may see."""
     count = call.parameters.query_integer("n", 1, POSITIONS_MAX, 100)
-    found = await (await _partition(call)).contents(count, lambda group: call.caller.may_see("group", group))
+    found = await (await call.find_partition()).contents(count, lambda group: call.caller.may_see("group", group))
     return json_answer(found)
 
 
 async def list_producers(call: Call) -> web.StreamResponse:
     """The producers that the partition knows, the latest used first."""
     count = call.parameters.query_integer("n", 1, PRODUCERS_MAX, 100)
-    partition = await _partition(call)
+    partition = await call.find_partition()
     total, found = await partition.latest_producers(count)
     return json_answer(PartitionProducers(partition.topic, partition.partition, total, found))
 
@@ -197,9 +197,3 @@ def _fence(tenure: Tenure) -> FenceTenure:
         tenure.from_offset,
         tenure.until_offset,
     )
-
-
-async def _partition(call: Call) -> Partition:
-    topic, number, topic_id = call.parameters.topic(), call.parameters.partition(), call.parameters.topic_id()
-    call.partition = await call.service.partition(topic, number, topic_id)
-    return call.partition

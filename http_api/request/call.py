@@ -295,6 +295,12 @@ class Call:
             told["Authorization"] = authorization
         return told if certificate is None else told | {CLIENT_CERTIFICATE: json_codec.dump(certificate).decode()}
 
+    async def find_partition(self) -> Partition:
+        """The partition of the path, of the topic with the query's topic_id. Raises as ``Service.partition``."""
+        parameters = self.parameters
+        self.partition = await self.service.partition(parameters.topic(), parameters.partition(), parameters.topic_id())
+        return self.partition
+
     @property
     def has_small_body(self) -> bool:
         """Whether the Content-Length says that the body has at most INLINE_BYTES_MAX bytes."""
@@ -421,12 +427,6 @@ class Call:
             others = spending.held_answer_bytes - self.held_answer_bytes
             self.front.check_share(spending, self.front.in_flight.answer_bytes, others)
 
-    def free_answer(self) -> None:
-        """Give back what ``hold_answer`` has reserved."""
-        held, self.held_answer_bytes = self.held_answer_bytes, 0
-        self.front.in_flight.give_back(answer_bytes=held)
-        if self.held_for is not None:
-            self.held_for.held_answer_bytes -= held
     def may_hold_answer(self, count: int) -> bool:
         """Reserve memory for an answer of ``count`` bytes, if there is room; returns whether there is."""
         try:
@@ -436,6 +436,12 @@ class Call:
             return False
         return True
 
+    def free_answer(self) -> None:
+        """Give back what ``hold_answer`` has reserved."""
+        held, self.held_answer_bytes = self.held_answer_bytes, 0
+        self.front.in_flight.give_back(answer_bytes=held)
+        if self.held_for is not None:
+            self.held_for.held_answer_bytes -= held
 
     def spend_bytes(self, count: int) -> None:
         """Charge bytes of the body, or of records that are sent, to the caller's quota."""

@@ -222,7 +222,7 @@ class Connections:
             connections = self._by_address[address]
             connections.fresh.pop(connection, None)
             connections.asked.pop(connection, None)
-            self._resize(address, len(connections) + 1, len(connections))
+            self._resize(address, len(connections) + 1)
 
     def sweep(self, now_s: float) -> None:
         """Close every connection that has exceeded a time limit. Log an error if some were refused for want of a
@@ -263,9 +263,10 @@ class Connections:
         connections = self._by_address.setdefault(address, _AddressConnections())
         connections.fresh[connection] = None
         self._where[connection] = address
-        self._resize(address, len(connections) - 1, len(connections))
+        self._resize(address, len(connections) - 1)
 
-    def _resize(self, address: str, before: int, after: int) -> None:
+    def _resize(self, address: str, before: int) -> None:
+        after = len(self._by_address[address])
         if before:
             del self._sizes[before][address]
             if not self._sizes[before]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ...cluster.config import STORED_NAMES
-from ...partition.log.fsutil import sync_directory
+from ...partition.log.fsutil import sync_directory, why_refused
 from ...partition.log.modes import FOLDER_MODE
 from ...raft.wal.errors import WalLocked
 from ...raft.wal.files import lock_directory
@@ -38,6 +38,13 @@ def rebuild(data: Path, yes: bool) -> None:
     found = [data / name for name in STORED_NAMES if (data / name).exists()]
     if not found:
         raise click.ClickException(f"{data} has no data of a node")
+    try:
+        _move_aside(data, found, yes=yes)
+    except OSError as error:  # as on a disk that an error has made read-only, or for another user than the node's
+        raise click.ClickException(why_refused(error)) from error
+
+
+def _move_aside(data: Path, found: list[Path], *, yes: bool) -> None:
     lock = _lock(data / "wal")
     aside = data / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     try:

@@ -1,6 +1,8 @@
+import errno
 import os
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from stockade.cli.main import main
@@ -49,6 +51,24 @@ def test_the_data_of_a_running_node_stays(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "still runs" in done.output
     assert "founders.json" in names(data)
+
+
+@pytest.mark.parametrize(("call", "at"), [("open", "wal/lock"), ("mkdir", "damaged-")])
+def test_a_disk_that_refuses_the_move_is_named_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, at: str
+) -> None:
+    """As one that an error has made read-only: the reason was the last line of a traceback."""
+    data = filled(tmp_path)
+
+    def refused(path: Path, *_: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, call, refused)
+        done = rebuild(data, "--yes")
+    assert (done.exit_code, f"Error: {data}/{at}" in done.output) == (1, True), done.output
+    assert ": Read-only file system. Look at the disk and the kernel's log" in done.output
+    assert names(data) == {"wal", "groups", "partitions", "founders.json", "node.toml"}
 
 
 def test_a_folder_that_is_no_nodes_is_refused(tmp_path: Path) -> None:

@@ -18,15 +18,13 @@ from ...chaos.demo.report import Run, html, markdown
 from ...chaos.history.history import History
 from ...chaos.streams.stream import DataError
 from ...chaos.system.waiting import NotInTime
+from ...partition.api.topics import REPLICATION_FACTOR_DEFAULT
 from ...partition.errors import StockadeError
 from ..local_cluster.cluster import ClusterFailed, LocalCluster
 from ..ui.exits import LOCAL, REFUSED, USAGE
 from ..ui.manual import Manual
 from ..ui.output import stdout_console, without_warnings_of_the_client
 from ..ui.parameters import WholeNumber
-
-REPLICAS = 3
-"""Replicas of each partition; demo clusters have at least 3 nodes."""
 
 
 @click.command(
@@ -147,5 +145,5 @@ class _ProgressDisplay:
     def read(self, records: int) -> None:
         """Update the second bar, which appears with the first call."""
         if self._reading is None:
-            self._reading = self._progress.add_task("read back", total=REPLICAS * self._records)
+            self._reading = self._progress.add_task("read back", total=REPLICATION_FACTOR_DEFAULT * self._records)
         self._progress.update(self._reading, completed=records)

@@ -11,7 +11,7 @@ import time
 import msgspec
 
 from ...partition.api.ledger import LedgerEntry
-from ...partition.api.topics import TopicConfig
+from ...partition.api.topics import REPLICATION_FACTOR_DEFAULT, TopicConfig
 from ...partition.commands import Append, Appended, Result, decode_result, encode_command
 from ...partition.errors import OffsetMismatch, StockadeError
 from ...partition.internal_names import LEDGER_TOPIC
@@ -36,7 +36,6 @@ ROOM_BYTES = 1024 * 1024
 """Bytes of a message on top of its entries: one entry has 130 KiB at most."""
 FOUNDING_S = 10.0
 """Time that the topic waits for the founding nodes, in order to have replicas on three of them."""
-REPLICAS = 3
 TELL_AGAIN_S = 60.0
 
 _log = logging.getLogger(__name__)
@@ -95,15 +94,15 @@ class LedgerKeeper:
         await self._control.decide(lambda now: KeepLedger(now_ms=now, config=self._config, nodes=nodes), TopicCreated)
 
     async def _grow(self, topic: Topic) -> None:
-        """Move the topic to REPLICAS nodes, in as many zones as there are, as soon as so many nodes are not away: like
-        the controller group, it has to survive the loss of a node.
+        """Move the topic to as many nodes as other topics are on, in as many zones as there are, as soon as so many are
+        not away: like the controller group, it has to survive the loss of a node.
         """
         control, here = self._control, topic.placements[0]
         assignment = control.machine.assignment
-        if len(here) >= REPLICAS or group_id(topic.topic_id, 0) in assignment.moves:
+        if len(here) >= REPLICATION_FACTOR_DEFAULT or group_id(topic.topic_id, 0) in assignment.moves:
             return
-        target = assignment.grown(here, REPLICAS, control.away)
-        if len(target) < REPLICAS:
+        target = assignment.grown(here, REPLICATION_FACTOR_DEFAULT, control.away)
+        if len(target) < REPLICATION_FACTOR_DEFAULT:
             return
         await control.decide(
             lambda now: Reassign(now_ms=now, topic=LEDGER_TOPIC, partition=0, replicas=target), Arranged

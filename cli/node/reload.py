@@ -45,7 +45,9 @@ class _Refused(NamedTuple):
 
 
 class Principals:
-    """The [[principals]] and [[tokens]] of a node's configuration; ``read`` reads the whole configuration again."""
+    """The [[principals]] and [[tokens]] of a node's configuration. ``read`` reads the configuration again, without the
+    files that it names: a certificate that has expired must not keep a token in force that was taken out.
+    """
 
     def __init__(self, access: Access, read: Callable[[], NodeConfig]) -> None:
         self._access = access

@@ -190,7 +190,7 @@ def serve(
     if number is not None and number > len(nodes):
         raise click.ClickException(f"{source} has no node {number} any more: it has {len(nodes)}")
     name = settings.node_id if number is None else nodes[number - 1].node_id
-    manager, again = ServiceManager.taken(), partial(load, config, processes)
+    manager, again = ServiceManager.taken(), partial(load, config, processes, with_files=False)
     parent = parent_of(os.environ) if with_parent else None
     with logs.logging_to_stderr(log_level, log_format, name, is_one_of_many=number is not None):
         if number is not None:
@@ -278,7 +278,9 @@ def make_first_array() -> None:
 async def run(
     settings: NodeConfig, parent: int | None, manager: ServiceManager, again: Callable[[], NodeConfig]
 ) -> int:
-    """Run the node until a signal or a failure, and return the exit code. ``again`` reads its configuration again."""
+    """Run the node until a signal or a failure, and return the exit code. ``again`` reads its configuration again, for
+    its principals alone.
+    """
     loop = asyncio.get_running_loop()
     stopping, hung_up = asyncio.Event(), asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, hung_up.set)

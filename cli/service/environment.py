@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, get_origin
 
 import click
 
-from ...cluster.config import FILES, ConfigError, NodeConfig, made, read
+from ...cluster.config import FILES, ConfigError, NodeConfig, check, made, read
 from ...cluster.settings import Setting, settings_of
 
 PREFIX = "STOCKADE_"
@@ -156,18 +156,24 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
     return together
 
 
-def load(path: Path | None, processes: int | None = None, environ: Mapping[str, str] = os.environ) -> NodeConfig:
+def load(
+    path: Path | None,
+    processes: int | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    with_files: bool = True,
+) -> NodeConfig:
     """The configuration of a TOML file, of the environment, or of both; ``processes`` overrides both. Relative paths
-    are relative to the file's folder, or without a file to the working directory.
+    are relative to the file's folder, or without a file to the working directory. ``with_files`` False: paths stay as
+    they are, and what is wrong with the files of certificates and keys does not matter.
 
     Raises ConfigError with every fault.
     """
     said = given(environ)
     raw = merged({} if path is None else read(path), said.values)
+    raw = raw if processes is None else raw | {"processes": processes}
     try:
-        config = made(
-            raw if processes is None else raw | {"processes": processes}, Path() if path is None else path.parent
-        )
+        config = made(raw, Path() if path is None else path.parent) if with_files else check(raw)
     except ConfigError as error:
         raise ConfigError([*said.faults.values(), *said.explained(error.faults)]) from error
     if said.faults:

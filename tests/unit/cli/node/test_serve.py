@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from stockade.cli.main import main
 from stockade.cli.node import leaving as leaving_module
 from stockade.cli.node import serve as serve_module
 from stockade.cli.node.node_processes import cannot_write, left_over
-from stockade.cluster.config import load
+from stockade.cluster.config import NodeConfig, load
 from stockade.partition.api.cluster import Cluster, LeaderInfo, Node
 from stockade.raft.wal.files import lock_directory
 from stockade.raft.wal.wal import Wal
@@ -224,6 +225,26 @@ def test_a_data_folder_of_another_cluster_is_named_by_a_start_and_by_a_check(tmp
     assert fault in checked.stderr
     if folder == "n1":
         assert fault in serve(path).stderr
+
+
+@pytest.mark.parametrize("content", [None, "no PEM"])
+def test_a_running_node_reads_its_principals_again_whatever_its_certificates_have_become(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    """A token that was taken out of the configuration stayed good while a certificate had expired."""
+    CliRunner().invoke(main, ["certs", "--out", str(tmp_path / "certs"), "--cluster-id", "house", "n1"])
+    files = "".join(f'{name} = "certs/{file}"\n' for name, file in (("ca", "ca.crt"), ("certificate", "n1.crt")))
+    path = machine(tmp_path, f'{CONFIG}[raft.tls]\n{files}key = "certs/n1.key"\n')
+    again: list[Callable[[], NodeConfig]] = []
+    monkeypatch.setattr(serve_module, "_run_node", lambda *given: again.append(given[-1]))
+    assert serve(path).exit_code == 0
+    certificate = tmp_path / "certs" / "n1.crt"
+    certificate.unlink()
+    if content is not None:
+        certificate.write_text(content, encoding="utf-8")
+    with path.open("a", encoding="utf-8") as file:
+        file.write('[[principals]]\nname = "orders"\n')
+    assert [each.name for each in again[0]().principals] == ["orders"]
 
 
 @pytest.mark.parametrize("text", [CONFIG, MACHINE])

@@ -55,7 +55,7 @@ def test_each_checker_has_examples_though_another_one_of_its_pass_has_more_than_
     assert [each for each in found if each.checker == "phantom"] == [Violation("phantom", "t", 1, 7, "strange")]
 
 
-def test_what_is_no_history_is_refused_by_what_it_lacks(spark: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_no_parquet_or_lacks_columns_is_refused_as_evidence(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not Parquet")
     spark.range(3).write.parquet(str(tmp_path / "other"))
     with pytest.raises(NoEvidence, match="cannot be read as Parquet"):

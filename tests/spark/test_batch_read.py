@@ -129,7 +129,7 @@ def test_filters_that_are_taken_over_change_no_row(spark: Any, topic: Topic) -> 
     assert 0 < len(wanted) < 1100
 
 
-def test_who_wrote_a_record_is_read_on_request(spark: Any, url: str) -> None:
+def test_the_producer_and_epoch_of_a_record_are_read_on_request(spark: Any, url: str) -> None:
     topic = Topic(url, "written")
     topic.create(partitions=1)
     pair = expect(200, call("POST", f"{url}/v1/producers", {"name": "spark-test"}))

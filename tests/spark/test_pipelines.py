@@ -269,7 +269,7 @@ TORN = {
 
 
 @pytest.mark.parametrize("torn", TORN)
-def test_what_is_not_a_file_byte_for_byte_is_refused_before_any_is_written(
+def test_records_that_do_not_make_up_a_file_byte_for_byte_are_refused_before_any_file_is_written(
     spark: Any, url: str, tmp_path: Path, torn: str
 ) -> None:
     records, reason = TORN[torn]

@@ -19,7 +19,7 @@ EXAMPLES = ROOT / "examples"
 ODD = {"a.log": b"one\r\ntwo\n\n\xff\x00", "b.log": b"\n"}
 
 
-def test_what_the_scripts_load_and_export_comes_back_byte_for_byte(url: str, tmp_path: Path) -> None:
+def test_files_that_the_scripts_load_and_export_come_back_byte_for_byte(url: str, tmp_path: Path) -> None:
     python, package = bare_python(tmp_path / "venv"), tmp_path / "stockade.zip"
     write_zip(package)
     topic = Topic(url, "scripts")

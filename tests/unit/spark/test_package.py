@@ -21,7 +21,7 @@ def test_the_same_sources_make_the_same_file_and_nothing_of_the_server_is_in_it(
     assert {name.split("/")[1] for name in names if name.count("/") > 1} == {"partition", "client", "spark"}
 
 
-def test_what_is_free_of_spark_needs_no_library_but_pyarrow(tmp_path: Path) -> None:
+def test_the_modules_without_spark_need_no_library_but_pyarrow(tmp_path: Path) -> None:
     """-S leaves out everything that is installed; pyarrow is put back by hand."""
     write_zip(tmp_path / "stockade.zip")
     (tmp_path / "only").mkdir()

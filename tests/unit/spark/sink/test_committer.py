@@ -141,7 +141,7 @@ def test_an_older_checkpoint_is_refused(sink: Sink) -> None:
         sink.commit(1, sink.stage("c", b"4"), run="r2")
 
 
-def test_what_expired_before_it_was_decided_is_not_decided(sink: Sink) -> None:
+def test_a_stage_that_expired_before_the_decision_is_not_decided_on(sink: Sink) -> None:
     late = sink.stage("c", b"4")
     sink.world.pass_time(HOUR_MS)
     with pytest.raises(StageLost, match="Nothing was decided: start the query again"):
@@ -259,7 +259,7 @@ def test_a_batch_of_too_many_stages_is_refused_before_any_is_kept_and_says_so(
     assert all(not machine.stages.stages for machine in sink.world.machines.values())
 
 
-def test_what_a_run_kept_and_left_behind_goes_wherever_the_next_run_writes(
+def test_the_next_run_deletes_the_stages_that_a_run_kept_and_left_behind_in_every_topic(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink.world.create("elsewhere", 1)

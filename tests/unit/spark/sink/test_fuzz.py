@@ -30,7 +30,7 @@ def test_every_history_has_every_row_once_and_in_the_order_that_was_decided(monk
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_every_mistake_is_found(mutant: type[SinkCommitter]) -> None:
+def test_the_fuzz_finds_every_mutant_of_the_committer(mutant: type[SinkCommitter]) -> None:
     for seed in range(SEEDS_PER_MUTANT):
         try:
             History(seed, mutant).play()

@@ -58,14 +58,14 @@ def trims_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(committers, "TRIM_EVERY", 1)
 
 
-def test_the_rights_of_the_page_are_enough() -> None:
+def test_a_sink_commits_with_the_rights_that_the_page_lists() -> None:
     assert len(RIGHTS) == 7
     with writer_with(RIGHTS) as writer:
         assert commit(writer)
 
 
 @pytest.mark.parametrize("right", [right for right in RIGHTS if right != TRIM])
-def test_each_of_these_rights_is_needed(right: str) -> None:
+def test_a_sink_that_lacks_one_of_its_rights_is_refused(right: str) -> None:
     with (
         writer_with([each for each in RIGHTS if each != right]) as writer,
         pytest.raises(PermissionDenied, match=f"lacks the right: {right.partition(' ')[0]} "),

@@ -65,7 +65,7 @@ def test_a_time_moves_the_start_and_is_still_looked_at_row_by_row(kind: str) -> 
         ("Not", (), None),
     ],
 )
-def test_any_other_filter_is_left_to_spark(kind: str, column: tuple[str, ...], value: Any) -> None:
+def test_a_filter_of_another_kind_is_left_to_spark(kind: str, column: tuple[str, ...], value: Any) -> None:
     narrowed = AcceptedFilters()
     assert not narrowed.take(kind, column, value)
     assert narrowed.cut(RANGES) == RANGES

@@ -22,7 +22,7 @@ def test_a_step_goes_to_the_ends_of_the_logs_and_no_further() -> None:
     assert ranges(at(a=[1, 2]), step) == [Range("a", 0, 1, 5, 1)]
 
 
-def test_without_news_the_offset_is_the_very_same() -> None:
+def test_a_step_without_new_records_returns_the_progress_it_was_given() -> None:
     start = {"a": {"id": 1, "next": {"0": 5}, "from": {"0": 0}}}
     assert advance(start, seen(a=[5]), None, fail=True) is start
     assert ranges(start, start) == []
@@ -58,12 +58,12 @@ def test_a_new_partition_without_records_is_a_step_too_and_is_not_read_twice() -
         (seen(a=[9, 3]), "a/1 was read to 4, and ends at 3"),
     ],
 )
-def test_what_is_gone_fails_the_stream(now: Topics, reason: str) -> None:
+def test_a_topic_or_a_partition_that_is_gone_fails_the_stream(now: Topics, reason: str) -> None:
     with pytest.raises(DataLost, match=reason):
         advance(at(a=[4, 4]), now, None, fail=True)
 
 
-def test_unless_told_otherwise_a_topic_made_anew_is_read_from_its_first_record() -> None:
+def test_without_fail_a_topic_made_anew_is_read_from_its_first_record() -> None:
     step = advance(at(a=[4]), seen(2, a=[3]), None, fail=False)
     assert ranges(at(a=[4]), step) == [Range("a", 0, 0, 3, 2)]
 
@@ -137,7 +137,7 @@ def test_a_step_that_adds_nothing_reads_nothing_although_the_one_before_it_met_a
     assert ranges(step, advance(step, seen(a=[4, 3]), None, fail=True)) == []
 
 
-def test_beginning_and_end_of_what_was_seen() -> None:
+def test_the_first_progress_is_marked_initial_and_the_last_is_at_the_log_ends() -> None:
     assert beginning({"a": {0: 3, 1: 0}}, seen(a=[5, 6])) == {"a": {**at(a=[3, 0])["a"], "initial": True}}
     assert ends(seen(a=[5, 6])) == at(a=[5, 6])
 

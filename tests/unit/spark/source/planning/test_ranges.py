@@ -7,7 +7,7 @@ from stockade.spark.source.planning.ranges import DataLost, Range, Seen, availab
 SEEN = {"a": Seen(7, {0: (10, 20), 1: (0, 5)})}
 
 
-def test_what_the_logs_have_is_read_as_it_was_asked_for() -> None:
+def test_a_range_that_the_log_has_is_read_whole() -> None:
     wanted = [Range("a", 0, 10, 20, 7), Range("a", 1, 2, 2, 7)]
     assert available(wanted, SEEN, fail=True) == [Range("a", 0, 10, 20, 7)]
 
@@ -24,7 +24,7 @@ def test_what_the_logs_have_is_read_as_it_was_asked_for() -> None:
         (Range("a", 1, 0, 5, 6), [], "a was deleted and created again"),
     ],
 )
-def test_what_is_missing_fails_or_is_left_out(wanted: Range, left: list[Range], reason: str) -> None:
+def test_records_that_are_missing_fail_the_read_or_are_left_out(wanted: Range, left: list[Range], reason: str) -> None:
     assert available([wanted], SEEN, fail=False) == left
     with pytest.raises(DataLost, match=reason):
         available([wanted], SEEN, fail=True)

@@ -84,14 +84,6 @@ class Gatherer:
         self._write(*place, pa.concat_batches(self._waiting.pop(place).parts))
 
 
-def gather(batches: Iterable[pa.RecordBatch], router: Router, gatherer: Gatherer) -> None:
-    """Give all rows of a task to the gatherer, and let it finish."""
-    for batch in batches:
-        for group in router.groups(batch):
-            gatherer.add(group)
-    gatherer.finish()
-
-
 def stage_rows(
     batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic: str | None, prefix: str, task: int
 ) -> tuple[Piece, ...]:
@@ -132,8 +124,13 @@ def append_rows(batches: Iterable[pa.RecordBatch], writer: BlockingWriter, topic
 
 
 def _gather(batches: Iterable[pa.RecordBatch], topics: Topics, topic: str | None, task: int, write: WritePiece) -> None:
+    """Give all rows of a task, each with its partition, to a gatherer, and let it finish."""
     router = Router(topic, lambda name: topics.shape(name).partitions, task)
-    gather(batches, router, Gatherer(topics, write))
+    gatherer = Gatherer(topics, write)
+    for batch in batches:
+        for group in router.groups(batch):
+            gatherer.add(group)
+    gatherer.finish()
 
 
 def _cut(rows: pa.RecordBatch, room: int) -> Iterator[pa.RecordBatch]:

@@ -67,7 +67,10 @@ class Record(NamedTuple):
         HEADERS_MAX: now, for this record alone, since later the whole batch would fail with it.
         """
         key, value = frozen_bytes(self.key), frozen_bytes(self.value)
-        _check_bytes(key, value)
+        if key is not None and not isinstance(key, bytes):
+            raise _no_bytes("key", key)
+        if value is not None and not isinstance(value, bytes):
+            raise _no_bytes("value", value)
         if not isinstance(self.timestamp_ms, int) or not 0 <= self.timestamp_ms <= TIMESTAMP_MAX:
             raise InvalidRecord(f"the timestamp must be an integer from 0 to 2**63 - 1, not {self.timestamp_ms!r:.100}")
         headers = None if self.headers is None else _checked_headers(self.headers)
@@ -196,8 +199,8 @@ class Batch:
             raise InvalidRecord("keys, values, headers and timestamps differ in number")
         batch = cls(0.0)
         batch.count = count
-        batch.values = _bytes_column(values)
-        batch.keys = [None] * count if keys is None else _bytes_column(keys)
+        batch.values = _bytes_column("value", values)
+        batch.keys = [None] * count if keys is None else _bytes_column("key", keys)
         batch.headers = None if headers is None else list(headers)
         batch.timestamps_ms = [now_ms] * count if timestamps_ms is None else list(timestamps_ms)
         try:
@@ -319,11 +322,10 @@ def frozen_bytes(given: BytesLike | None) -> bytes | None:
     return bytes(given) if isinstance(given, bytearray | memoryview) else given
 
 
-def _check_bytes(*given: object) -> None:
-    for each in given:
-        if each is not None and not isinstance(each, bytes):
-            kind = type(each).__name__
-            raise InvalidRecord(f"key and value must be bytes, bytearray, memoryview or None, not {kind}")
+def _no_bytes(what: str, given: object) -> InvalidRecord:
+    kind = type(given).__name__
+    way = f"a Producer with {what}_serializer='str' or 'json' makes bytes of others"
+    return InvalidRecord(f"a {what} must be bytes, bytearray, memoryview or None, not {kind}; {way}")
 
 
 def _checked_headers(given: object) -> tuple[Header, ...]:
@@ -348,10 +350,12 @@ def _is_text(name: str) -> bool:
         return False
 
 
-def _bytes_column(given: Sequence[BytesLike | None]) -> list[bytes | None]:
+def _bytes_column(what: str, given: Sequence[BytesLike | None]) -> list[bytes | None]:
     column = [frozen_bytes(each) for each in given]
     if not _has_bytes(column):
-        _check_bytes(*column)
+        for each in column:
+            if each is not None and not isinstance(each, bytes):
+                raise _no_bytes(what, each)
     return column
 
 

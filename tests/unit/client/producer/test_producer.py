@@ -124,8 +124,12 @@ def test_a_bad_record_is_refused_alone(cluster: FakeCluster) -> None:
             _ = await producer.send("t", b"x" * 5000)
         with pytest.raises(MessageTooLarge, match="the topic takes 4,096 at once"):
             _ = await producer.send_batch("t", 0, [b"x" * 5000])
-        with pytest.raises(InvalidRecord, match="None, not str"):
+        with pytest.raises(InvalidRecord, match=r"a value must be bytes, .* not str; .* value_serializer='str'"):
             _ = await producer.send("t", "text")
+        with pytest.raises(InvalidRecord, match=r"a key must be bytes, .* not str; .* key_serializer='str'"):
+            _ = await producer.send("t", b"value", key="key")
+        with pytest.raises(InvalidRecord, match=r"a key must be bytes, .* not int"):
+            _ = await producer.send_batch("t", 0, [b"value"], keys=[7])
         with pytest.raises(InvalidRecord, match="one is \\('h', None\\)"):
             _ = await producer.send("t", b"v", headers=[("h", None)])  # type: ignore[list-item]
         with pytest.raises(InvalidRecord, match="pairs of str and bytes, and one is 'name'"):

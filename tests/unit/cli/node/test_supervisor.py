@@ -178,7 +178,7 @@ def test_a_node_for_which_there_is_no_process_is_tried_again(monkeypatch: pytest
 
 def test_a_node_that_does_not_answer_is_told_with_its_address_and_the_cause_in_words() -> None:
     [port] = free_ports(1)
-    said = why_not_ready(NodeProcess("n1", f"127.0.0.1:{port}"), 2.0, "/readyz/data")
+    said = why_not_ready(NodeProcess("n1", f"127.0.0.1:{port}"), 60.0, "/readyz/data")
     assert said == f"http://127.0.0.1:{port}/readyz/data does not answer (Connection refused): does the node run?"
 
 
@@ -192,7 +192,7 @@ def test_a_node_that_dies_in_its_answer_that_it_is_not_ready_is_told_as_one_that
 ) -> None:
     node, told, reasons = supervised(CUT_OFF)
     wait_until(lambda: node.asked_at > 0 and cannot_listen(node.http) is not None)
-    said = why_not_ready(node, 2.0, "/readyz")
+    said = why_not_ready(node, 60.0, "/readyz")
     assert said == f"{node.url}/readyz does not answer (Connection reset by peer): does the node run?"
     asked_at = node.asked_at
     wait_until(lambda: node.asked_at > asked_at)

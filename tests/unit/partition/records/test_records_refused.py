@@ -249,7 +249,8 @@ def test_a_null_header_behind_a_million_others_costs_no_more_than_the_others() -
         return time.thread_time() - began_s
 
     spent_s(last_is_null=False)
-    assert spent_s(last_is_null=True) < 5 * spent_s(last_is_null=False)
+    least_s = min(spent_s(last_is_null=True) for _ in range(3))  # the garbage collector may come in one of them
+    assert least_s < 5 * spent_s(last_is_null=False)
 
 
 def test_the_number_of_headers_of_a_record_is_bounded_in_a_stream_and_in_columns() -> None:

@@ -309,7 +309,7 @@ def test_many_lost_resources_are_claimed_a_few_at_a_time_so_that_the_session_is_
     """Ten thousand claims at once held the renewal up until the new session was lost as well, again and again."""
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1500, reacquire=lambda _: None) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=lambda _: None) as session:
             owned = await session.own("g", [f"r{number}" for number in range(30)])
             cluster.own_faults = [Fault.HOLD] * 30
             renewals = len(cluster.paths("PUT"))
@@ -330,7 +330,7 @@ def test_many_lost_grants_are_asked_for_a_few_at_a_time_so_that_the_session_is_r
     cluster.create("t", 30)
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1500, reacquire=lambda _: None) as session:
+        async with Session(client, "me", ttl_ms=3000, reacquire=lambda _: None) as session:
             fences = [await session.acquire("t", [partition]) for partition in range(30)]
             cluster.grant_faults = [Fault.HOLD] * 30
             renewals = len(cluster.paths("PUT"))

@@ -60,7 +60,7 @@ def test_a_lease_is_renewed_at_a_third_and_given_up_a_fifth_before_its_end() -> 
 
 def test_a_session_is_renewed_while_it_is_open_and_gone_when_it_is_closed(cluster: FakeCluster) -> None:
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             assert list(cluster.sessions) == [session.id]
             await cluster.seen("PUT", 2)
             assert not session.lost.is_set()
@@ -97,7 +97,7 @@ def test_an_expired_session_is_lost_with_all_its_fences_and_tells_them_once(clus
     told: list[StockadeError] = []
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             fences = [await session.acquire("t", [partition]) for partition in range(2)]
             for fence in fences:
                 fence.on_lost(told.append)
@@ -140,7 +140,7 @@ def test_a_cancelled_close_loses_every_lease_of_the_session(
     cluster.create("t")
 
     async def work(client: Client) -> None:
-        session = await Session(client, "me", ttl_ms=1000, reacquire=lambda _: None).open()
+        session = await Session(client, "me", reacquire=lambda _: None).open()
         fence = await session.acquire("t")
         part, method = stage.split(".")
         monkeypatch.setattr(getattr(session, part), method, never)
@@ -216,7 +216,7 @@ def test_an_unanswered_check_delays_neither_a_renewal_nor_the_loss(
 
     async def work(client: Client) -> None:
         monkeypatch.setattr(client, look, never)
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             fence, _ = await session.acquire("t"), await session.own("g", "r")
             await cluster.seen("PUT", 3)
             monkeypatch.setattr(client, "renew_session", refused_with(LeaderNotAvailable))
@@ -240,7 +240,7 @@ def test_an_unanswered_check_hides_no_loss_from_other_checks_and_renewals_end_no
             await cluster.seen("PUT", len(cluster.paths("PUT")) + 1)  # the next renewal
             return answer
 
-        async with Session(client, "me", ttl_ms=1000) as session, Session(client, "you") as taker:
+        async with Session(client, "me", ttl_ms=3000) as session, Session(client, "you") as taker:
             monkeypatch.setattr(client, "topic", never)
             monkeypatch.setattr(client, "resources", slowly)
             _, owned = await session.acquire("t"), await session.own("g", "r")
@@ -258,7 +258,7 @@ def test_a_check_at_a_node_without_the_new_partitions_loses_no_fence(
     cluster.create("t", 2)
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             fence, topic = await session.acquire("t", [1]), await client.topic("t")
             asked = asyncio.Event()
 
@@ -284,7 +284,7 @@ def test_a_session_that_a_bug_has_lost_is_not_renewed_any_more(
         raise ValueError("a bug")
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             fence = await session.acquire("t")
             monkeypatch.setattr(client, "topic", bug)
             await asyncio.wait_for(fence.lost.wait(), 60)
@@ -303,7 +303,7 @@ def test_a_renewal_that_tries_node_after_node_ends_when_the_session_is_lost(
 
     async def work(client: Client) -> None:
         monkeypatch.setattr(client, "renew_session", never)
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             await asyncio.wait_for(session.lost.wait(), 20)
             assert isinstance(session.error, SessionExpired)
 
@@ -322,7 +322,7 @@ def test_a_refused_check_loses_no_lease(
     async def work(client: Client) -> None:
         for look in ("topic", "resources"):
             monkeypatch.setattr(client, look, refused_with(refusal))
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             fence, owned = await session.acquire("t"), await session.own("g", "r")
             await cluster.seen("PUT", 3)
             assert (fence.error, owned.error) == (None, None)
@@ -441,7 +441,7 @@ def test_an_owner_that_sends_nothing_still_learns_that_it_was_replaced(cluster: 
     cluster.create("t", 2)
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             replaced = await session.acquire("t", [0])
             kept = await session.acquire("t", [1])
             cluster.take_over("t", 0)
@@ -457,7 +457,7 @@ def test_an_owner_learns_that_its_topic_is_gone(cluster: FakeCluster) -> None:
     cluster.create("t")
 
     async def work(client: Client) -> None:
-        async with Session(client, "me", ttl_ms=1000) as session:
+        async with Session(client, "me", ttl_ms=3000) as session:
             fence = await session.acquire("t", [0])
             del cluster.topics["t"]
             await asyncio.wait_for(fence.lost.wait(), 60)

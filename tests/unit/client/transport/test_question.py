@@ -48,7 +48,7 @@ def test_a_session_outlives_the_only_node_that_its_client_was_given(cluster: Fak
     cluster.create("t")
 
     async def run() -> None:
-        async with Client(one_url(cluster)) as client, Session(client, "me", ttl_ms=1000) as session:
+        async with Client(one_url(cluster)) as client, Session(client, "me", ttl_ms=3000) as session:
             fence = await session.acquire("t")
             await cluster.seen("GET", 1, "/v1/cluster")
             await cluster.seen("PUT", 1)

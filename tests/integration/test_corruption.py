@@ -62,7 +62,7 @@ def lacks_its_beginning(data: Path) -> bool:
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "stockade", *words], check=False, capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "stockade", *words], check=False, capture_output=True, text=True, timeout=60
     )
 
 

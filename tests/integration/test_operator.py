@@ -127,9 +127,9 @@ def test_a_node_of_another_cluster_does_not_join(cluster: LocalCluster, data: Pa
     ]
     (data / "node.toml").write_text("\n".join(lines), encoding="utf-8")
     command = [sys.executable, "-m", "stockade", "serve", "--config", str(data / "node.toml")]
-    checked = subprocess.run([*command, "--check"], capture_output=True, text=True, timeout=30, check=False)
+    checked = subprocess.run([*command, "--check"], capture_output=True, text=True, timeout=60, check=False)
     assert f"joins through {cluster.nodes[0].url}" in checked.stdout
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert f"{cluster.nodes[0].url} belongs to the cluster local" in ended.stderr
     assert "n4" not in "".join(said(cluster, "status"))

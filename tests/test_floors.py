@@ -256,7 +256,7 @@ def test_every_library_is_asked_for() -> None:
     report([fault for path in files for fault in undeclared_faults(path, text(path), known)])
 
 
-def test_what_must_be_pure_has_no_clock_no_chance_and_no_files() -> None:
+def test_pure_modules_have_no_clock_no_chance_and_no_files() -> None:
     pure = [path for path in python(*FLOORS) if matches(path, PURE)]
     report([fault for path in pure for fault in purity_faults(path, text(path))])
 

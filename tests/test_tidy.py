@@ -243,7 +243,7 @@ def citable(semantics: str, cases: str) -> set[str]:
     return {*headings, *paragraphs, *re.findall(r"^\| (\d+) \|", cases, re.MULTILINE)}
 
 
-def test_what_code_cites_of_the_semantics_is_there() -> None:
+def test_sections_of_the_semantics_that_code_cites_exist() -> None:
     known = citable(text(SEMANTICS), text(CASES))
     faults, count = [], 0
     for path in python(*EVERYTHING):
@@ -266,7 +266,7 @@ def test_what_code_cites_of_the_semantics_is_there() -> None:
         ("SEMANTICS 5.5, 5.8 (A5), 5.10", {"5.5", "5.8", "A5", "5.10"}),
     ],
 )
-def test_what_a_text_cites_of_the_semantics_is_found(words: str, found: set[str]) -> None:
+def test_sections_of_the_semantics_that_a_text_cites_are_found(words: str, found: set[str]) -> None:
     assert cited(words) == found
 
 
@@ -359,7 +359,7 @@ def test_a_file_that_a_document_names_is_found() -> None:
     assert files_named(words) == {"raft/host.py", "tests/unit/x.py"}
 
 
-def test_what_make_runs_gets_the_signals_of_make() -> None:
+def test_programs_that_make_runs_get_its_signals() -> None:
     """SIGTERM ended make and the shell of its recipe, and the cluster ran on."""
     recipes = [line for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines() if "\t@" in line]
     commands = [line for line in recipes if "$(STOCKADE)" in line]

@@ -219,7 +219,7 @@ def test_words_that_contradict_the_rest_are_refused() -> None:
     assert faults_of(configuration(open_to_all=True, principals=[{"name": "p"}]))
 
 
-def test_what_is_open_and_every_other_fault_are_named_at_once() -> None:
+def test_open_listeners_and_every_other_fault_are_named_at_once() -> None:
     raw = configuration(**OPEN, raft_listen="0.0.0.0:7201", cluster_id="a b", colour="red")
     assert sorted(fault.partition(":")[0] for fault in faults_of(raw)) == [
         *("cluster_id", "colour", "http", "http", "raft_listen")
@@ -358,7 +358,7 @@ def test_a_file_that_is_not_toml_is_one_clear_fault(tmp_path: Path, text: str) -
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:0", "host:65536", "host:+1", "host:１"])
-def test_what_is_not_host_and_port_is_no_address(text: str) -> None:
+def test_a_text_that_is_not_host_and_port_is_no_address(text: str) -> None:
     with pytest.raises(ValueError, match="host:port"):
         parse_address(text)
 

@@ -141,7 +141,7 @@ def test_another_number_of_processes_is_refused(processes: int) -> None:
         ({"members": [machine("b", 2)]}, "members: this node (a) is not among them"),
     ],
 )
-def test_what_cannot_be_a_machine_is_refused_by_name(changes: dict[str, Any], fault: str) -> None:
+def test_a_configuration_that_cannot_be_a_machine_is_refused_by_name(changes: dict[str, Any], fault: str) -> None:
     assert fault in faults_of(**changes)
 
 

@@ -303,7 +303,7 @@ def _kind(schema: dict[str, Any]) -> tuple[Any, ...]:
     return schema.get("type"), schema.get("format"), schema.get("items"), "const" in schema
 
 
-def test_what_generators_make_of_a_fixed_value_compiles() -> None:
+def test_the_code_of_generators_for_a_fixed_value_compiles() -> None:
     """A ``const`` that is no text is a syntax error in what openapi-python-client makes, if the member may be left out,
     and with a type of its own in Java; ``not`` says the same, and no generator looks at it."""
     fixed = [(place, schema) for place, schema in _schemas(document()["components"], "") if "const" in schema]

@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, TypeVarTuple
 
 _Result = TypeVar("_Result")
+_Arguments = TypeVarTuple("_Arguments")
 
 
 async def to_its_end(work: asyncio.Future[_Result]) -> _Result:
@@ -21,7 +22,7 @@ async def to_its_end(work: asyncio.Future[_Result]) -> _Result:
         raise
 
 
-async def in_thread(work: Callable[..., _Result], *arguments: object) -> _Result:
+async def in_thread(work: Callable[[*_Arguments], _Result], *arguments: *_Arguments) -> _Result:
     """The result of ``work``, which runs in a thread. A cancelled caller waits for its end: when a node has stopped,
     nothing of it may write to its folder any more, since its next process may run.
     """

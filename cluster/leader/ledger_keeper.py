@@ -131,6 +131,9 @@ class LedgerKeeper:
         answer = decode_result(await self._router.propose(group, voters, command, COPY_TIMEOUT_S))
         copied = copied_up_to(first, len(entries), answer)
         if copied is None or copied >= control.machine.ledger.next:
+            # A leader that stood still has not applied what its successor decided and copied: ask whether it leads.
+            await control.barrier()
+        if copied is None or copied >= control.machine.ledger.next:
             self._tell_unfit(first, answer)
             await asyncio.sleep(PERIOD_S)
             return False

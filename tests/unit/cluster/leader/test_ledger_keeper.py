@@ -38,6 +38,7 @@ from stockade.partition.commands import Appended, encode_result
 from stockade.partition.errors import (
     LeaderNotAvailable,
     LedgerFull,
+    NotLeaderOrFollower,
     OffsetMismatch,
     ProducerFenced,
     StockadeError,
@@ -290,6 +291,31 @@ def test_no_entry_is_copied_to_a_topic_that_is_longer_than_the_ledger(
         await until(lambda: "does not end before entry" in caplog.text)
         step.cancel()
         assert control.machine.ledger.waiting == 1
+
+    run(tmp_path, monkeypatch, scenario)
+
+
+def test_a_deposed_leader_that_stood_still_does_not_say_that_the_ledgers_topic_is_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its successor has copied entries that it does not know yet."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        control = await begun(service, host)
+        await act(service, "gone")
+        before = control.machine.capture().state
+        for _ in range(5):
+            await act(service, "gone")
+        await keeper(service).step()
+        control.machine.restore(None, before, [])
+
+        async def deposed() -> None:
+            raise NotLeaderOrFollower(leader=None, leader_term=2)
+
+        monkeypatch.setattr(control, "barrier", deposed)
+        with pytest.raises(NotLeaderOrFollower):
+            await keeper(service).step()
+        assert "does not end before entry" not in caplog.text
 
     run(tmp_path, monkeypatch, scenario)
 

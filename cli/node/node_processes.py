@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ...cluster.config import ConfigError, NodeConfig
 from ...cluster.machines import node_name
-from ...partition.log.fsutil import why_refused
+from ...partition.log.fsutil import has_no_inode, why_refused
 from ..service.notify import ServiceManager
 from .supervisor import (
     READY_TIMEOUT_S,
@@ -182,6 +182,7 @@ def cannot_write(folder: Path) -> str | None:
     try:  # a file without a name: os.access knows neither of errors that made the disk read-only nor of free inodes
         os.close(os.open(there, os.O_TMPFILE | os.O_WRONLY))
     except OSError as error:
-        if error.errno in {errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO}:  # others: a system without such files
+        # For other reasons: on a full disk a node starts with its reserve, and not every system has such files.
+        if error.errno in {errno.EROFS, errno.EIO} or has_no_inode(there):
             return why_refused(error)
     return None

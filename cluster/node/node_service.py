@@ -67,8 +67,8 @@ class NodeFailure:
         if self.error is None:
             self.error = error
             is_explained = isinstance(error, (DiskRefused, WalStalled))
-            why = why_refused(error) if isinstance(error, OSError) else error
             self._on_failure(error)  # first: the line may have to wait for the disk that hangs
+            why = why_refused(error) if isinstance(error, OSError) else error
             _log.critical("this node cannot go on: %s", why, exc_info=None if is_explained else error)
 
 

@@ -164,20 +164,21 @@ def name_file(error: OSError, descriptor: int) -> None:
 
 
 def why_refused(error: OSError) -> str:
-    """The file that the disk refused, the reason, and what an operator looks at first."""
-    why = error.strerror or str(error)
-    if error.errno in _NO_ROOM and _has_no_inode(error.filename):
-        why += ", as its file system has no inode left for another file (`df -i`), though it may have free bytes"
+    """The file that the disk refused, the reason, and what an operator looks at first. Blocks."""
+    why = error.strerror or str(error) or repr(error)
+    if error.errno in _NO_ROOM and has_no_inode(error.filename):
+        why += ", as its file system has no inode left for another file (`df -i`), though it has free bytes"
     elif error.errno in _BROKEN:
         why += ". Look at the disk and the kernel's log before you start the node again"
     return why if error.filename is None else f"{error.filename}: {why}"
 
 
-def _has_no_inode(path: str | None) -> bool:
+def has_no_inode(path: Path | str | None) -> bool:
+    """Whether the file system of a path, which need not exist, has free bytes and no inode for another file. Blocks."""
     with suppress(OSError, StopIteration):
         whole = Path(path or ".").absolute()
         found = os.statvfs(next(each for each in (whole, *whole.parents) if each.exists()))
-        return found.f_files > 0 == found.f_favail
+        return found.f_files > 0 == found.f_favail and found.f_bavail > 0  # some have as many inodes as there is room
     return False
 
 

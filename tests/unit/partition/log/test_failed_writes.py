@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -72,6 +73,23 @@ def test_the_error_of_a_write_and_of_a_sync_names_the_file(tmp_path: Path, monke
             assert why_refused(caught.value) == (
                 f"{path}: Read-only file system. Look at the disk and the kernel's log before you start the node again"
             )
+
+
+@pytest.mark.parametrize(
+    ("files", "free_files", "free_blocks", "lacks_inodes"),
+    [(10, 0, 5, True), (10, 3, 5, False), (10, 0, 0, False), (0, 0, 5, False)],
+)
+def test_a_lack_of_inodes_is_told_where_it_is_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, free_files: int, free_blocks: int, lacks_inodes: bool
+) -> None:
+    """A full XFS has no inode either, and Btrfs counts none."""
+    found = SimpleNamespace(f_files=files, f_favail=free_files, f_bavail=free_blocks)
+    monkeypatch.setattr(os, "statvfs", lambda path: found)
+    path = str(tmp_path / "gone" / "identity.new")
+    told = why_refused(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path))
+    assert told.startswith(f"{path}: No space left on device")
+    assert ("no inode left" in told) is lacks_inodes
+    assert why_refused(TimeoutError()) == "TimeoutError()"
 
 
 def test_a_log_that_is_restored_in_another_directory_is_whole_again(

@@ -85,7 +85,7 @@ def test_a_copy_with_the_url_of_one_node_goes_on_at_the_others_when_that_node_ha
     """Source and sink asked this node alone, and ended after two minutes."""
     source, target = Topic(url, "one-url-in"), Topic(url, "one-url-out")
     for topic in (source, target):
-        topic.create()
+        topic.create(partitions=3)
     append(source, 0, numbered(0, 0, 3))
     schema = StructType().add("value", "binary")
     options = parse_read_options({"url": url, "subscribe": source.name, "startingOffsets": "earliest"}, "stream")

@@ -135,9 +135,7 @@ def test_a_client_with_the_url_of_a_node_that_has_gone_asks_the_nodes_that_this_
     """A Spark query with one URL asked only that node, and ended with it while the others lived."""
     cluster.create("t")
     cluster.leader = 0 if begins_by == "connecting" else 1
-    config = ClientConfig(
-        bootstrap=cluster.nodes[0], retry_backoff_ms=1, request_timeout_ms=5_000, delivery_timeout_ms=20_000
-    )
+    config = ClientConfig(bootstrap=cluster.nodes[0], retry_backoff_ms=1, standstill_ms=10_000)
     client, writer = BlockingClient(config), BlockingWriter(config)
     if begins_by == "connecting":
         client.connect(0)
@@ -160,7 +158,7 @@ def test_a_client_turns_to_no_learned_node_that_does_not_answer(cluster: FakeClu
     """Through a port that leads to one node alone, each pause for a leader would take half a minute for each other."""
     cluster.create("t")
     with socket.create_server(("127.0.0.1", 0)) as stopped:
-        config = ClientConfig(bootstrap=cluster.nodes[0], retry_backoff_ms=1, standstill_ms=100)
+        config = ClientConfig(bootstrap=cluster.nodes[0], retry_backoff_ms=1, standstill_ms=2_000)
         client = BlockingClient(config)
         client.learn([f"http://127.0.0.1:{stopped.getsockname()[1]}"])
         cluster.read_faults = [Fault.UNAVAILABLE, Fault.UNAVAILABLE]

@@ -176,6 +176,23 @@ def test_an_answer_says_that_a_grant_is_older_than_the_ledger() -> None:
 
 
 @pytest.mark.parametrize("require_fence", [False, True])
+def test_a_slot_that_may_have_been_free_let_any_caller_in_only_if_no_token_was_required(*, require_fence: bool) -> None:
+    scene = Scene(require_fence=require_fence)
+    scene.open("a", "b")
+    a = scene.acquire("a")
+    scene.house.settle()
+    assert scene.write(a)
+    scene.house.release("a", str(a))
+    assert scene.house.tell(next(iter(scene.house.machine.work()))), "a report that is lost"
+    assert scene.write(None) is not require_fence
+    assert scene.acquire("b")
+    scene.house.settle()
+    answer = scene.ask(0)
+    assert (answer.who, names(answer)) == ("grants", [a])
+    assert answer.possibly_any is not require_fence
+
+
+@pytest.mark.parametrize("require_fence", [False, True])
 def test_the_holder_at_the_ledgers_beginning_is_not_named_for_offsets_that_others_wrote(*, require_fence: bool) -> None:
     scene = Scene(begins=False, require_fence=require_fence)
     scene.open("a", "b")

@@ -243,6 +243,20 @@ def a_resumed_epoch_is_not_checked() -> Any:
     return patch.object(acquire, "check_resume", _nothing)
 
 
+def a_waiter_keeps_an_older_epoch() -> Any:
+    """The epoch that a waiter resumes is not compared again when its turn comes."""
+    return patch.object(Slots, "_epoch", lambda slots, found: 0)
+
+
+def an_acquire_passes_the_line() -> Any:
+    look = AcquireRules._look
+
+    def looking(rules: AcquireRules, *args: Any) -> Any:
+        return replace(look(rules, *args), tickets=[])
+
+    return patch.object(AcquireRules, "_look", looking)
+
+
 def an_eviction_spares_the_sharers() -> Any:
     evict = AcquireRules._evict
 

@@ -100,7 +100,7 @@ class View(NamedTuple):
     deadlines: dict[str, int]
     grants: dict[str, GrantView]
     held: tuple[int, ...]
-    tickets: dict[str, str]
+    tickets: dict[str, tuple[str, list[int]]]
     work: tuple[int, ...]
     uncleared: frozenset[tuple[int, str]]
 
@@ -225,7 +225,7 @@ class SmallWorld:
             for held in mine:
                 yield Action("release", session, grant=held.grant)
         if "cancel" in ends and session in view.tickets:
-            yield Action("cancel", session, grant=view.tickets[session])
+            yield Action("cancel", session, grant=view.tickets[session][0])
         for kind in ("close", "expire", "evict"):
             if kind in ends:
                 yield Action(kind, session)
@@ -243,6 +243,8 @@ class SmallWorld:
             after = self._decide(state, action, lambda: self._commands(state, action))
             if after.controller == state.controller:
                 return state
+            if action.kind == "acquire":
+                self.check_line(self._view(state.controller), action, self.controllers.answer(state.controller, action))
             if self.scope.prompt:
                 number, partitions = self._settle(after)
                 after = after._replace(controller=number, partitions=partitions, network=frozenset())
@@ -344,7 +346,7 @@ class SmallWorld:
             {session.session: session.deadline_ms for session in machine.sessions.live()},
             grants,
             tuple(self._hold(slots.state(grant)) for grant in slots.grants.by_id.values()),
-            {ticket.session: ticket.ticket_id for ticket in slots.queue.by_id.values()},
+            {ticket.session: (ticket.ticket_id, ticket.partitions) for ticket in slots.queue.by_id.values()},
             tuple(self._install(work) for work in machine.work() if isinstance(work, SlotInstall)),
             uncleared,
         )
@@ -413,6 +415,12 @@ class SmallWorld:
         else:
             mode = self.partitions.machine(number).machine.fence.mode
             assert mode in (None, SHARED), "a write without a token beside an exclusive grant"
+
+    def check_line(self, view: View, action: Action, answer: Any) -> None:
+        """An acquire is granted at once, and takes nothing over  =>  no session waits for any of its partitions."""
+        if isinstance(answer, controller.GrantState) and action.mode != FENCING:
+            for session, (_, partitions) in view.tickets.items():
+                assert not set(action.places) & set(partitions), f"{action.session} passes {session}, which waits"
 
     def check_settled(self, state: State) -> None:
         """When all that is due has been done, nothing is due, and each partition accepts exactly the live grants on it;

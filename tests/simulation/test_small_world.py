@@ -24,6 +24,7 @@ QUEUE = Scope(
     decisions=5,
     prompt=True,
 )
+RETURNS = Scope(modes=(WAIT, SHARED), ends=("release", "fence"), resumes=True, decisions=5, prompt=True)
 WORLDS = {
     "writes": (WRITES, 70_000),
     "batches": (BATCHES, 10_000),
@@ -31,6 +32,7 @@ WORLDS = {
     "three": (THREE, 15_000),
     "sets": (SETS, 2_000),
     "queue": (QUEUE, 2_000),
+    "returns": (RETURNS, 1_000),
 }
 """Each with a number of states below which it no longer is what it was."""
 
@@ -76,6 +78,8 @@ SHOWN: dict[str, tuple[Scope, str, int]] = {
     "a_token_of_the_right_epoch_writes": (WRITES, AT_REST, 2),
     "a_waiter_is_lost_with_the_grant_before_it": (QUEUE, "c waits no more, for nothing", 3),
     "a_write_without_a_token_is_not_fenced": (WRITES, "a write without a token beside an exclusive grant", 3),
+    "a_waiter_keeps_an_older_epoch": (RETURNS, "grant.epoch >=", 5),
+    "an_acquire_passes_the_line": (QUEUE, "a passes b, which waits", 3),
     "an_end_has_no_place_of_its_own": (ENDS, "grant.grant_index <= decision.order", 3),
     "an_end_is_not_told_to_partitions": (WRITES, ENDED, 3),
     "an_equal_epoch_is_later": (WRITES, "the place of a slot went back", 2),

@@ -86,8 +86,10 @@ BY_CODE: dict[str, Text] = {
         "Send fewer or shorter headers.",
     ),
     "INVALID_FENCING_TOKEN": Text(
-        "the token names an epoch above {current_epoch}, the highest that was given out here",
-        "Send the epoch of your grant on this partition (`epochs` in the answer to acquire).",
+        "the token names an epoch above {current_epoch}, the highest that has been in force here",
+        "Send the epoch of your grant on this partition (`epochs` in the answer to acquire). If you hold all "
+        "partitions and this one was added just now, it takes your token once that change is answered: send the same "
+        "again.",
     ),
     "INVALID_PRODUCER_EPOCH": Text(
         "the producer's epoch is {current_epoch} here, and the request has another one",

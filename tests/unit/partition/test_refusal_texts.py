@@ -62,6 +62,7 @@ def test_a_text_claims_only_what_its_refusal_proves() -> None:
     overlap = BY_REASON["OUT_OF_ORDER_SEQUENCE_NUMBER", "overlap"]
     assert "cut" not in overlap.because, "a strict topic refuses an exact repetition for this reason, too"
     assert "strict_sequence" in overlap.hint
+    assert "was added just now" in TEXTS["INVALID_FENCING_TOKEN"].hint, "the epoch was given out, and is to come"
     given_up = NotOwner(fence_epoch=1, resource="orders/0", group="g").detail
     assert "is not 1" not in given_up, "the session that gave it up, or whose session ended, has sent this very number"
     assert "1 is the last one given out for orders/0 in group g" in given_up

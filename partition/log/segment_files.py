@@ -20,7 +20,7 @@ from weakref import ref
 from ..commands import Offset
 from ..records.batch import STREAM_START
 from ..records.checksum import crc32
-from .fsutil import names_in, open_file, open_to_read, sync, write_all
+from .fsutil import name_file, names_in, open_file, open_to_read, sync, write_all
 from .image import FileExtent, ImageDamaged
 from .index import BEHIND_A_CHECK, IndexDamaged, SegmentIndex
 from .interface import StoredBatch
@@ -238,6 +238,9 @@ def early_sync(writers: Writers) -> Callable[[], None] | None:
     def sync() -> None:
         try:
             os.fdatasync(descriptor)
+        except OSError as error:
+            name_file(error, descriptor)
+            raise
         finally:
             os.close(descriptor)
 

@@ -146,10 +146,14 @@ class WalReader:
         self._open: OrderedDict[int, tuple[int, FileHeader]] = OrderedDict()
 
     def read(self, location: Location) -> bytes:
-        """The payload at ``location``. Raises WalCorrupt if it is damaged."""
+        """The payload at ``location``. Raises WalCorrupt if it is damaged, and OSError, which names the file."""
         number, position, length = parts_of(location)
-        fd, header = self._file(number)
-        data = os.pread(fd, RECORD_HEADER_BYTES + length, position)
+        try:
+            fd, header = self._file(number)
+            data = os.pread(fd, RECORD_HEADER_BYTES + length, position)
+        except OSError as error:
+            error.filename = error.filename or str(path_of(self._directory, number))
+            raise
         record = decode_record(memoryview(data), 0, header)
         if record is None or record.length != length:
             raise WalCorrupt(path_of(self._directory, number), position, "a record read back is damaged")

@@ -64,6 +64,8 @@ def recover(directory: Path, *, changes: bool = True) -> "Recovery":
                 raise WalCorrupt(path, 0, "the file is missing")
             recovery.read(path, number, is_last=number == identity.last)
     except (WalCorrupt, OSError) as fault:
+        if isinstance(fault, OSError):
+            fault.filename = fault.filename or str(path)  # a read or a sync does not note it
         if changes:
             raise
         recovery.fault = fault

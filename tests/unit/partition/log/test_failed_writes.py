@@ -11,6 +11,7 @@ import pytest
 
 from stockade.partition.log import segments
 from stockade.partition.log.fsutil import sync, why_refused, write_all, write_all_at
+from stockade.partition.log.segment_files import Writers, early_sync
 from stockade.partition.log.segments import SegmentLog
 
 from .test_segments import begun, command
@@ -63,11 +64,14 @@ def test_the_error_of_a_write_and_of_a_sync_names_the_file(tmp_path: Path, monke
     def fails(*_: object) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    for function in ("writev", "pwrite", "fsync"):
+    for function in ("writev", "pwrite", "fsync", "fdatasync"):
         monkeypatch.setattr(os, function, fails)
     with path.open("wb") as file:
         number = file.fileno()
-        for call in (partial(write_all, number, [b"a"]), partial(write_all_at, number, b"a", 0), partial(sync, number)):
+        early = early_sync(Writers(number, number))
+        assert early is not None
+        writes = partial(write_all, number, [b"a"]), partial(write_all_at, number, b"a", 0)
+        for call in (*writes, partial(sync, number), early):
             with pytest.raises(OSError, match="Read-only") as caught:
                 call()
             assert why_refused(caught.value) == (

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stockade.raft.wal.errors import WalCorrupt
+from stockade.raft.wal.files import WalReader
 from stockade.raft.wal.records import ENTRY, FILE_HEADER_BYTES, Record
 from stockade.raft.wal.recovery import recover
 
@@ -194,16 +195,27 @@ def test_a_reader_of_a_stopped_nodes_disk_gets_what_is_before_a_damage(
     assert contents(tmp_path / "wal") == damaged
 
 
-def test_a_reader_of_a_stopped_nodes_disk_gets_what_is_before_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_reader_of_a_stopped_nodes_disk_gets_what_is_before_a_file_that_cannot_be_read(
+    tmp_path: Path, *, opens: bool
+) -> None:
+    """A read that failed (EIO) did not say of which file."""
     a_log_of_two_files(tmp_path / "wal")
     whole = recover(tmp_path / "wal", changes=False)
     assert (whole.fault, len(whole.groups[1].entries)) == (None, 4)
-    (tmp_path / "wal" / SECOND).unlink()
-    (tmp_path / "wal" / SECOND).mkdir()
+    second = tmp_path / "wal" / SECOND
+    second.unlink()
+    if opens:
+        second.symlink_to("/proc/self/mem")  # whose first bytes cannot be read
+    else:
+        second.mkdir()
     found = recover(tmp_path / "wal", changes=False)
     assert (isinstance(found.fault, OSError), len(found.groups[1].entries)) == (True, 2)
+    assert str(second) in str(found.fault)
     with pytest.raises(OSError, match=SECOND):
         recover(tmp_path / "wal")
+    with pytest.raises(OSError, match=SECOND):
+        WalReader(tmp_path / "wal").read(whole.groups[1].entries[-1].location)
 
 
 def test_a_reader_of_a_stopped_nodes_disk_reads_one_that_an_error_made_read_only(

@@ -82,11 +82,11 @@ def _check_unused(directory: Path, number: int, identity: WalIdentity) -> None:
 
 
 def _was_used(view: memoryview) -> bool:
-    """Whether a record was written after the header, or, in a file without a header, which was new, anything but
-    zeros.
+    """Whether a record was written after the header; in a file without a header, which was new, or with one of a newer
+    version, whose records are not known here: anything but zeros.
     """
     header = decode_file_header(view)
-    if header is None:
+    if header is None or header.version > FILE_VERSION:
         return bool(bytes(view[FILE_HEADER_BYTES:]).strip(b"\0"))
     begins_as_one = view[FILE_HEADER_BYTES:][: MARKER.size] == MARKER.pack(header.marker)
     return begins_as_one or any(_records_within(view, FILE_HEADER_BYTES, header))

@@ -12,6 +12,7 @@ from stockade.raft.wal.file_set import SPARES_MAX, SpareFiles, WalIdentity
 from stockade.raft.wal.records import (
     ENTRY,
     FILE_HEADER_BYTES,
+    FILE_VERSION,
     PAGE_BYTES,
     FileHeader,
     Record,
@@ -183,6 +184,21 @@ def test_a_last_file_that_the_identity_does_not_count_is_dropped_unless_it_has_r
     else:
         assert len(remembered(tmp_path / "wal", 400)[1][2]) == 4
         assert contents(tmp_path / "wal").keys() == {FIRST, SECOND}
+
+
+def test_a_file_of_a_newer_version_that_an_older_identity_does_not_count_is_kept_unless_it_is_empty(
+    tmp_path: Path,
+) -> None:
+    """Where the records of a later version begin, and how, is not known here."""
+    files = a_log_of_two_files(tmp_path / "wal")
+    header = encode_file_header(FileHeader(MARK, 3, len(files[SECOND]), version=FILE_VERSION + 1))
+    written = files | {"0000000003.wal": header + b"fields of a longer header, and records" + bytes(200)}
+    restore(tmp_path / "wal", written)
+    with pytest.raises(WalCorrupt, match="the log should end with file 2: its identity is older"):
+        remembered(tmp_path / "wal", 400)
+    assert contents(tmp_path / "wal") == written
+    restore(tmp_path / "wal", files | {"0000000003.wal": header + bytes(200)})
+    assert len(remembered(tmp_path / "wal", 400)[1][2]) == 4
 
 
 def test_a_record_that_an_older_file_left_in_the_room_is_not_read_even_under_the_same_marker(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ SHOWN: dict[str, tuple[Scope, str, int]] = {
     "a_report_of_an_older_decision_counts_for_the_last": (WRITES, ENDED, 4),
     "a_report_puts_a_later_grant_in_force": (WRITES, IN_FORCE, 4),
     "a_resumed_epoch_is_not_checked": (WRITES, "a waits no more, for nothing", 3),
-    "a_session_holds_while_it_waits": (QUEUE, ".", 3),
+    "a_session_holds_while_it_waits": (QUEUE, "a session waits while it holds", 3),
     "a_shared_grant_that_ends_promotes_no_waiter": (WRITES, "waits for what is free", 2),
     "a_token_of_the_right_epoch_writes": (WRITES, AT_REST, 2),
     "a_waiter_is_lost_with_the_grant_before_it": (QUEUE, "c waits no more, for nothing", 3),
@@ -83,10 +83,10 @@ SHOWN: dict[str, tuple[Scope, str, int]] = {
     "an_end_has_no_place_of_its_own": (ENDS, "grant.grant_index <= decision.order", 3),
     "an_end_is_not_told_to_partitions": (WRITES, ENDED, 3),
     "an_equal_epoch_is_later": (WRITES, "the place of a slot went back", 2),
-    "an_eviction_spares_the_sharers": (WRITES, ".", 2),
+    "an_eviction_spares_the_sharers": (WRITES, r"here is grant for here in machine\.slots\.grants\.on", 2),
     "an_expired_session_keeps_its_grants": (WRITES, EXPIRED, 2),
     "an_older_epoch_writes": (WRITES, AT_REST, 2),
-    "an_operators_fence_is_not_told_to_partitions": (ENDS, ".", 2),
+    "an_operators_fence_is_not_told_to_partitions": (ENDS, "an older epoch is due", 2),
 }
 """Of each mutant: the world that shows it, the invariant that it breaks, and the length of the shortest way."""
 

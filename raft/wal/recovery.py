@@ -56,7 +56,7 @@ def recover(directory: Path, *, changes: bool = True) -> "Recovery":
             _check_unused(directory, number, identity)
             if changes:
                 path_of(directory, number).unlink()
-    recovery = Recovery(identity, changes=changes)
+    recovery, path = Recovery(identity, changes=changes), directory
     try:
         for number in range(identity.first, identity.last + 1):
             path = path_of(directory, number)

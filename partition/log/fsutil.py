@@ -178,7 +178,8 @@ def has_no_inode(path: Path | str | None) -> bool:
     with suppress(OSError, StopIteration):
         whole = Path(path or ".").absolute()
         found = os.statvfs(next(each for each in (whole, *whole.parents) if each.exists()))
-        return found.f_files > 0 == found.f_favail and found.f_bavail > 0  # some have as many inodes as there is room
+        is_used_up = found.f_files > 0 and not found.f_favail
+        return is_used_up and found.f_bavail > 0  # some have as many inodes as there is room
     return False
 
 

@@ -99,8 +99,8 @@ BY_CODE: dict[str, Text] = {
         python="`Client.init_producer` answers one.",
     ),
     "NOT_OWNER": Text(
-        "the request's fence_epoch is not an owner's: {fence_epoch} is the last one given out for {resource} in group "
-        "{group}",
+        "the request's fence_epoch is not an owner's: the partition knows {fence_epoch} as the last one of {resource} "
+        "in group {group}",
         "Another session owns the resource, or none does: own it again before you go on. `stockade groups "
         "describe GROUP` shows the owner.",
     ),

@@ -155,6 +155,7 @@ class GroupReading:
         self._member = ""
         self._claims: dict[str, _Claim] = {}
         self._leaving: list[_Claim] = []
+        self._disowning: dict[_Claim, asyncio.Task[None]] = {}
         self._unanswered: set[str] = set()
         """Partitions whose last claim has no answer: the session may own them."""
         self._ready: asyncio.Queue[tuple[_Claim, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
@@ -315,7 +316,8 @@ class GroupReading:
     async def end(self) -> None:
         """Stop reading: an iteration ends. Ownership ends with the session, at once when that is closed."""
         self._stop(StopAsyncIteration())
-        running = [*self._tasks, *(claim.task for claim in self._claims.values() if claim.task is not None)]
+        reads = [claim.task for claim in self._claims.values() if claim.task is not None]
+        running = [*self._tasks, *self._disowning.values(), *reads]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -404,25 +406,30 @@ class GroupReading:
         self._leaving.append(claim)
 
     async def _let_go(self) -> None:
-        """Disown the partitions given up that are committed, or were not committed in time. The next reader of each
-        starts at the committed position.
+        """Disown the partitions given up that are committed, or were not committed in time, side by side. The next
+        reader of each starts at the committed position. One that commits nothing gives no answer for as long as the
+        node waits: each request for it holds this up once, for BEGIN_S.
         """
-        for claim in tuple(self._leaving):
-            if claim.is_committed or claim.let_go_at_s <= time.monotonic():
-                try:
-                    await self._client.disown(
-                        self._group, self._session.id, claim.resource, patience_ms=self._patience_ms
-                    )
-                except NotOwner:
-                    pass
-                except StockadeError as error:
-                    if not is_momentary(error):
-                        raise
-                    if isinstance(error, RequestTimedOut):
-                        continue  # this partition has not committed it
-                    return  # the next look asks again
-                if claim in self._leaving:
-                    self._leaving.remove(claim)
+        due = [each for each in self._leaving if each.is_committed or each.let_go_at_s <= time.monotonic()]
+        begun = {each: asyncio.create_task(self._disown(each)) for each in due if each not in self._disowning}
+        self._disowning |= begun
+        if begun:
+            _ = await asyncio.wait([*begun.values()], timeout=BEGIN_S)
+
+    async def _disown(self, claim: _Claim) -> None:
+        try:
+            async with _turn(self._beginning):
+                await self._client.disown(self._group, self._session.id, claim.resource, patience_ms=self._patience_ms)
+        except NotOwner:
+            pass
+        except Exception as error:
+            if not (isinstance(error, StockadeError) and is_momentary(error)):
+                self._stop(error)
+            return  # the next look asks again
+        finally:
+            del self._disowning[claim]
+        if claim in self._leaving:
+            self._leaving.remove(claim)
 
     def _drop(self, claim: _Claim) -> None:
         claim.is_over = True

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from waiting import until
 
+from stockade.client.consumer import group as group_module
 from stockade.client.consumer.group import GroupReading, _Claim
 from stockade.client.session.session import Session
 from stockade.partition.api.ownership import Resource
@@ -81,6 +82,39 @@ def test_a_partition_whose_claim_got_no_answer_is_given_up_when_another_member_i
         assert reading._leaving == []
         await reading.end()
 
+    asyncio.run(run())
+
+
+def test_partitions_whose_end_is_not_committed_hold_up_no_look_and_no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node waits 10 s for a partition that commits nothing, and they were given up one after the other: with eleven
+    of them each look, and each commit of the application, took two minutes.
+    """
+
+    class Silent(Blocked):
+        async def disown(self, group: str, session: str, name: str, **_: Any) -> None:
+            if name in self.blocked:
+                asked.append(name)
+                await asyncio.Event().wait()
+            await super().disown(group, session, name)
+
+    async def run() -> None:
+        monkeypatch.setattr(group_module, "BEGIN_S", 0.01)
+        cluster = Silent()
+        cluster.blocked = {"t/0", "t/1"}
+        cluster.owners |= dict.fromkeys(("t/0", "t/1", "t/2"), "me")
+        reading = GroupReading(cluster, cast(Session, SimpleNamespace(id="s")), "g", "t", 1, "earliest")  # type: ignore[arg-type]
+        reading._member = "members/t/0"
+        for number in range(3):
+            reading._give_up(_Claim(f"t/{number}", number, 1))
+        async with asyncio.timeout(60):
+            await reading.commit()
+            assert (sorted(asked), cluster.owners["t/2"]) == (["t/0", "t/1"], None)
+            await reading._share()
+            assert reading.partitions == [2]
+            assert sorted(asked) == ["t/0", "t/1"]  # each is asked once at a time
+            await reading.end()
+
+    asked = list[str]()
     asyncio.run(run())
 
 

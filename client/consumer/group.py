@@ -163,6 +163,8 @@ class GroupReading:
         self._taking = asyncio.Lock()  # several tasks may iterate
         self._committing = asyncio.Lock()  # an older position must not arrive behind a newer one
         self._beginning = asyncio.Semaphore(BEGIN_MAX)
+        # A node holds a request about a partition that commits nothing for long, and renewals need connections, too.
+        self._asking = asyncio.Semaphore(client.config.connections_max // 2)
         self._tasks: list[asyncio.Task[None]] = []
         self._turn_ends_s = 0.0
         self._end: Exception | None = None
@@ -281,7 +283,7 @@ class GroupReading:
 
     async def _commit(self, claim: _Claim, position: int) -> None:
         try:
-            async with _turn(self._beginning):
+            async with self._asking, _turn(self._beginning):
                 await self._keep(claim, position)
         except NotOwner:
             self._drop(claim)
@@ -380,7 +382,7 @@ class GroupReading:
     async def _claim(self, resources: Sequence[str]) -> bool:
         self._unanswered.update(resources)
         try:
-            async with _turn(self._beginning):
+            async with self._asking, _turn(self._beginning):
                 verdicts = await self._client.own(
                     self._group, self._session.id, resources, atomic=False, patience_ms=self._patience_ms
                 )
@@ -418,7 +420,7 @@ class GroupReading:
 
     async def _disown(self, claim: _Claim) -> None:
         try:
-            async with _turn(self._beginning):
+            async with self._asking, _turn(self._beginning):
                 await self._client.disown(self._group, self._session.id, claim.resource, patience_ms=self._patience_ms)
         except NotOwner:
             pass

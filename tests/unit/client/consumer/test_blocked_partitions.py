@@ -7,12 +7,15 @@ from typing import Any, cast
 import pytest
 from waiting import until
 
+from stockade.client.api.client import Client
+from stockade.client.config import ClientConfig
 from stockade.client.consumer import group as group_module
 from stockade.client.consumer.group import GroupReading, _Claim
 from stockade.client.session.session import Session
 from stockade.partition.api.ownership import Resource
 from stockade.partition.errors import NotOwner, RequestTimedOut
 
+from ..fake_cluster import FakeCluster, Fault
 from .test_group import Committing, reading_of
 
 
@@ -115,6 +118,30 @@ def test_partitions_whose_end_is_not_committed_hold_up_no_look_and_no_commit(mon
             await reading.end()
 
     asked = list[str]()
+    asyncio.run(run())
+
+
+def test_claims_that_get_no_answer_leave_the_session_connections_for_its_renewals(cluster: FakeCluster) -> None:
+    """A node holds each for 10 s: more of them than connections took all of these, and the session was lost."""
+    cluster.create("t", 40)
+
+    async def run() -> None:
+        config = ClientConfig(bootstrap=tuple(cluster.nodes), connections_max=16)
+        async with Client(config) as client, Session(client, "me", ttl_ms=3000) as session:
+            topic_id = (await client.topic("t")).topic_id
+            reading = GroupReading(client, session, "g", "t", topic_id, "earliest")
+            reading._member = "members/t/0"
+            reading._unanswered = {f"t/{number}" for number in range(40)}
+            cluster.own_faults = [Fault.HOLD] * 40
+            looking = asyncio.create_task(reading._share())
+            await cluster.seen("POST", 8, "/own")
+            await cluster.seen("PUT", len(cluster.paths("PUT")) + 5)
+            assert session.error is None
+            assert sum("/own" in path for path in cluster.paths("POST")) == 8
+            looking.cancel()
+            await reading.end()
+            cluster.release_held()
+
     asyncio.run(run())
 
 

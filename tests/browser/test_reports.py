@@ -88,6 +88,16 @@ def test_the_files_of_a_run_show_the_verdict_and_the_run(console: Console, folde
     assert console.findings() == []
 
 
+def test_the_chart_of_a_run_keeps_its_line_when_the_system_changes_its_colours(console: Console, folder: Path) -> None:
+    """It was drawn anew without its points, and stood empty until the page was drawn anew as well."""
+    console.open("reports", "Reports")
+    give(console, folder / "history.jsonl")
+    console.until(lambda: console.charts_have("--good"), "the line of what was acknowledged")
+    console.scheme("dark")
+    console.until(lambda: console.charts_have("--line"), "the grid in dark colours")
+    assert console.charts_have("--good")
+
+
 WORDS = {"report": "2 violations: zombie (2).", "audit": "1 violation found by 1 of 1 checker"}
 
 

@@ -15,7 +15,8 @@ const color = (name) => getComputedStyle(document.documentElement).getPropertyVa
 const clock = (at, length) => new Date(at * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", second: length < SHORT_S ? "2-digit" : undefined });
 
 function optionsOf(width, lines, format, least, isPast) {
-  const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px Inter" };
+  // Colours are functions, which each drawing asks anew: a person, or the system at dusk, may change them meanwhile.
+  const axis = { stroke: () => color("--soft"), grid: { stroke: () => color("--line"), width: 1 }, ticks: { show: false }, font: "11px Inter" };
   return {
     width,
     height: HEIGHT,
@@ -27,7 +28,7 @@ function optionsOf(width, lines, format, least, isPast) {
       { ...axis, size: 24, gap: 8, space: 80, values: (plot, times) => times.map((at) => isPast ? `${at} s` : clock(at, plot.scales.x.max - plot.scales.x.min)) },
       { ...axis, size: 52, gap: 4, space: 34, values: (_, values) => values.map((value) => format(value)) },
     ],
-    series: [{}, ...lines.map((line) => ({ stroke: color(line.color), width: 1.5, fill: line.fill && `${color(line.fill)}`, points: { show: false }, spanGaps: true }))],
+    series: [{}, ...lines.map((line) => ({ stroke: () => color(line.color), width: 1.5, fill: line.fill && (() => color(line.fill)), points: { show: false }, spanGaps: true }))],
   };
 }
 
@@ -39,16 +40,12 @@ export function Chart({ points, lines, format, words, least = 1, isPast = false 
   const box = useRef(null);
   const plot = useRef(null);
   useLayoutEffect(() => {
-    const draw = () => {
-      plot.current?.destroy();
-      plot.current = new uPlot(optionsOf(box.current.clientWidth, lines, format, least, isPast), [[], ...lines.map(() => [])], box.current);
-    };
-    draw();
+    plot.current = new uPlot(optionsOf(box.current.clientWidth, lines, format, least, isPast), [[], ...lines.map(() => [])], box.current);
     const sized = new ResizeObserver(() => plot.current.setSize({ width: box.current.clientWidth, height: HEIGHT }));
     sized.observe(box.current);
+    const draw = () => plot.current.redraw(false);
     const themed = new MutationObserver(draw);
     themed.observe(document.documentElement, { attributeFilter: ["data-theme"] });
-    // With the theme "auto" the system may change the colours, at dusk say, while the page is open.
     const dark = matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", draw);
     return () => {

@@ -60,7 +60,7 @@ _HTTP = (
         "stockade_http_in_flight_bytes",
         "gauge",
         "bytes",
-        "Memory of the bodies, or of the answers as text, of the requests in flight.",
+        "Memory of the bodies, or of the answers, of the requests in flight.",
         ("what",),
     ),
     Series("stockade_http_followers", "gauge", "streams", "Followed streams that are open."),

@@ -45,8 +45,8 @@ BODY_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of all bodies that a node holds at one time; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too."""
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 """Bytes of the batches, unpacked, that a node renders as text at one time, in followed streams, too, and of other large
-answers; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too. Beyond it Arrow answers, and those of other nodes, are
-not held in memory, but sent piece by piece.
+answers; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too. Beyond half of it Arrow answers, and those of other
+nodes, are not held in memory, but sent piece by piece.
 """
 FOLLOWERS_MAX = 9_000
 """Followed streams of a node at one time; requests beyond it are THROTTLING_QUOTA_EXCEEDED, too. They leave a thousand

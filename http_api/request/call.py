@@ -428,7 +428,12 @@ class Call:
             self.front.check_share(spending, self.front.in_flight.answer_bytes, others)
 
     def may_hold_answer(self, count: int) -> bool:
-        """Reserve memory for an answer of ``count`` bytes, if there is room; returns whether there is."""
+        """Reserve memory for an answer of ``count`` bytes that can be sent piece by piece as well, if there is room;
+        returns whether there is. Such answers leave half of the bound to those that have to be in memory.
+        """
+        budget = self.front.in_flight.answer_bytes
+        if count and budget.used + count > budget.limit // 2:
+            return False
         try:
             self.hold_answer(count)
         except ThrottlingQuotaExceeded:

@@ -211,6 +211,24 @@ def test_short_arrow_answers_count_and_are_sent_piece_by_piece_where_there_is_no
     asyncio.run(main())
 
 
+def test_short_arrow_answers_leave_half_of_the_bound_to_answers_that_have_to_be_in_memory() -> None:
+    """A thousand readers of Arrow that took their answers slowly had all other readers refused."""
+
+    async def main() -> None:
+        async with nodes(1) as (node,):
+            await node.topic()
+            assert (await node.call("POST", RECORDS, arrow_stream([b"x" * 100_000]), ARROW)).status == 200
+            budget = node.server.front.in_flight.answer_bytes
+            budget.limit, budget.used = 1_000_000, 450_000
+            used = held_by(node.server.front.in_flight)
+            arrow = await node.call("GET", RECORDS, None, {"Accept": ARROW["Content-Type"]})
+            assert (arrow.status, max(used)) == (200, 450_000)
+            text = await node.call("GET", RECORDS)
+            assert (text.status, max(used) > 550_000, budget.used) == (200, True, 450_000)
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("form", ["application/x-ndjson", "text/event-stream"])
 def test_unsent_text_of_followed_streams_is_counted_and_bounded(form: str) -> None:
     """Each follower that read nothing held a MiB, or its largest batch, and no bound counted it."""

@@ -7,7 +7,7 @@ repeated for ``delivery_timeout_ms``; only after that does a caller see an unkno
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -77,10 +77,14 @@ class BlockingWriter:
         """The known nodes, those of ``bootstrap`` first."""
         return self._reader.nodes
 
+    def learn(self, nodes: Iterable[str | None]) -> None:
+        """As `BlockingClient.learn`."""
+        self._reader.learn(nodes)
+
     def shape(self, name: str) -> TopicShape:
         """The shape of a topic."""
         found = self._json("GET", f"/v1/topics/{quote(name, safe='')}")
-        self._reader.learn(each["leader"] for each in found["partitions"])
+        self.learn(each["leader"] for each in found["partitions"])
         for each in found["partitions"]:
             if each["leader"]:
                 self._leaders[partition_path(name, each["partition"])] = each["leader"]

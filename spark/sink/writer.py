@@ -21,7 +21,6 @@ from pyspark.sql.types import StructType
 
 from ...client.blocking.reader import BlockingClient
 from ...client.blocking.writer import BlockingWriter
-from ...client.config import BOOTSTRAP_URLS_MAX
 from .committer import NAMED_BATCH, SinkCommitter, append_all, discard, stage_prefix
 from .history import Piece
 from .options import WriteOptions, parse_write_options
@@ -166,8 +165,9 @@ def _check_schema(options: WriteOptions, schema: StructType) -> None:
 
 def writer_of(options: WriteOptions, staged: Sequence[Staged] = ()) -> BlockingWriter:
     """A writer to the cluster of the options, which also knows the nodes that tasks know."""
-    nodes = dict.fromkeys([*options.urls, *(node for each in staged for node in each.nodes)])
-    return BlockingWriter(tuple(nodes)[:BOOTSTRAP_URLS_MAX], options.access)
+    writer = BlockingWriter(options.urls, options.access)
+    writer.learn(node for each in staged for node in each.nodes)
+    return writer
 
 
 def _discard(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:

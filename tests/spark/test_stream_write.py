@@ -17,7 +17,8 @@ from stockade.client.blocking import reader as blocking_reader
 from stockade.client.blocking.http import PlainHttp
 from stockade.client.blocking.reader import BlockingClient
 from stockade.client.errors import ClusterUnreachable
-from stockade.spark.sink.writer import stream_writer
+from stockade.spark.sink.options import parse_write_options
+from stockade.spark.sink.writer import Staged, stream_writer, writer_of
 from stockade.spark.source.planning.options import parse_read_options
 from stockade.spark.source.stream import StockadeStreamReader
 
@@ -77,6 +78,16 @@ def test_an_abort_deletes_stages_only_of_a_batch_that_no_commit_has_seen(
     staged = writes.write(iter([pa.record_batch({"value": ["a"]})]))
     writes.abort([staged, None] if failed else [staged], 7)
     assert len(expect(200, call("GET", topic.url + "/partitions/0/stages"))["stages"]) == left
+
+
+def test_a_commit_whose_tasks_know_a_node_with_tls_still_asks_those_without_it() -> None:
+    """While a cluster changes over to HTTPS, node by node, the leaders without it were refused as a downgrade."""
+    options = parse_write_options({"url": "http://127.0.0.1:1", "topic": "t"}, "stream")
+    staged = Staged("query", "run", 0, (), ("http://127.0.0.1:1", "https://127.0.0.1:2"))
+    writer = writer_of(options, [staged])
+    assert writer.nodes == staged.nodes
+    with pytest.raises(ClusterUnreachable):
+        writer._http.request("http://127.0.0.1:3", "GET", "/healthz")
 
 
 def test_a_copy_with_the_url_of_one_node_goes_on_at_the_others_when_that_node_has_gone(

@@ -294,7 +294,9 @@ class ReplicaAssignment:
             if group == CONTROLLER_GROUP and filled:
                 filled = filled[: len(filled) - 1 + len(filled) % 2]
             elif len(filled) < len(goal):
-                raise NotEnoughReplicas(f"no other node has room for what is on {', '.join(leaving)}")
+                name, without = self._catalog.name_of(group), ", ".join(leaving)
+                few = f"{name} has {len(goal)} replicas, and without {without} it could have {len(filled)}"
+                raise NotEnoughReplicas(f"{few}: add nodes first, or move it to fewer")
             if not filled:
                 raise NotEnoughReplicas(f"there is no node but {', '.join(leaving)}")
             plan[group] = filled

@@ -217,7 +217,9 @@ def test_a_removal_is_refused_when_no_other_node_can_take_the_replicas() -> None
     assert cluster.membership.moves[CONTROLLER_GROUP] == Move(CONTROLLER_GROUP, 4, ["n1"])
     full = Cluster(("n1", "n2", "n3"))
     full.topic()
-    assert full.remove("n3") == NotEnoughReplicas()
+    refused = full.remove("n3")
+    assert isinstance(refused, NotEnoughReplicas)
+    assert refused.detail == "t/0 has 3 replicas, and without n3 it could have 2: add nodes first, or move it to fewer"
     assert full.membership.moves == {}
     alone = Cluster(("n1",), ["n1"])
     assert alone.remove("n1") == NotEnoughReplicas()

@@ -13,8 +13,10 @@ import pytest
 from one_process import CausalLoop, run
 from three_nodes import NODES, Client, Cluster
 
-CACHES = ("stockade.http_api.fast_path.",)
-"""Of the heads of requests, whose paths name the topics: the 1,024 latest."""
+CACHES = ("stockade.http_api.fast_path.", "stockade.http_api.request.stalls.", "stockade.partition.api.cluster.Stall")
+"""The heads of the latest 1,024 requests, whose paths name the topics; and the latest 100 stalls, which a busy machine
+brings about.
+"""
 SETTLE_S = 5.0
 """Virtual seconds in which a deleted topic has left every node."""
 

@@ -146,10 +146,13 @@ def write_all_at(descriptor: int, data: bytes | memoryview, position: int) -> No
         position += written
 
 
-def sync(descriptor: int) -> None:
-    """Make the bytes of a file durable. Raises OSError, which names the file."""
+def sync(descriptor: int, *, data_only: bool = False) -> None:
+    """Make a file durable; ``data_only``: its bytes and length, not its times. Raises OSError, which names the file."""
     try:
-        os.fsync(descriptor)
+        if data_only:
+            os.fdatasync(descriptor)
+        else:
+            os.fsync(descriptor)
     except OSError as error:
         name_file(error, descriptor)
         raise

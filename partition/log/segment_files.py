@@ -20,7 +20,7 @@ from weakref import ref
 from ..commands import Offset
 from ..records.batch import STREAM_START
 from ..records.checksum import crc32
-from .fsutil import name_file, names_in, open_file, open_to_read, sync, write_all
+from .fsutil import names_in, open_file, open_to_read, sync, write_all
 from .image import FileExtent, ImageDamaged
 from .index import BEHIND_A_CHECK, IndexDamaged, SegmentIndex
 from .interface import StoredBatch
@@ -235,16 +235,13 @@ def early_sync(writers: Writers) -> Callable[[], None] | None:
     except OSError:
         return None
 
-    def sync() -> None:
+    def sync_and_close() -> None:
         try:
-            os.fdatasync(descriptor)
-        except OSError as error:
-            name_file(error, descriptor)
-            raise
+            sync(descriptor, data_only=True)
         finally:
             os.close(descriptor)
 
-    return sync
+    return sync_and_close
 
 
 def remove(paths: Iterable[Path]) -> None:

@@ -48,9 +48,9 @@ CHOICE_MAX = 1_024
 """Most free member numbers among which a new member chooses."""
 ATTEMPTS_MAX = 5
 """How often a member tries to take its share, where others took partitions first, before it waits for its next look."""
-BEGIN_MAX = 16
+REQUESTS_MAX = 16
 """Requests about single partitions at a time: behind those about thousands, a renewal would come too late."""
-BEGIN_S = 0.5
+UNANSWERED_S = 0.5
 """How long a partition that does not answer holds up others, in seconds."""
 LOOKS_PER_TTL = 3
 """How often a member looks at what the group owns, per session ttl."""
@@ -162,7 +162,7 @@ class GroupReading:
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._taking = asyncio.Lock()  # several tasks may iterate
         self._committing = asyncio.Lock()  # an older position must not arrive behind a newer one
-        self._beginning = asyncio.Semaphore(BEGIN_MAX)
+        self._turns = asyncio.Semaphore(REQUESTS_MAX)
         # A node holds a request about a partition that commits nothing for long, and renewals need connections, too.
         self._asking = asyncio.Semaphore(client.config.connections_max // 2)
         self._tasks: list[asyncio.Task[None]] = []
@@ -283,7 +283,7 @@ class GroupReading:
 
     async def _commit(self, claim: _Claim, position: int) -> None:
         try:
-            async with self._asking, _turn(self._beginning):
+            async with self._asking, _turn(self._turns):
                 await self._keep(claim, position)
         except NotOwner:
             self._drop(claim)
@@ -382,7 +382,7 @@ class GroupReading:
     async def _claim(self, resources: Sequence[str]) -> bool:
         self._unanswered.update(resources)
         try:
-            async with self._asking, _turn(self._beginning):
+            async with self._asking, _turn(self._turns):
                 verdicts = await self._client.own(
                     self._group, self._session.id, resources, atomic=False, patience_ms=self._patience_ms
                 )
@@ -410,17 +410,17 @@ class GroupReading:
     async def _let_go(self) -> None:
         """Disown the partitions given up that are committed, or were not committed in time, side by side. The next
         reader of each starts at the committed position. One that commits nothing gives no answer for as long as the
-        node waits: each request for it holds this up once, for BEGIN_S.
+        node waits: each request for it holds this up once, for UNANSWERED_S.
         """
         due = [each for each in self._leaving if each.is_committed or each.let_go_at_s <= time.monotonic()]
         begun = {each: asyncio.create_task(self._disown(each)) for each in due if each not in self._disowning}
         self._disowning |= begun
         if begun:
-            _ = await asyncio.wait([*begun.values()], timeout=BEGIN_S)
+            _ = await asyncio.wait([*begun.values()], timeout=UNANSWERED_S)
 
     async def _disown(self, claim: _Claim) -> None:
         try:
-            async with self._asking, _turn(self._beginning):
+            async with self._asking, _turn(self._turns):
                 await self._client.disown(self._group, self._session.id, claim.resource, patience_ms=self._patience_ms)
         except NotOwner:
             pass
@@ -446,7 +446,7 @@ class GroupReading:
 
     async def _read(self, claim: _Claim) -> None:
         try:
-            async with _turn(self._beginning):
+            async with _turn(self._turns):
                 committed = (await self._client.position(self._group, self._topic, claim.partition)).offset
             claim.committed = committed
             known = committed if claim.position is None else claim.position
@@ -490,7 +490,7 @@ async def _all(work: Iterable[Awaitable[T]]) -> list[T]:
 
 @asynccontextmanager
 async def _turn(free: asyncio.Semaphore) -> AsyncIterator[None]:
-    """Hold ``free`` in the block, though for BEGIN_S at most."""
+    """Hold ``free`` in the block, though for UNANSWERED_S at most."""
     await free.acquire()
     held = [free]
 
@@ -498,7 +498,7 @@ async def _turn(free: asyncio.Semaphore) -> AsyncIterator[None]:
         if held:
             held.pop().release()
 
-    timer = asyncio.get_running_loop().call_later(BEGIN_S, release)
+    timer = asyncio.get_running_loop().call_later(UNANSWERED_S, release)
     try:
         yield
     finally:

@@ -101,7 +101,7 @@ def test_partitions_whose_end_is_not_committed_hold_up_no_look_and_no_commit(mon
             await super().disown(group, session, name)
 
     async def run() -> None:
-        monkeypatch.setattr(group_module, "BEGIN_S", 0.01)
+        monkeypatch.setattr(group_module, "UNANSWERED_S", 0.01)
         cluster = Silent()
         cluster.blocked = {"t/0", "t/1"}
         cluster.owners |= dict.fromkeys(("t/0", "t/1", "t/2"), "me")

@@ -185,7 +185,7 @@ def test_a_member_with_many_partitions_asks_for_few_positions_at_a_time_and_wait
     class Many(Committing):
         async def position(self, group: str, topic: str, partition: int) -> Any:
             asking.add(partition)
-            assert len(asking - {*range(silent)}) <= group_module.BEGIN_MAX
+            assert len(asking - {*range(silent)}) <= group_module.REQUESTS_MAX
             await (asyncio.Event().wait() if partition < silent else asyncio.sleep(0))
             asking.discard(partition)
             return SimpleNamespace(offset=0)
@@ -198,7 +198,7 @@ def test_a_member_with_many_partitions_asks_for_few_positions_at_a_time_and_wait
     async def run() -> None:
         cluster = Many()
         monkeypatch.setattr(group_module, "fetch_again", cluster.fetch)
-        monkeypatch.setattr(group_module, "BEGIN_S", 0.01)
+        monkeypatch.setattr(group_module, "UNANSWERED_S", 0.01)
         reading, _ = reading_of(cluster)
         reading._claims = {f"t/{number}": _Claim(f"t/{number}", number, 1) for number in range(200)}
         tasks = [asyncio.create_task(reading._read(claim)) for claim in reading._claims.values()]

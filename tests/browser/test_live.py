@@ -78,6 +78,14 @@ def refused_again(console: Console, zombie: Writer, topic: str) -> None:
     console.until(lambda: console.text(facts) != before, "one more")
 
 
+def seek(console: Console, topic: str, answers: str) -> None:
+    """Begin a search by key on partition 0, whose records are answered as the script ``answers`` says."""
+    console.open(f"topics/{topic}/0?tab=log", f"{topic}/0")
+    console.script(answers, f"/v1/topics/{topic}/partitions/0/records")
+    console.fill("Key", "k0")
+    console.press("Seek")
+
+
 def test_answers_that_are_slower_than_changes_are_shown(console: Console, scene: Scene) -> None:
     """Each change began another reading, whose answer alone counted: while a zombie wrote on, there was never one."""
     zombie = storm(scene, "stormy")
@@ -89,10 +97,7 @@ def test_answers_that_are_slower_than_changes_are_shown(console: Console, scene:
 
 def test_a_search_ends_while_a_zombie_writes_on_and_is_not_made_again(console: Console, scene: Scene) -> None:
     zombie = storm(scene, "searched")
-    console.open("topics/searched/0?tab=log", "searched/0")
-    console.script(SLOW, "/v1/topics/searched/partitions/0/records")
-    console.fill("Key", "k0")
-    console.press("Seek")
+    seek(console, "searched", SLOW)
     console.until(lambda: "Reading" in console.text("main"), "no record of another key")
     told = "1 record with this key among 1 read"
     console.until(lambda: zombie.write("late", topic="searched") and told in console.text("main"), "what it found")
@@ -119,10 +124,7 @@ window.fetch = (url, options) => {
 def test_a_search_that_used_up_the_quota_is_not_made_again_at_each_change(console: Console, scene: Scene) -> None:
     """While a zombie wrote on, it was made once a second, and used up each new allowance."""
     zombie = storm(scene, "throttled")
-    console.open("topics/throttled/0?tab=log", "throttled/0")
-    console.script(THROTTLED, "/v1/topics/throttled/partitions/0/records")
-    console.fill("Key", "k0")
-    console.press("Seek")
+    seek(console, "throttled", THROTTLED)
     console.sees("THROTTLING_QUOTA_EXCEEDED", "main")
     for _ in range(2):
         refused_again(console, zombie, "throttled")

@@ -18,7 +18,16 @@ from typing import BinaryIO
 from ...cluster.config import parse_address
 from ...partition.log.fsutil import make_directory, open_file, write_durably
 from ..node.authority import NODE_DAYS, CannotMake, Wanted, https_section, make_certificates, node_files, tls_section
-from ..node.supervisor import NodeProcess, Supervisor, cannot_listen, ending, is_ready, probing, with_parent
+from ..node.supervisor import (
+    NodeProcess,
+    Supervisor,
+    cannot_listen,
+    ending,
+    is_ready,
+    probing,
+    why_not_ready,
+    with_parent,
+)
 from ..service.environment import without_settings
 from .ports import LOOPBACK, free_ports
 
@@ -33,6 +42,8 @@ class LocalNode(NodeProcess):
 
 READY_TIMEOUT_S = 60.0
 """Every node must be ready this long after the start."""
+READY_POLL_S = 0.05
+"""Pause between two questions whether the nodes are ready."""
 CLIENT = "client"
 """Name of the files of a client's certificate and key, in the folder with those of the nodes."""
 
@@ -55,9 +66,14 @@ def _hosts(node: LocalNode) -> tuple[str, ...]:
 
 
 def end_of_log(node: LocalNode, lines: int = 15) -> str:
-    """The last lines that the node has logged."""
+    """The last lines that the node has logged, but for the questions whether it is ready: those are this process's."""
     text = (node.data / "node.log").read_text(encoding="utf-8", errors="replace")
-    return "\n".join(text.splitlines()[-lines:])
+    return "\n".join([line for line in text.splitlines() if " GET /readyz " not in line][-lines:])
+
+
+def _why_unready(node: LocalNode) -> str:
+    why = why_not_ready(node, 2.0, "/readyz") or "now it is"
+    return f"{node.name} is not ready after {READY_TIMEOUT_S:g} s: {why}\n{end_of_log(node)}"
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -204,14 +220,18 @@ class LocalCluster:
             )
 
     def wait_ready(self) -> None:
-        """Return when every node is ready. Raises ClusterFailed."""
+        """Return when every node is ready. Raises ClusterFailed, at once if one that is not ready has ended: the others
+        may wait for it.
+        """
         deadline = time.monotonic() + READY_TIMEOUT_S
-        for node in self.nodes:
-            while not is_ready(node):
-                self._check_alive(node)
-                if time.monotonic() > deadline:
-                    raise ClusterFailed(f"{node.name} is not ready after {READY_TIMEOUT_S:.0f} s.\n{end_of_log(node)}")
-                time.sleep(0.05)
+        unready = list(self.nodes)
+        while unready := [node for node in unready if not is_ready(node)]:
+            for node in unready:
+                if node.process is not None and node.process.poll() is not None:
+                    raise ClusterFailed(f"{node.name} {ending(node.process.returncode)}.\n{end_of_log(node)}")
+            if time.monotonic() > deadline:
+                raise ClusterFailed("\n".join(map(_why_unready, unready)))
+            time.sleep(READY_POLL_S)
 
     def kill(self, node: LocalNode, number: int = signal.SIGKILL) -> None:
         """Send a signal to a node's process. After SIGKILL the process is gone when this returns."""
@@ -247,10 +267,6 @@ class LocalCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _check_alive(self, node: LocalNode) -> None:
-        if node.process is not None and node.process.poll() is not None:
-            raise ClusterFailed(f"{node.name} {ending(node.process.returncode)}.\n{end_of_log(node)}")
 
     @property
     def certs(self) -> Path:

@@ -2,16 +2,14 @@
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from stockade.cli.local_cluster.ports import free_ports
+from consecutive import consecutive_ports
 
 from .api import call, eventually
 
@@ -96,20 +94,3 @@ class Machines:
 
 def _is_ready(url: str) -> bool:
     return call("GET", f"{url}/readyz").status == 200
-
-
-def consecutive_ports(runs: int, length: int) -> list[int]:
-    """The first ports of so many runs of free ports."""
-    found: list[int] = []
-    with ExitStack() as held:
-        while len(found) < runs:
-            with ExitStack() as run:
-                (first,) = free_ports(1)
-                try:
-                    for number in range(length):
-                        run.enter_context(socket.create_server(("127.0.0.1", first + number)))
-                except OSError:
-                    continue
-                found.append(first)
-                held.push(run.pop_all())
-    return found

@@ -17,10 +17,11 @@ import pytest
 from child import ended
 from click.testing import CliRunner
 
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
 
 from .api import Topic, call, eventually, expect
-from .machines import Machine, Machines, consecutive_ports
+from .machines import Machine, Machines
 
 
 def machines_of(topic: Topic) -> list[set[str]]:
@@ -126,7 +127,7 @@ def test_nodes_whose_supervisor_was_killed_as_soon_as_it_had_started_them_stop_b
 
 def test_a_cluster_whose_output_is_closed_goes_on_and_starts_nodes_again(tmp_path: Path) -> None:
     """`stockade cluster | head`: the first line that `head` did not take ended the supervisor, in silence."""
-    first = consecutive_ports(1, 1)[0]
+    (first,) = free_ports(1)
     words = [sys.executable, "-m", "stockade", "cluster", "--nodes", "1", "--port-base", str(first), "--data"]
     with ended(subprocess.Popen([*words, str(tmp_path)], stdout=subprocess.PIPE)) as running:
         assert running.stdout is not None
@@ -141,6 +142,7 @@ def test_a_cluster_whose_output_is_closed_goes_on_and_starts_nodes_again(tmp_pat
 
 STRUCK = """
 import signal, sys, threading
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
 
 def strike(frame, event, _):
@@ -158,6 +160,7 @@ main(sys.argv[1:])
 
 ASIDE = """
 import signal, sys, threading, time
+from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
 
 def waits():

@@ -80,6 +80,31 @@ def test_a_node_is_started_again_and_stopped_although_the_listing_of_nodes_canno
     assert process.poll() is not None
 
 
+def test_a_node_that_ended_is_named_although_the_one_before_it_only_waits(tmp_path: Path) -> None:
+    """The first of three nodes waited a minute for the second one, and the failure showed its log alone."""
+    program = f"""
+import sys
+if "/n2/" in sys.argv[-1]:
+    sys.exit("n2 cannot listen")
+{SERVER.replace("200", "503")}"""
+    local = LocalCluster(tmp_path, 3, port_base=0, restart=False, program=(sys.executable, "-c", program))
+    with pytest.raises(ClusterFailed, match=r"n2 ended with exit code 1\.\nn2 cannot listen"), local:
+        pass
+
+
+def test_a_node_that_is_not_ready_in_time_is_shown_with_its_answer_and_its_log(
+    started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stockade.cli.local_cluster.cluster.READY_TIMEOUT_S", 0.1)
+    local, _ = started(f"import sys\nprint('the log', file=sys.stderr)\n{SERVER.replace('200', '503')}")
+    (node,) = local.nodes
+    wait_until(lambda: supervisor.why_not_ready(node, 1.0, "/readyz") == "503: ")
+    with (node.data / "node.log").open("a", encoding="utf-8") as file:
+        file.write("INFO stockade.http.access: GET /readyz 503 1.0 ms 706 bytes\n" * 20)
+    with pytest.raises(ClusterFailed, match=r"^n1 is not ready after 0\.1 s: 503: \nthe log$"):
+        local.wait_ready()
+
+
 def test_nodes_that_have_run_in_the_folder_and_are_not_started_are_found(tmp_path: Path) -> None:
     for name in ("n1", "n4", "n2"):
         (tmp_path / name / "wal").mkdir(parents=True)

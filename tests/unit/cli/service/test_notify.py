@@ -7,13 +7,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from child import ended
+from consecutive import consecutive_ports
 
-from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.service.notify import ServiceManager
 
 HEARD_S = 60.0
@@ -94,8 +93,7 @@ def test_the_watchdog_hears_of_a_loop_that_turns(manager: socket.socket) -> None
 
 def environ_of_node(manager: socket.socket, processes: int | None, tmp_path: Path) -> dict[str, str]:
     """The environment of a node, or of a machine of several, that alone is a cluster."""
-    ports = free_ports(4)
-    http, raft = (ports[0], ports[2]) if processes is None else _pairs()
+    http, raft = consecutive_ports(2, processes or 1)
     return dict(os.environ) | environ_of(
         manager,
         WATCHDOG_USEC="600000",
@@ -162,13 +160,3 @@ def until(manager: socket.socket, wanted: str) -> None:
     """Hear until this message comes. What comes before it is the watchdog's, or a status."""
     while (lines := heard(manager))[0] != wanted:
         assert lines[0] == "WATCHDOG=1" or lines[0].startswith("STATUS="), lines
-
-
-def _pairs() -> tuple[int, int]:
-    """The first ports of two runs of two free ports."""
-    while True:
-        found = sorted(free_ports(40))
-        starts = [low for low, high in pairwise(found) if high == low + 1]
-        apart = [(one, two) for one in starts for two in starts if two > one + 1]
-        if apart:
-            return apart[0]

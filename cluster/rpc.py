@@ -50,7 +50,8 @@ class FollowCatalog(msgspec.Struct, frozen=True, tag="follow_catalog"):
 class Placement(msgspec.Struct, frozen=True):
     """One topic as every node must know it. Entry k of ``replicas`` has the node ids that hold partition k; of
     ``founders``, its first configuration, empty for a node that joins it. ``config_order`` is the log index of the
-    command that decided ``config`` and ``is_sealed``; 0: the topic's creation.
+    command that decided ``config`` and ``is_sealed``; 0: the topic's creation. ``first_slots`` has, by partition, the
+    order of the last decision about the slot, while the partition has confirmed none: it may be new, and held already.
     """
 
     topic: str
@@ -61,6 +62,7 @@ class Placement(msgspec.Struct, frozen=True):
     founders: list[dict[str, int]]
     is_sealed: bool = False
     config_order: int = 0
+    first_slots: dict[int, int] = {}
 
 
 class Catalog(msgspec.Struct, frozen=True, tag="catalog"):

@@ -8,6 +8,7 @@ commands.
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
@@ -37,7 +38,7 @@ from ..controller.ledger import BeginLedger
 from ..controller.machine import ControllerMachine
 from ..controller.sessions import RENEWALS_PER_COMMAND_MAX, Leases
 from ..controller.timed import Asked
-from ..controller.topology.catalog import Topic
+from ..controller.topology.catalog import Topic, topic_partition
 from ..controller.topology.placement import Node, default_factor, within_reach
 from ..features import LEDGER, Features
 from ..groups import ServedGroup
@@ -52,7 +53,7 @@ _Answer = TypeVar("_Answer")
 _log = logging.getLogger(__name__)
 
 
-def _placement(topic: Topic) -> Placement:
+def _placement(topic: Topic, first_slots: dict[int, int]) -> Placement:
     return Placement(
         topic.name,
         topic.topic_id,
@@ -62,6 +63,7 @@ def _placement(topic: Topic) -> Placement:
         topic.founders,
         topic.sealed,
         topic.config_order,
+        first_slots,
     )
 
 
@@ -106,9 +108,10 @@ class ControllerGroup(ServedGroup):
     def catalog(self) -> Catalog:
         """The catalog as of now, for the nodes that follow it."""
         machine, assignment = self.machine, self.machine.assignment
+        first_slots = self._first_slots()
         return Catalog(
             machine.catalog_index,
-            [_placement(topic) for topic in machine.catalog.topics()],
+            [_placement(topic, first_slots[topic.topic_id]) for topic in machine.catalog.topics()],
             self.group.leader,
             self.group.term,
             list(assignment.nodes.rows.values()),
@@ -118,6 +121,15 @@ class ControllerGroup(ServedGroup):
             feature_level=assignment.feature_level,
             balance=assignment.balance,
         )
+
+    def _first_slots(self) -> defaultdict[int, dict[int, int]]:
+        """By topic id and partition, the order of the last decision about a slot that has confirmed none."""
+        fences, found = self.machine.slots.fences, defaultdict[int, dict[int, int]](dict)
+        for group, decision in fences.due.items():
+            if not fences.reached(group):
+                topic_id, partition = topic_partition(group)
+                found[topic_id][partition] = decision.order
+        return found
 
     def has_news(self, after: int, principals_after: int) -> bool:
         """Whether the catalog or the principals are newer than these indexes. A restarted replica that applies its log
@@ -179,7 +191,7 @@ class ControllerGroup(ServedGroup):
     def placement(self, name: str) -> Placement | None:
         """The placement of a topic; None: there is no such topic."""
         topic = self.machine.catalog.topic(name)
-        return _placement(topic) if topic is not None else None
+        return _placement(topic, {}) if topic is not None else None
 
     async def decide(self, make: Callable[[int], Command], answer: type[_Answer]) -> _Answer:
         """Propose the command that ``make`` makes of the lease clock, which is held below the horizon of ``leases``;

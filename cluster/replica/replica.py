@@ -45,7 +45,6 @@ from ...partition.commands import (
     Trimmed,
     encode_command,
 )
-from ...partition.config import PartitionConfig
 from ...partition.durable.stored_machine import StoredMachine
 from ...partition.errors import (
     InsufficientStorage,
@@ -111,6 +110,8 @@ class Replica(ServedGroup):
         self.partition: int = name[2]
         self.config: TopicConfig = config
         self.config_order: int = self.topic_id
+        self.first_slot: int = 0
+        """Order of a decision about the slot (0: none) that a partition without a configuration installs before it."""
         self.machine: PartitionMachine = stored.machine
         self.changed: Condition = Condition()
         """Notified when the machine's state may have changed, and when this replica is retired."""
@@ -205,22 +206,17 @@ class Replica(ServedGroup):
         """Whether the configuration that this node knows is in force in the machine."""
         return self.machine.config_order >= self.config_order
 
+    @property
+    def _has_slot(self) -> bool:
+        """Whether the slot that the partition was created with is installed (SEMANTICS 7.4)."""
+        return self.machine.config_order >= 0 or self.machine.fence.grant_index >= self.first_slot
+
     async def configure(self) -> None:
-        """Bring the machine's configuration up to date, if this node leads."""
+        """Bring the machine's configuration up to date, if this node leads and the partition has its first slot."""
         async with self._configuring:
-            if self.group.is_leader and not self.is_configured:
-                config = self.config
-                wanted = PartitionConfig(
-                    self.topic_id,
-                    config.require_fence,
-                    config.strict_sequence,
-                    config.max_producers,
-                    config.producer_ttl_ms,
-                    config.dedupe_window_ms,
-                    config.writer_group,
-                    self._is_sealed,
-                )
-                await self._ask(Configure(self.config_order, wanted, self.now_ms()), Configured)
+            if self.group.is_leader and self._has_slot and not self.is_configured:
+                config = self.config.of_partition(self.topic_id, sealed=self._is_sealed)
+                await self._ask(Configure(self.config_order, config, self.now_ms()), Configured)
 
     # Writes.
 
@@ -496,6 +492,10 @@ class Replica(ServedGroup):
         """Put the configuration in force, if it is not. Raises NotLeaderOrFollower, LeaderNotAvailable."""
         self._check_leading()
         if not self.is_configured:
+            await self.changed.until(lambda: self._has_slot or not self.is_leading or None, self.timeout_s)
+            self._check_leading()
+            if not self._has_slot:
+                raise LeaderNotAvailable("the partition is new, and the fence of its writer is not installed yet")
             try:
                 async with asyncio.timeout(self.timeout_s):
                     await self.configure()

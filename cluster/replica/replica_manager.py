@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 class Assignment(msgspec.Struct, frozen=True):
     """A replica that the catalog places on this node, with all that is needed to open it. ``founders``: the group's
-    first configuration; empty: the replica joins the group.
+    first configuration; empty: the replica joins the group. ``first_slot``: as in Placement.
     """
 
     topic: str
@@ -40,6 +40,7 @@ class Assignment(msgspec.Struct, frozen=True):
     config: TopicConfig
     is_sealed: bool = False
     config_order: int = 0
+    first_slot: int = 0
 
     @property
     def key(self) -> tuple[int, int]:
@@ -190,6 +191,7 @@ class ReplicaManager:
                     placement.config,
                     placement.is_sealed,
                     placement.config_order,
+                    placement.first_slots.get(partition, 0),
                 )
 
     def _path(self, group: int) -> Path:
@@ -206,6 +208,7 @@ class ReplicaManager:
         _log.info("opening %s/%d of topic %d", assignment.topic, assignment.partition, assignment.topic_id)
         replica = self._open_replica(assignment, self._path(assignment.group_id))
         self._held[assignment.key], self._founders[assignment.key] = replica, assignment.founders
+        replica.first_slot = assignment.first_slot
         self._configure(replica, assignment)
 
     def _configure(self, replica: Replica, assignment: Assignment) -> None:

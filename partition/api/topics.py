@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..config import PartitionConfig
 from ..internal_names import INTERNAL_TOPIC_PREFIX, LEDGER_TOPIC
 
 Mode = Literal["Shared", "Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
@@ -61,6 +62,19 @@ class TopicConfig(msgspec.Struct, frozen=True):
     def is_tiered(self) -> bool:
         """Whether the topic has a local retention, so that older segments lie in the tiered store alone."""
         return self.local_retention_ms >= 0 or self.local_retention_bytes >= 0
+
+    def of_partition(self, topic_id: int, *, sealed: bool) -> PartitionConfig:
+        """The part of it that the verdicts of the topic's partitions depend on."""
+        return PartitionConfig(
+            topic_id,
+            self.require_fence,
+            self.strict_sequence,
+            self.max_producers,
+            self.producer_ttl_ms,
+            self.dedupe_window_ms,
+            self.writer_group,
+            sealed,
+        )
 
 
 REPLICATION_FACTOR_DEFAULT = 3

@@ -11,7 +11,7 @@ from waiting import until
 
 from stockade.cluster.groups import Router
 from stockade.cluster.leader import reconciler, resource_service
-from stockade.cluster.model import Claim
+from stockade.cluster.model import Claim, Conditions
 from stockade.cluster.node.node_service import NodeService
 from stockade.partition.api.ledger import session_handle
 from stockade.partition.api.ownership import (
@@ -41,7 +41,7 @@ from stockade.partition.errors import (
 )
 
 from ..fakes import FakeHost, fake
-from .test_node import append, run
+from .test_node import append, batch, run
 
 
 async def acquire(service: NodeService, session: str, mode: Any, partitions: Any = (0,), **more: Any) -> Any:
@@ -128,6 +128,36 @@ def test_a_topic_that_grows_takes_the_grant_of_all_along(tmp_path: Path, monkeyp
     run(tmp_path, monkeypatch, scenario)
 
 
+def test_a_partition_that_is_added_takes_no_write_before_it_knows_the_holder_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes that heard of it took writes without a token until the fence was installed, some milliseconds later."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (a,) = await opened(service, "a")
+        grant = await acquire(service, a, "Exclusive", None)
+        with monkeypatch.context() as cut:
+            cut.setattr(reconciler, "carry_out", unreachable)
+            growing = asyncio.create_task(
+                service.at_controller().topics.change_topic("t", None, partitions=3, seal=False, config={})
+            )
+            await until(lambda: service.held("t", 2) is not None)
+            replica = await service.partition("t", 2, None)
+            assert not replica.submit(batch(b"x"), Conditions(), settle=lambda verdict: pytest.fail(str(verdict)))
+            monkeypatch.setattr(replica, "timeout_s", 0.1)
+            with pytest.raises(LeaderNotAvailable, match="the partition is new"):
+                await append(service, b"x", partition=2)
+            monkeypatch.setattr(replica, "timeout_s", 30.0)
+            early = asyncio.create_task(append(service, b"x", partition=2, token=Token(grant.grant, 1, a)))
+            bare = asyncio.create_task(append(service, b"y", partition=2))
+        await growing
+        assert (await early).base_offset == 0
+        with pytest.raises(ProducerBusy):
+            await bare
+
+    run(tmp_path, monkeypatch, scenario)
+
+
 def test_partitions_are_added_and_topics_created_when_their_writers_and_readers_are_known_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,8 +177,8 @@ def test_partitions_are_added_and_topics_created_when_their_writers_and_readers_
         with monkeypatch.context() as cut:
             cut.setattr(reconciler, "carry_out", unreachable)
             cut.setattr(service.at_controller().control, "timeout_s", 3.0)  # a busy machine takes 1 s to decide
-            for change in (added, created):
-                with pytest.raises(RequestTimedOut, match="not every partition has committed it"):
+            for change, why in (added, "acts by it yet"), (created, "has committed it"):
+                with pytest.raises(RequestTimedOut, match=f"not every partition {why}"):
                     await change()
         await added()
         await created()

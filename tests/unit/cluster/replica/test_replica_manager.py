@@ -88,6 +88,15 @@ async def test_an_older_catalog_is_ignored(tmp_path: Path) -> None:
 
 
 @scenario
+async def test_a_restarted_node_knows_which_slot_a_new_partition_installs_first(tmp_path: Path) -> None:
+    placed = Placement("t", OLDER, TopicConfig(), 1, [["n1"]] * 2, [{"n1": 1}] * 2, first_slots={1: 88})
+    await Life(tmp_path).manager.follow(Catalog(YOUNGER, [placed], "n1", 1))
+    restarted = Life(tmp_path)
+    await restarted.manager.open_remembered()
+    assert {one.partition: one.first_slot for one in restarted.manager.all()} == {0: 0, 1: 88}
+
+
+@scenario
 async def test_a_node_that_stops_waits_for_the_note_of_one_replica_and_not_of_hundreds(tmp_path: Path) -> None:
     """Its HTTP listener was closed, and its groups went on, until it had noted all replicas of a large new topic."""
     is_writing, may_write = threading.Event(), threading.Event()

@@ -68,17 +68,17 @@ def client_certificate(connection: ssl.SSLObject | None) -> ShownCertificate | N
 
 
 class _Latest(ssl.SSLContext):
-    """Hands each new connection to the latest context. asyncio and uvloop call ``wrap_bio`` once a connection."""
+    """Hands each new connection to the latest context."""
 
     latest: ssl.SSLContext
 
-    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+    def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:
         """Begin TLS on a connection, with the latest context."""
-        return self.latest.wrap_bio(*args, **options)
+        return self.latest.wrap_socket(*args, **options)
 
 
 class HttpTls:
-    """The TLS of one listener: TLS 1.2 or newer. ``context`` is for ``create_server``, and stays the same."""
+    """The TLS of one listener: TLS 1.2 or newer. ``context`` is for connections that come later, too."""
 
     def __init__(self, section: HttpTlsSection) -> None:
         """Read the files, and try a handshake. Raises TlsFault with the name of the setting that is wrong."""

@@ -31,8 +31,6 @@ STUCK_S = 5.0
 """When a client has taken an answer more slowly than SLOWEST_BYTES_PER_S for so long, its connection counts as idle:
 it may be closed to make room for a new one.
 """
-ENCRYPTED_BYTES_MAX = 128 * 1024
-"""Bytes that wait for a client of HTTPS before its answer waits, too: the bound of the loops is 512 KiB with TLS."""
 ADDED_HEADERS_MAX = 8
 """Most header lines that a node adds to a request that it forwards."""
 REFUSED_RETRY_MS = 1000
@@ -127,7 +125,6 @@ class HttpConnection(FastConnection):
         if self.peer_node is not None:
             return
         if self.handshake is not None:
-            self._wire.set_write_buffer_limits(high=ENCRYPTED_BYTES_MAX)
             if not self._open.replaced(self.handshake, self):
                 self.evict()
             return

@@ -2,7 +2,7 @@
 
 The servers of asyncio and uvloop call a protocol only when the handshake has ended. A client that never begins the
 handshake would hold a descriptor that no bound counts. So this listener accepts connections itself, counts them, and
-then hands each socket to the loop for the handshake.
+shakes hands itself.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ from typing import cast
 from aiohttp import web
 
 from .request.connections import HANDSHAKE_S
-from .server import HttpConnection, HttpRunner
+from .server import HttpRunner
+from .tls_transport import TlsTransport
 
 BACKLOG = 128
 """Connections that the kernel completes before the node accepts them (the backlog of listen)."""
@@ -104,15 +105,15 @@ class _Listener:
                 self._loop.call_later(PAUSE_S, self._go_on, listening)
                 return
             connection.setblocking(False)
-            self._enter(connection, address[0])
+            self._enter(connection, address)
 
     def _go_on(self, listening: socket.socket) -> None:
         if listening in self.sockets:
             self._loop.add_reader(listening, self._accept, listening)
 
-    def _enter(self, connection: socket.socket, host: str) -> None:
-        handshake = _Handshake(self._runner, connection, self._context, self._handshakes.discard)
-        if self._runner.connections.opened(handshake, host, connection.fileno()):
+    def _enter(self, connection: socket.socket, address: tuple[str, int]) -> None:
+        handshake = _Handshake(self._runner, connection, address, self._context, self._handshakes.discard)
+        if self._runner.connections.opened(handshake, address[0], connection.fileno()):
             self._handshakes.add(handshake)
             handshake.shake_hands()
         else:
@@ -131,17 +132,18 @@ class _Handshake:
         self,
         runner: HttpRunner,
         connection: socket.socket,
+        address: tuple[str, int],
         context: ssl.SSLContext,
         forget: "Callable[[_Handshake], None]",
     ) -> None:
         self._runner = runner
-        self._socket = connection
+        self._socket: socket.socket | None = connection  # None: it is the transport's
+        self._address = address
         self._context = context
         self._forget = forget
         self._loop = asyncio.get_running_loop()
         self._since_s = self._loop.time()
         self._task: asyncio.Task[None] | None = None
-        self._has_begun = False
 
     def shake_hands(self) -> None:
         """Begin the handshake, as a task."""
@@ -158,30 +160,47 @@ class _Handshake:
         self._task.cancel()
 
     async def _handshake(self) -> None:
-        # TLS begins with the client's first byte, because its buffers take 256 KiB: for thousands of idle connections
-        # they would hold up the loop.
-        await self._first_byte()
-        self._has_begun = True
-        # A failure here is the client's: it speaks no TLS, shows no certificate, or is gone. The sweep ends a handshake
-        # after HANDSHAKE_S, long before the loop would.
+        # TLS begins with the client's first byte: for thousands of idle connections its state would fill the memory.
+        assert self._socket is not None
+        await self._until(self._loop.add_reader, self._loop.remove_reader)
+        # A failure here is the client's: it speaks no TLS, shows no certificate, or is gone.
         with suppress(OSError):
-            await self._loop.connect_accepted_socket(self._entered, self._socket, ssl=self._context)
+            self._socket = wrapped = self._context.wrap_socket(
+                self._socket, server_side=True, do_handshake_on_connect=False
+            )
+            while not await self._has_shaken(wrapped):
+                pass
+            connection = self._runner.new_connection()
+            connection.handshake = self
+            self._socket = None
+            TlsTransport(self._loop, wrapped, connection, self._address)
 
-    def _entered(self) -> HttpConnection:
-        connection = self._runner.new_connection()
-        connection.handshake = self
-        return connection
-
-    async def _first_byte(self) -> None:
-        arrived = asyncio.Event()
-        self._loop.add_reader(self._socket, arrived.set)
+    async def _has_shaken(self, wrapped: ssl.SSLSocket) -> bool:
+        """Take the handshake as far as it goes now, and wait for the socket; returns whether it has ended. Raises
+        OSError.
+        """
         try:
-            await arrived.wait()
+            wrapped.do_handshake()
+        except ssl.SSLWantReadError:
+            await self._until(self._loop.add_reader, self._loop.remove_reader)
+        except ssl.SSLWantWriteError:
+            await self._until(self._loop.add_writer, self._loop.remove_writer)
+        else:
+            return True
+        return False
+
+    async def _until(self, add: Callable[..., None], remove: Callable[..., object]) -> None:
+        """Wait until the socket may be read (with ``add_reader``) or written."""
+        assert self._socket is not None
+        descriptor, ready = self._socket.fileno(), asyncio.Event()
+        add(descriptor, ready.set)
+        try:
+            await ready.wait()
         finally:
-            self._loop.remove_reader(self._socket)
+            remove(descriptor)
 
     def _ended(self, _: "asyncio.Task[None]") -> None:
-        if not self._has_begun:  # otherwise the loop owns the descriptor, whose number may be another's by now
+        if self._socket is not None:
             self._socket.close()
         self._runner.connections.closed(self)
         self._forget(self)

@@ -121,3 +121,5 @@ class Measures(msgspec.Struct):
     tiered: TieredMeasures | None = None
     doubled_by: str | None = None
     """Base URL of another process that runs under this node's id, as Registration sees it."""
+    bugs: int = 0
+    """Steps of the Reconciler and the Mover here that met a bug."""

@@ -197,6 +197,8 @@ class RaftHost:
         self.incarnation = 0
         self.has_met_others: bool = False
         """Whether another node has been connected since the start."""
+        self.bugs: int = 0
+        """Steps of work for the groups that met a bug and are tried again. Counted by the floors above."""
         self._data_dir = data_dir
         self._settings = settings
         self._on_fatal = on_fatal

@@ -13,6 +13,7 @@ from functools import partial
 
 from ...partition.commands import InstallFence, decode_result, encode_command
 from ...partition.errors import StockadeError
+from ...raft.host import RaftHost
 from ..controller.commands import Command, Done
 from ..controller.ownership.slots import TAKEN, SlotInstall
 from ..controller.ownership.work import Work
@@ -32,9 +33,10 @@ _log = logging.getLogger(__name__)
 class Reconciler:
     """One task for each partition with due installs; steps of a partition never overlap."""
 
-    def __init__(self, control: ControllerGroup, router: Router) -> None:
+    def __init__(self, control: ControllerGroup, router: Router, host: RaftHost) -> None:
         self._control = control
         self._router = router
+        self._host = host
         self._busy: dict[int, asyncio.Task[None]] = {}
         self._tried: set[int] = set()
         self._seen = 0  # ``changed.count`` when work was looked for last
@@ -77,7 +79,9 @@ class Reconciler:
             _log.info("%r has to be tried again: %s", work, refusal)
             await asyncio.sleep(PAUSE_S)
         except Exception:
+            self._host.bugs += 1
             _log.exception("a step on group %d failed by a bug", work.group_id)
+            await asyncio.sleep(PAUSE_S)
         finally:
             del self._busy[work.group_id]
             # The partition may have more to do: let run() look again.

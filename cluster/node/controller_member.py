@@ -126,7 +126,7 @@ class ControllerMember:
         loops = (
             balancer.run(),
             control.keep_time(),
-            Reconciler(control, self._router).run(),
+            Reconciler(control, self._router, self._host).run(),
             GarbageCollector(control, self._router).run(),
             LedgerKeeper(control, self._router, self._config.ledger).run(),
         )

@@ -90,6 +90,7 @@ class Measuring:
             group_lags=group_lags(led),
             tiered=None if self.tiering is None else self._tiered(self.tiering),
             doubled_by=self._registration.double,
+            bugs=self._host.bugs,
         )
 
     def _tiered(self, tiering: Tiering) -> TieredMeasures:

@@ -80,6 +80,7 @@ class Mover:
     def _finished(self, move: Move, task: "asyncio.Task[None]") -> None:
         del self._busy[move.group_id]
         if not task.cancelled() and (error := task.exception()) is not None:
+            self._host.bugs += 1
             _log.error("moving group %d failed by a bug", move.group_id, exc_info=error)
 
     async def _carry_out(self, move: Move) -> None:

@@ -61,6 +61,7 @@ def of_node(found: Measures, certificates: Mapping[str, Certificate]) -> Samples
             (use,): (each.expires_at - now) / DAY_S for use, each in certificates.items()
         },
         "stockade_node_doubled": {(): found.doubled_by is not None},
+        "stockade_step_bugs": {(): found.bugs},
         "stockade_certificate_refused": {(use,): each.is_refused for use, each in certificates.items()},
         **_of_raft(found.raft),
         **_of_log(found.log),

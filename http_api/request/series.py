@@ -105,6 +105,12 @@ _NODE = (
         "Whether another process registered with this node's id within the last 30 s.",
     ),
     Series(
+        "stockade_step_bugs",
+        "counter",
+        "steps",
+        "Steps towards a decision about a slot, or of a move of replicas, that met a bug; the node tries them again.",
+    ),
+    Series(
         "stockade_certificate_days_left",
         "gauge",
         "days",

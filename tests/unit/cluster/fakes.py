@@ -98,6 +98,7 @@ class FakeHost:
         self.disk, self.disks = 0, dict[str, int]()
         self.connected: set[str] = set()
         self.has_met_others = True
+        self.bugs = 0
         self.calls: list[str] = []
         self.departed: set[int] = set()
         self.software = Software()

@@ -46,4 +46,5 @@ def fake_measures(node_id: str) -> Measures:
         fences=FenceMeasures(20, 21, 22, 23, 24, 31.5, 25, 26, 0.125, BalanceMeasures(26, 27, 28, 29, 30)),
         takeovers=26,
         group_lags={"readers": 27},
+        bugs=33,
     )

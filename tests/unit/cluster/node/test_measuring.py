@@ -75,7 +75,7 @@ def a_node(groups: int = 0, replicas: Sequence[Any] = ()) -> Measuring:
     )
     log = SimpleNamespace(syncs=Histogram(), pending_bytes=0, disk_bytes=0)
     held = dict.fromkeys(range(groups), group)
-    host: Any = SimpleNamespace(groups=held, applies=Histogram(), connected=set(), tls=None, log=log)
+    host: Any = SimpleNamespace(groups=held, applies=Histogram(), connected=set(), tls=None, log=log, bugs=4)
     view: Any = SimpleNamespace(members=list)
     member: Any = SimpleNamespace(control=None, services=None)
     config: Any = SimpleNamespace(cluster_id="c", node_id="n1", me=SimpleNamespace(zone=None))
@@ -106,6 +106,10 @@ def test_a_look_at_many_groups_leaves_turns_of_the_loop_to_others() -> None:
     assert turns >= 10
     assert raft.groups["partition"].leaders == raft.pending == 10 * GROUPS_A_TURN
     assert (raft.follower_lags, raft.apply_lag) == ({"n2": 3}, 2)
+
+
+def test_steps_that_met_a_bug_are_told() -> None:
+    assert asyncio.run(a_node().look()).bugs == 4
 
 
 def test_a_look_without_names_reads_no_position_and_no_quota() -> None:

@@ -191,6 +191,29 @@ def test_partitions_are_added_and_topics_created_when_their_writers_and_readers_
     run(tmp_path, monkeypatch, scenario)
 
 
+def test_a_bug_in_a_step_towards_a_grant_is_counted_and_the_step_is_tried_again_after_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        (a,) = await opened(service, "a")
+        monkeypatch.setattr(reconciler, "PAUSE_S", 0.01)
+        with monkeypatch.context() as broken:
+            broken.setattr(reconciler, "carry_out", lambda *_: 1 // 0)
+            acquiring = asyncio.create_task(acquire(service, a, "Exclusive", (1,)))
+            await until(lambda: host.bugs > 1)
+        assert (await acquiring).epochs == {"1": 1}
+        monkeypatch.setattr(reconciler, "PAUSE_S", 3600.0)
+        monkeypatch.setattr(reconciler, "carry_out", lambda *_: 1 // 0)
+        before, acquiring = host.bugs, asyncio.create_task(acquire(service, a, "Exclusive"))
+        await until(lambda: host.bugs > before)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert host.bugs == before + 1, "a step that fails at once must not hold the processor, and fill the log"
+        acquiring.cancel()
+
+    run(tmp_path, monkeypatch, scenario)
+
+
 def test_a_sealed_topic_takes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(service: NodeService, host: FakeHost) -> None:
         assert (

@@ -91,6 +91,7 @@ class Here:
         self.groups = {GROUP: self}
         self.connected = set(NODES) - {node_id}
         self.disks: dict[str, int] = {}
+        self.bugs = 0
         self.lacking: tuple[str, ...] = ()
         self.incarnations = {other: int(other[1:]) for other in self.connected}
 
@@ -210,6 +211,25 @@ def test_a_step_whose_question_was_lost_is_tried_again() -> None:
         assert len(world.steps) == 2
 
     run(world, scenario)
+
+
+def test_a_bug_in_a_step_is_counted_and_the_step_is_tried_again() -> None:
+    async def scenario() -> None:
+        world, bugs = World(), iter([ZeroDivisionError(), KeyError()])
+        here = Here(world, "n1")
+
+        def meet_a_bug() -> None:
+            if bug := next(bugs, None):
+                raise bug
+
+        world.take_over = meet_a_bug
+        world.reassign("n1", "n2", "n4")
+        task = asyncio.create_task(Mover("n1", here, world, world).run())  # type: ignore[arg-type]
+        await until(lambda: not world.moves)
+        assert here.bugs == 2
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
 class Counted(Mover):

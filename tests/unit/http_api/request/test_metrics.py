@@ -64,6 +64,7 @@ def test_each_number_of_a_node_stands_at_its_own_series() -> None:
             ("stockade_node_info", "c-1 n1 a 0.1.0 c0ffee"): 1,
             ("stockade_ready", "data"): 1,
             ("stockade_ready", "control"): 0,
+            ("stockade_step_bugs_total", ""): 33,
             ("stockade_raft_groups", "controller leader"): 1,
             ("stockade_raft_groups", "partition leader"): 2,
             ("stockade_raft_groups", "partition follower"): 3,

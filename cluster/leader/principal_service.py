@@ -60,21 +60,23 @@ class PrincipalService:
         by: By,
     ) -> tuple[PrincipalInfo, bool]:
         """Create or replace a principal; returns it, and whether it is new."""
+        asked = Principal(name, list(rights), list(tokens or ()), list(certificates), list(subjects), quota)
         put = await self._control.decide(
             lambda now: PutPrincipal(
                 now_ms=now,
                 by=by,
                 name=name,
-                rights=list(rights),
-                certificates=list(certificates),
-                tokens=None if tokens is None else list(tokens),
+                rights=asked.rights,
+                certificates=asked.certificates,
+                tokens=None if tokens is None else asked.tokens,
                 opens=opens,
                 subjects=tuple(subjects),
                 quota=quota,
             ),
             PrincipalPut,
         )
-        told = info(self._control.machine.principals.find(name))  # no barrier: its refusal would deny the change
+        # No barrier: its refusal would deny the change. A deletion may have been applied together with it.
+        told = info(self._control.machine.principals.rows.get(name, asked))
         await self._until_known()
         return told, put.created
 

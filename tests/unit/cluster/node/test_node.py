@@ -14,6 +14,7 @@ from waiting import until
 from stockade.cluster.config import LimitsSection, NodeConfig
 from stockade.cluster.controller.commands import CreateTopic, RegisterNode, decode_command, encode_command
 from stockade.cluster.controller.ledger import NoteIntent, NoteOutcome
+from stockade.cluster.controller.principals import DeletePrincipal
 from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP, group_id
 from stockade.cluster.controller.topology.nodes import NodeEntry
 from stockade.cluster.discovery import first_level
@@ -30,6 +31,7 @@ from stockade.partition.commands import Stamp, Token
 from stockade.partition.errors import (
     LeaderNotAvailable,
     NotEnoughReplicas,
+    NotFound,
     NotLeaderOrFollower,
     OffsetOutOfRange,
     ProducerBusy,
@@ -368,6 +370,32 @@ def test_a_change_that_was_made_is_answered_without_a_read_that_may_be_refused(
         assert [each.name for each in await leader.members.note_backup(made)] == ["one"]
         put, is_new = await leader.principals.put_principal("root", ["all"], [], None, opens=False, by=NO_PRINCIPAL)
         assert (put.principal, put.rights, is_new) == ("root", ["all"], True)
+
+    run(tmp_path, monkeypatch, scenario, patience_s=5)
+
+
+def test_a_principal_that_is_deleted_in_the_turn_in_which_it_was_put_was_put(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was a 404, which says that nothing was changed."""
+
+    async def scenario(service: NodeService, host: FakeHost) -> None:
+        def delete(group: FakeGroup) -> None:
+            """Another caller's command, which is committed and applied together with that before."""
+            group.on_applied = None
+            group.machine.apply(
+                group.applied_index + 1, group.term, encode_command(DeletePrincipal(now_ms=0, name="p"))
+            )
+
+        principals = service.at_controller().principals
+        await principals.put_principal("root", ["all"], [], None, opens=False, by=NO_PRINCIPAL)
+        host.groups[CONTROLLER_GROUP].on_applied = delete
+        put, is_new = await principals.put_principal(
+            "p", ["read topic:*"], ["CN:p"], None, opens=False, by=NO_PRINCIPAL
+        )
+        assert (put.principal, put.rights, put.certificates, is_new) == ("p", ["read topic:*"], ["CN:p"], True)
+        with pytest.raises(NotFound):
+            await principals.get_principal("p")
 
     run(tmp_path, monkeypatch, scenario, patience_s=5)
 

@@ -58,7 +58,7 @@ BY_CODE: dict[str, Text] = {
         "",
         "Give a token that the cluster knows.",
         http="It goes into the header `Authorization: Bearer TOKEN`.",
-        python="Give it as `token=` of ClientConfig, or in STOCKADE_TOKEN.",
+        python="Give it as `token=` of ClientConfig, or in STOCKADE_TOKEN; to Spark as the option authTokenFile.",
         cli="Give it with --token-file or STOCKADE_TOKEN.",
     ),
     "PERMISSION_DENIED": Text(

@@ -19,9 +19,11 @@ from stockade.partition.errors import (
     SessionExpired,
     StockadeError,
     ThrottlingQuotaExceeded,
+    Unauthenticated,
 )
 from stockade.partition.refusal_texts import BY_CODE as TEXTS
 from stockade.partition.refusal_texts import BY_REASON, Surface
+from stockade.spark.options import OF_CREDENTIALS
 
 HOLDER = {"producer_name": "alpha", "client_id": "c1", "mode": "Exclusive"}
 FIELDS: dict[str, Any] = {"current_epoch": 7, "holder": HOLDER, "queue_len": 2, "expected_seq": 3, "last_seq": 2}
@@ -90,6 +92,11 @@ def test_each_surface_gets_its_own_advice_only(surface: Surface, says: str) -> N
     assert hint.startswith("Acquire a grant first")
     told = {word for word in ("Stockade-Fence-Grant", "producer.exclusive", "--exclusive") if word in hint}
     assert told == {says}
+
+
+def test_a_query_of_spark_whose_token_is_refused_hears_of_the_option_that_takes_a_file_of_tokens() -> None:
+    assert "authTokenFile" in OF_CREDENTIALS
+    assert "authTokenFile" in Unauthenticated().hint_on("python")
 
 
 def test_a_hint_for_all_has_no_option_of_the_command_line_and_no_route() -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, TypeVarTuple
 from weakref import WeakSet
 
 from ..loop_affinity import LoopAffinity
@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 class _Call(Generic[T]):
@@ -130,7 +131,7 @@ class LoopThread:
             raise
         return call.result(timeout_s)
 
-    async def apart(self, function: Callable[..., object], *args: object) -> None:
+    async def apart(self, function: Callable[[*Args], object], *args: *Args) -> None:
         """Call a function of the application, which may block, on a daemon thread of its own; raises what it raises.
 
         Not on the loop's own pool, which has few threads: the look-up of a node's name needs one of them, and a call

@@ -19,7 +19,7 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from ..commands import Append, Offset
 from ..errors import OffsetOutOfRange
@@ -41,6 +41,7 @@ small batch, and its write would cost more than all other work for the batch.
 """
 
 _Found = TypeVar("_Found")
+_Arguments = TypeVarTuple("_Arguments")
 
 
 class Part(Protocol):
@@ -308,7 +309,7 @@ class SegmentLog:
         next_offset = runs[-1].next_offset if runs else offset
         return Slice(runs, self.log_start, self.log_end, next_offset, read_messages)
 
-    def _searched(self, search: Callable[..., _Found], *arguments: Any) -> _Found:
+    def _searched(self, search: Callable[[*_Arguments], _Found], *arguments: *_Arguments) -> _Found:
         """What a search in the segments finds after a flush. All of them are kept, so an index that cannot be read was
         not removed: it is damaged.
         """

@@ -29,6 +29,7 @@ from ...cluster.discovery.cluster_view import is_member
 from ...cluster.https import HttpTls
 from ...cluster.machines import PROCESSES_MAX, Member
 from ...cluster.node.node import Node, view_of
+from ...cluster.node.node_service import why_stopped
 from ...cluster.tiered.place import probe
 from ...http_api.app import LINGER_S, HttpServer, start_http
 from ...partition.api.cluster import Cluster
@@ -316,12 +317,8 @@ async def run(
     for task in tasks:
         task.cancel()
     if node.failure is not None:
-        _log.critical("the node stopped because of a failure: %s", _why(node.failure))
+        _log.critical("the node stopped because of a failure: %s", why_stopped(node.failure))
     return 1 if node.failure is not None else 0
-
-
-def _why(failure: BaseException) -> str:
-    return why_refused(failure) if isinstance(failure, OSError) else repr(failure)
 
 
 async def _start(

@@ -22,7 +22,7 @@ from ...partition.log.fsutil import why_refused
 from ...partition.version import VERSION
 from ...raft.host import RaftHost, Software
 from ...raft.net.streams import AcceptStream
-from ...raft.wal.errors import DiskRefused, WalStalled
+from ...raft.wal.errors import DiskRefused, WalFailed, WalStalled
 from ..access.store import PrincipalTable
 from ..config import NodeConfig
 from ..controller.balance import PlacedMove, Rebalance
@@ -68,8 +68,16 @@ class NodeFailure:
             self.error = error
             is_explained = isinstance(error, (DiskRefused, WalStalled))
             self._on_failure(error)  # first: the line may have to wait for the disk that hangs
-            why = why_refused(error) if isinstance(error, OSError) else error
-            _log.critical("this node cannot go on: %s", why, exc_info=None if is_explained else error)
+            _log.critical("this node cannot go on: %s", why_stopped(error), exc_info=None if is_explained else error)
+
+
+def why_stopped(error: BaseException) -> str:
+    """The error with which a node cannot go on, for its operator: the sentence of one of the disk, or else its name,
+    as of a bug. Blocks.
+    """
+    if isinstance(error, OSError):
+        return why_refused(error)
+    return str(error) if isinstance(error, (DiskRefused, WalFailed)) else repr(error)
 
 
 class Startup(msgspec.Struct, frozen=True):

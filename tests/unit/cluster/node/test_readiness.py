@@ -1,6 +1,7 @@
 """For what a node is not ready, and why: partitions need no controller."""
 
 import asyncio
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +14,11 @@ from stockade.cluster.controller.topology.catalog import CONTROLLER_GROUP
 from stockade.cluster.machines import Member
 from stockade.cluster.node import node_service
 from stockade.cluster.node.node import Node
-from stockade.cluster.node.node_service import NodeService
+from stockade.cluster.node.node_service import NodeFailure, NodeService, why_stopped
 from stockade.partition.errors import LeaderNotAvailable, NotLeaderOrFollower
 from stockade.raft.histogram import Histogram
 from stockade.raft.net.rpc import CallRefused
+from stockade.raft.wal.errors import DiskRefused
 
 from ..fakes import FakeHost
 from .test_node import run
@@ -166,3 +168,20 @@ def test_a_node_that_is_about_to_stop_reports_nothing_so_that_no_leader_is_sent_
         assert not failures
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (DiskRefused(Path("/data/x"), "damaged", "Rebuild it."), "/data/x: damaged. Rebuild it."),
+        (PermissionError(errno.EACCES, "Permission denied", "/data/x"), "/data/x: Permission denied"),
+        (KeyError("n1"), "KeyError('n1')"),
+    ],
+)
+def test_the_first_and_the_last_line_about_a_failure_tell_it_in_the_same_words(
+    error: Exception, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last line showed a sentence in the quotes of its class, and the first one a bug without its class."""
+    NodeFailure(lambda _: None).report(error)
+    assert caplog.messages == [f"this node cannot go on: {told}"]
+    assert why_stopped(error) == told

@@ -140,7 +140,7 @@ def _begin_worker(ending: c_bool) -> None:
 
 
 def _end_with_parent() -> None:
-    """Whoever kills the parent does not have to find its workers."""
+    """A worker ends with its parent, so that killing the parent is enough."""
     parent = parent_process()
     assert parent is not None
     parent.join()

@@ -58,7 +58,7 @@ class Changes:
             process.checkpoints.take(self.rng.choice(self.world.group_ids))
 
     def checkpoint_everywhere(self) -> None:
-        """So that whoever comes back after this lacks entries that are gone."""
+        """Every node takes a checkpoint, so that a node that comes back after this lacks entries that are gone."""
         for process in self.world.processes.values():
             if not process.is_paused:
                 for group_id in self.world.group_ids:
@@ -103,7 +103,7 @@ class Changes:
             self._change(group, RemoveMember(self._node_of(group)))
 
     def move(self) -> None:
-        """Two or three changes in a row, as fast as they are taken, asked of whoever leads then."""
+        """Two or three changes in a row, as fast as they are taken, asked of the node that leads then."""
         self.add_learner()
         for _ in range(self.rng.randint(1, 8)):
             self._later(0.0, 1.0, self.rng.choice([self.remove, self.remove, self.add_learner, self.remove_leader]))
@@ -130,7 +130,7 @@ class Changes:
         self._later(0.0, 0.5, lambda: self.world.network.mend(*nodes))
 
     def stray_change(self) -> None:
-        """A leader that nobody hears begins a change, is replaced, and meets the others again."""
+        """A leader that no node hears begins a change, is replaced, and meets the others again."""
         group = self._leading()
         if group is not None:
             leader = self._node_of(group)
@@ -141,7 +141,7 @@ class Changes:
             self._later(0.5, 2.0, self.world.heal)
 
     def _change(self, group: Group, change: AddLearner | RemoveMember) -> None:
-        """Nobody removes a node in the moment in which another one loses its disk: two losses are too many."""
+        """No node is removed in the moment in which another one loses its disk: two losses are too many."""
         left = {node: disk for node, disk in group.configuration.voters.items() if node != change.node_id}
         if isinstance(change, RemoveMember) and not self.world.checker.members.keeps_majority(left):
             return

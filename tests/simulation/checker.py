@@ -1,7 +1,7 @@
 """What must hold after every event of a simulated run, seen from outside with knowledge of every disk.
 
 - One leader a term, with the votes of a majority of the voters in its log, each from the very disk that is named there;
-  nobody votes twice. Of configurations, one at a time is open, and two in a row differ by one voter; a learner is
+  no voter votes twice. Of configurations, one at a time is open, and two in a row differ by one voter; a learner is
   promoted when it has caught up.
 - Log matching: an (index, term) has one payload and one predecessor, everywhere and for ever.
 - A leader's next_index never goes back on a success ack, and only rounds that it has begun are answered.
@@ -338,7 +338,7 @@ class Checker:
         group.submit_barrier(timeout_s, settled)
 
     def crashed(self, process: "Process") -> None:
-        """Nobody hears from this process any more."""
+        """No node hears from this process any more."""
         for attempt in self.attempts:
             if attempt.process is process and attempt.outcome is None:
                 attempt.outcome = Unknown(None)

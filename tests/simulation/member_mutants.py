@@ -108,7 +108,7 @@ def counts_a_leader_that_left() -> Any:
 
 
 def gives_up_when_it_left() -> Any:
-    """A node that is not in its own configuration never campaigns, though nobody else knows of its removal."""
+    """A node that is not in its own configuration never campaigns, though no other node knows of its removal."""
     return patch.object(Membership, "may_campaign", lambda membership, commit_index: membership.is_voter)
 
 
@@ -134,7 +134,7 @@ def forgets_what_it_had_promised() -> Any:
 
 
 def offers_commit() -> Any:
-    """D3: an offer raises the commit index over entries that nobody has compared."""
+    """D3: an offer raises the commit index over entries that were not compared."""
     on_offer = FollowerState.on_offer
 
     def committing(following: FollowerState, node_id: str, offer: Offer) -> None:

@@ -39,7 +39,7 @@ class Members:
         return known[-1][1] if known else process.groups[group_id]._node.log.origin.configuration
 
     def voted(self, group_id: int, term: int, voter: str, candidate: str) -> bool:
-        """A vote leaves its node; False if the same voter, with the same disk, voted for somebody else."""
+        """A vote leaves its node; False if the same voter, with the same disk, voted for another candidate."""
         identity = self.identity(voter)
         self._voters[group_id, term, candidate].add(identity)
         return self._votes.setdefault((group_id, term, identity), candidate) == candidate
@@ -95,7 +95,7 @@ class Members:
 
         A node in a newer term may have lost again what it had: the old leader cannot know, and will not commit alone.
         """
-        disk = self._world.disk(node, incarnation)  # lost a moment ago, perhaps, which nobody can know yet
+        disk = self._world.disk(node, incarnation)  # lost a moment ago, perhaps, which no node can know yet
         if disk is None:
             return False
         if disk.durable[group_id].term > term:

@@ -147,7 +147,7 @@ def minority_commits() -> Any:
 
 
 def votes_twice() -> Any:
-    """A node votes for whoever asks, also in a term in which it has voted."""
+    """A node votes for each candidate that asks, also in a term in which it has voted."""
     on_request_vote = Voting.on_request_vote
 
     def generous(voting: Voting, node_id: str, request: RequestVote) -> None:
@@ -257,7 +257,7 @@ def quiesces_too_early() -> Any:
 
 
 def answers_in_another_order() -> Any:
-    """Whoever proposed commands that share an entry gets the answer to another one's."""
+    """The callers whose commands share an entry get each other's answers."""
 
     def swapping(*arguments: Any, bundles: bool) -> Iterator[tuple[bytes, list[PendingProposal]]]:
         for payload, proposals in entries_of(*arguments, bundles=bundles):

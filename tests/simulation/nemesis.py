@@ -178,7 +178,7 @@ class Nemesis:
         self._promote(leader, [node for node in self.world.nodes if self.rng.random() < 0.7], group_id)
 
     def _promote(self, leader: str, transferees: Sequence[str], group_id: int = 1) -> None:
-        """Whoever of these follows the leader is asked to take over, in the leader's name."""
+        """Those of these nodes that follow the leader are asked to take over, in the leader's name."""
         for process in self.awake():
             group = process.groups.get(group_id)
             if process.node_id in transferees and group is not None and group.leader == leader != process.node_id:
@@ -211,7 +211,7 @@ class Nemesis:
                 self.later(0.5, 4.0, self.step_down)
 
     def stray_tail(self) -> None:
-        """D3: a leader that nobody hears takes in more than its successor, and comes back when messages get lost."""
+        """D3: a leader that no node hears takes in more than its successor, and comes back when messages get lost."""
         leader = self._leader()
         others = [node for node in self.world.nodes if node != leader]
         self._hold_all(leader, others)
@@ -228,7 +228,7 @@ class Nemesis:
     def late_acks(self) -> None:
         """D1: acks are still on their way when their leader was replaced and leads again, with hardly any follower.
 
-        They speak of more entries than there are now, so nobody else may add any meanwhile.
+        They speak of more entries than there are now, so no other node may add any meanwhile.
         """
         if len(self.world.nodes) < 5 or self.stage is not None:
             return
@@ -309,7 +309,7 @@ class Nemesis:
             self.world.network.mend(node, other)
 
     def _make_way_for(self, node: str) -> None:
-        """Whoever leads steps down, until it is ``node``."""
+        """Every other leader than ``node`` steps down."""
         for other, process in sorted(self.world.processes.items()):
             rival = process.groups.get(1)
             if other != node and rival is not None and rival.is_leader:

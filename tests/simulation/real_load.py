@@ -51,7 +51,7 @@ class PartitionLoad:
         return self._rng.choices(kinds, (70, 8, 6, 8, 1, 4))[0]()
 
     def proposed(self, asked: partition.Command, attempt: Attempt) -> None:
-        """What became of a command: somebody waits for it."""
+        """What became of a command, for the caller that waits for it."""
         if isinstance(asked, InstallFence):
             self._installs.append((asked, attempt))
         if isinstance(asked, Append) and asked.stamp is not None:

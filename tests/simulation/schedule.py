@@ -20,7 +20,7 @@ HEAL_S = 6.0
 """Ample for elections: several of the longest timeouts."""
 LOOK_EVERY_S = 0.02
 LONG_PEACE = 0.05
-"""So often, peace is watched for all of that time, in which nobody may ask for an election."""
+"""So often, peace is watched for all of that time, in which no node may ask for an election."""
 REAL = 0.25
 """So often, a partition and the controller are what the groups run."""
 COALESCING = (0, 2, 9, 9, 9)
@@ -162,7 +162,7 @@ class Run:
 
     def _settle(self) -> None:
         """With nothing in the way but full disks, every group commits a new command; with nothing in the way at all,
-        every node applies another one, and nobody waits.
+        every node applies another one, and no caller waits.
         """
         world = self.world
         self.nemesis.is_over = True
@@ -206,7 +206,7 @@ class Run:
         ]
 
     def _members(self, group_id: int) -> list[str]:
-        """The nodes that belong to a group, as whoever leads it in the latest term knows."""
+        """The nodes that belong to a group, as its leader in the latest term knows them."""
         leading = [self.world.group(node, group_id) for node in self.world.leaders(group_id)]
         latest = max(leading, key=lambda group: group.term, default=None)
         return [*self.world.nodes] if latest is None else sorted(latest.configuration.members)
@@ -245,7 +245,7 @@ class Run:
         return not has_learners and all(self.world.disks[node].incarnation == disk for node, disk in voters.items())
 
     def _commit_one(self, group_id: int) -> None:
-        """Whoever leads commits a command. That may change once more: a node that lost its connection to the leader
+        """The leader commits a command. The leader may change once more: a node that lost its connection to the leader
         just before everything was healed may still ask to lead, and win.
         """
         end = self.world.now + CATCH_UP_S

@@ -135,7 +135,7 @@ def _imports(worker: int) -> bool:
 
 
 def _has_ended(pid: int) -> bool:
-    """Whoever is dead may stay in the table of processes until somebody asks for its end."""
+    """A dead process may stay in the table of processes until its parent asks for its end."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):

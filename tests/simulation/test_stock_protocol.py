@@ -223,7 +223,7 @@ def test_d20_stock_lets_a_node_that_was_cut_off_unseat_the_leader() -> None:
     with stock_cluster() as cluster:
         term = cluster.nodes["A"].raftCurrentTerm
         cluster.wires.join("C", "AB", up=False)
-        cluster.wires.join("C", "B", up=True)  # it sees somebody, though not the leader, which is well
+        cluster.wires.join("C", "B", up=True)  # it sees another node, though not the leader, which is well
         cluster.elect("C")
         assert cluster.nodes["C"].raftCurrentTerm > term
         cluster.wires.join("C", "A", up=True)

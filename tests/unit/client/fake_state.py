@@ -72,7 +72,7 @@ class FakeState:
     """Producer ids of forgotten names."""
     owned: dict[tuple[str, str], Resource] = field(default_factory=dict)
     line: dict[str, tuple[str, Topic, list[int]]] = field(default_factory=dict)
-    """Tickets in line: session, topic, partitions. A free set is given to whoever asks first, which is unfair."""
+    """Tickets in line: session, topic, partitions. The session that asks first gets a free set, which is unfair."""
     index: int = 0
 
     def create(
@@ -139,7 +139,7 @@ class FakeState:
         return self.producers[name]
 
     def forget_producer(self, name: str) -> None:
-        """Nobody has used the name for days: neither the registry nor any partition knows its id."""
+        """The name has not been used for days: neither the registry nor any partition knows its id."""
         self.forgotten.add(self.producers.pop(name)[0])
 
     def open_session(self, ttl_ms: int) -> str:
@@ -257,7 +257,7 @@ class FakeState:
             self.apply(self.machine(*named), install)
 
     def take_over(self, topic: str, partition: int = 0) -> None:
-        """Somebody else throws the holder out."""
+        """Another session throws the holder out."""
         self.acquire(self.topics[topic], self.open_session(60_000), [partition], "ExclusiveWithFencing")
 
     def apply(self, machine: PartitionMachine, command: Command) -> Any:

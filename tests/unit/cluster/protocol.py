@@ -3,8 +3,8 @@ lost, repeated and late, and leaders change (postal.py). A plain second telling 
 each command must answer.
 
 After every step, of all tokens ever given out, none is accepted that was promised dead. At the end, when what is left
-to do has been done, every slot is the controller's; no message still under way changes that; and whoever still waits
-gets what it waits for when the others go.
+to do has been done, every slot is the controller's; no message still under way changes that; and a session that
+still waits gets what it waits for when the others go.
 """
 
 from collections.abc import Callable
@@ -274,7 +274,7 @@ class Protocol(Postal):
         machine = self.house.machine
         while machine.slots.queue.of_topic(machine.catalog.topics()[0].topic_id):
             holder = next(iter(machine.slots.grants.by_id.values()), None)
-            assert holder is not None, "somebody waits and nobody holds anything"
+            assert holder is not None, "a session waits, and none holds anything"
             self.house.release(holder.session, holder.grant_id)
 
 

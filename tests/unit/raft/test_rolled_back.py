@@ -1,4 +1,4 @@
-"""A node whose disk is an older copy of itself gives up, and votes for nobody, once it meets a node that knows better.
+"""A node whose disk is an older copy of itself gives up, and does not vote, once it meets a node that knows better.
 
 Three real hosts with real logs; the copy is made of a running node, as a snapshot of a disk is.
 """

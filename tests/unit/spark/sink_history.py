@@ -45,7 +45,7 @@ class History:
                 self._step()
                 if self._runs > RUNS_MAX:
                     raise Wrong(f"nothing is committed after {RUNS_MAX} runs")
-            for _ in range(self.chance.randrange(60)):  # whoever is left
+            for _ in range(self.chance.randrange(60)):  # for the actors that are left
                 self._step(may_start=False)
         finally:
             self._end()

@@ -20,7 +20,7 @@ class NoManifest(SinkCommitter):
 
 
 class OwnRows(SinkCommitter):
-    """Finishes a batch that somebody else decided with rows of its own."""
+    """Finishes a batch that another committer decided with rows of its own."""
 
     def _commit(self, batch: int, pieces: Sequence[Piece]) -> bool:
         pair = self._enter({piece.topic for piece in pieces})
@@ -70,7 +70,7 @@ class OneInstance:
 
 
 class Unconditional(SinkCommitter):
-    """Decides without looking whether somebody else has meanwhile."""
+    """Decides without looking whether another committer has meanwhile."""
 
     def _append(self, now: History, record: bytes) -> None:
         end = self._store.read(self._control, 0)[1]

@@ -1,7 +1,7 @@
 """A cluster in memory for the sink: real machines of partitions, the real registry of producers, and drivers that run
 in turns, one request at a time, in an order that a seed decides.
 
-Whatever may go wrong with a request does: nobody hears its answer, it is sent twice, it arrives late, its sender dies
+All that may go wrong with a request does: its answer is lost, it is sent twice, it arrives late, its sender dies
 before or after it, the partition fails over, hours pass.
 """
 
@@ -98,7 +98,7 @@ class World:
         return Pair(made.pid, made.epoch)
 
     def happen(self) -> None:
-        """What nobody asked for."""
+        """What happens without a request: late messages arrive, partitions fail over, time passes."""
         chance = self.chance
         if self.late and chance.random() < 0.2:
             self._arrive(self.late.pop(chance.randrange(len(self.late))))
@@ -138,7 +138,7 @@ class World:
             check(machine)
 
     def _arrive(self, request: Callable[[], object]) -> None:
-        with suppress(StockadeError):  # nobody waits for the answer any more
+        with suppress(StockadeError):  # no caller waits for the answer any more
             request()
 
     def _apply(self, place: Place, command: Command) -> Any:
@@ -189,7 +189,7 @@ class Actor:
         threading.Thread(target=self._run, daemon=True).start()
 
     def step(self) -> None:
-        """Called before whatever another actor may get between."""
+        """Called before each step that another actor may come before."""
         self._turns.wait(self)
         if self.doomed:
             raise Died

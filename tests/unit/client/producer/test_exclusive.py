@@ -30,7 +30,7 @@ def test_an_exclusive_block_excludes_other_producers_while_it_lasts(cluster: Fak
             _ = await producer.send("t", b"mine", partition=0)
             with pytest.raises(ProducerBusy):
                 async with producer.exclusive("t", [0, 1]):
-                    pytest.fail("somebody holds partition 0")
+                    pytest.fail("another session holds partition 0")
             assert fence.epoch == cluster.machine("t", 0).topic_epoch == 1
             assert len(cluster.grants) == 1
         assert cluster.grants == {}

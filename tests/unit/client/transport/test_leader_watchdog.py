@@ -1,4 +1,4 @@
-"""A leader that stands still answers nobody: when others say who leads in its place, what it was asked goes there."""
+"""A leader that stands still answers no request: when other nodes name a new leader, the requests go there."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -194,7 +194,7 @@ def test_081_a_forgotten_name_begins_anew_and_its_zombie_is_never_introduced_aga
     assert forget_name(house, 1)
     assert house.append(None, 0, Stamp(PID, 0, 0)) == NotEnrolled(PID)
     assert enrol(house, PID, group) == InvalidProducerIdMapping()
-    assert house.init("w", pair=(PID, 0)) == producer(PID + 2, 0), "row 5: whoever had it gets an id of its own"
+    assert house.init("w", pair=(PID, 0)) == producer(PID + 2, 0), "row 5: its former producer gets an id of its own"
     assert enrol(house, PID, group) == InvalidProducerIdMapping()
 
 

@@ -1,4 +1,4 @@
-"""Renewals in the leader's memory: nobody who was heard of expires, and the log hears of them rarely (SEMANTICS 8)."""
+"""Renewals in the leader's memory: no renewed session expires, and the log hears of renewals rarely (SEMANTICS 8)."""
 
 import random
 from collections.abc import Callable

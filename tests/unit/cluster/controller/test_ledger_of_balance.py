@@ -36,7 +36,7 @@ def test_moves_of_balance_are_recorded_together_and_those_that_an_operator_confi
     [entry] = furnished.told(Rebalance(now_ms=0, moves=moves))
     assert (entry.act, entry.principal, entry.topic, entry.name) == ("replicas.balance", None, None, None)
     assert entry.after == {f"t/{n}": {"replicas": [*moves[n].replicas, "z1"], "target": ["z1"]} for n in (0, 1)}
-    assert furnished.told(Rebalance(now_ms=0, by=ROOT, moves=moves)) == []  # refused: they move; nobody ordered it
+    assert furnished.told(Rebalance(now_ms=0, by=ROOT, moves=moves)) == []  # refused: they move; no operator ordered it
     done = [MoveDone(now_ms=0, group_id=move.group_id, version=furnished.index - 1) for move in moves]
     furnished.told(*done)
     back = PlacedMove(moves[1].group_id, ["z1"], ["n1"])

@@ -1,7 +1,7 @@
 """Producer names over real partition machines, with everything that a network and a change of leaders can do to what is
 sent between them.
 
-Partitions forget producers, and names are forgotten that nobody uses. After every step, of all pairs ever given out,
+Partitions forget producers, and unused names are forgotten. After every step, of all pairs ever given out,
 none is accepted that must not be. At the end, when what is left to do has been done, no message that is still under way
 can change that.
 """
@@ -99,7 +99,7 @@ class ProducerProtocol(Postal):
 
     @rule()
     def forget_names(self) -> None:
-        """After a time in which nobody used them."""
+        """After a time in which they were not used."""
         self.house.now_ms += NAME_TTL_MS
         self.house.do(ForgetNames(now_ms=self.house.now_ms, names=self.names))
 

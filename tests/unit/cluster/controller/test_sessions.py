@@ -96,7 +96,7 @@ def test_093_a_time_without_a_leader_costs_no_holder_its_grant() -> None:
     driver.open("s")
     grant = driver.granted("s")
     driver.term = 2
-    driver.tick(60_000)  # the clock of a leader that counted on while nobody could renew
+    driver.tick(60_000)  # the clock of a leader that counted on while no session could be renewed
     assert driver.machine.sessions.find("s").state().deadline_ms == 60_000 + TTL_MS
     assert driver.grant(grant.grant_id) is not None
     driver.tick(60_000 + TTL_MS)

@@ -116,7 +116,7 @@ def test_a_topic_change_states_the_wanted_values() -> None:
     driver = house(partitions=2)
     topic = driver.machine.catalog.topics()[0]
     same = driver.change(partitions=2, seal=False, require_fence=False)
-    assert same == TopicChanged(topic.topic_id, topic.topic_id), "nothing changed, so nobody has to be told"
+    assert same == TopicChanged(topic.topic_id, topic.topic_id), "nothing changed, so no partition has to be told"
     changed = driver.change(require_fence=True, seal=True)
     assert changed == TopicChanged(topic.topic_id, driver.index)
     assert (topic.config.require_fence, topic.sealed) == (True, True)

@@ -92,7 +92,7 @@ def test_lost_disks_never_found_a_second_cluster(seed: int) -> None:
 
 
 def lost_majority(nodes: dict[str, Node], founders: dict[str, int]) -> bool:
-    """Of the first founders' disks a majority is gone: that cluster is lost, whatever anybody does."""
+    """Of the first founders' disks a majority is gone: that cluster is lost for good."""
     return 2 * sum(node.incarnation != founders[node_id] for node_id, node in nodes.items()) > len(nodes)
 
 

@@ -1,4 +1,4 @@
-"""The leader's rounds: what partitions have forgotten, and names that nobody uses, through the whole shell."""
+"""The leader's rounds: what partitions have forgotten, and names that no producer uses, through the whole shell."""
 
 from pathlib import Path
 

@@ -184,7 +184,7 @@ def test_a_move_that_was_called_off_is_undone_also_by_a_leader_with_an_old_catal
         mover = Mover("n1", Here(world, "n1"), Old(stale), world)  # type: ignore[arg-type]
         task = asyncio.create_task(mover.run())
         await until(lambda: not world.moves)
-        assert world.steps == [], "what nobody wants any more is not begun"
+        assert world.steps == [], "a move that was called off is not begun"
         task.cancel()
 
     run(world, scenario)

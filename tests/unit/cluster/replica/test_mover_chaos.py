@@ -1,7 +1,7 @@
-"""Moves while leaders change, catalogs lag and orders cross: nobody who counts as a voter has erased the group.
+"""Moves while leaders change, catalogs lag and orders cross: no node that counts as a voter has erased the group.
 
 The movers are real, and so is the controller's machine; Raft is told in its outcomes alone: what a leader asks for
-comes true only as long as nobody was elected after it, and it may not know that somebody was.
+comes true only as long as no other node was elected after it, and it may not know that one was.
 """
 
 import asyncio

@@ -40,7 +40,7 @@ SETTINGS = RaftSettings(
     wal_file_bytes=16_384,
 )
 PATIENT = replace(SETTINGS, election_timeout_ms_min=2000, election_timeout_ms_max=4000, heartbeat_ms=200)
-"""Nobody else gets to lead because the machine is busy."""
+"""No other node gets to lead because the machine is busy."""
 SEGMENT_BYTES_MAX = 4000
 
 

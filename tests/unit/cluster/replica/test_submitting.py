@@ -1,4 +1,4 @@
-"""Appends for which nobody waits: proposed at once or not at all, and settled with what there is to tell."""
+"""Appends for which no caller waits: proposed at once or not at all, and settled with what there is to tell."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -90,7 +90,7 @@ def test_keyless_records_go_together_to_another_partition_each_time(body: bytes,
 
 
 async def exclusive(node: Conversation, *partitions: int) -> dict[str, str]:
-    """Seat somebody on these partitions; answers the headers that let him write."""
+    """Give a session these partitions; returns the headers under which it may write."""
     session = (await node.call("POST", "/v1/sessions", {"client_id": "c"})).json["session"]
     body = {"partitions": partitions, "mode": "Exclusive", "producer_name": "p"}
     grant = await node.call("POST", "/v1/topics/orders/grants", body, {"Stockade-Session": session})

@@ -1,4 +1,4 @@
-"""Long Arrow answers go from file to socket, at the pace of the client and to nobody's harm."""
+"""Long Arrow answers go from file to socket, at the pace of the client, and hold up no other."""
 
 import asyncio
 import errno

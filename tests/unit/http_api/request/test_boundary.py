@@ -1,4 +1,4 @@
-"""A page in somebody's browser gets nothing from a node that the browser reaches, and changes nothing there."""
+"""A page in a user's browser gets nothing from a node that the browser reaches, and changes nothing there."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Slow readers, slow writers and crowds: they have limits, and harm nobody else."""
+"""Slow readers, slow writers and crowds: they have limits, and harm no other client."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -20,7 +20,7 @@ BYTES = 500
 
 
 class Writing(FileMachine):
-    """Counts what it writes, and which of it somebody began to sync, and synced, in which thread."""
+    """Counts what it writes, and which of it a thread began to sync, and synced, and which thread."""
 
     unsynced_bytes = 0
 

@@ -179,7 +179,7 @@ def test_a_longer_log_that_is_asked_by_a_shorter_one_asks_soon_itself() -> None:
 
 
 def test_a_node_that_only_quiescent_followers_hear_deposes_no_leader() -> None:
-    """Asked for its vote, a follower awakes; its leader, whom nobody asked, must beat again or will be missed."""
+    """Asked for its vote, a follower awakes; its leader, which was not asked, must beat again or will be missed."""
     world = at_rest()
     (leader,) = world.leaders()
     cut_off = next(node for node in world.nodes if node != leader)

@@ -26,7 +26,7 @@ from ..sink_world import HOUR_MS, Died, ModelStore, World
 
 
 class Alone:
-    """An actor that nobody gets between."""
+    """An actor whose steps no other actor interrupts."""
 
     def step(self) -> None:
         pass

@@ -85,7 +85,7 @@ def test_031_a_set_with_an_unknown_partition_moves_no_epoch() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_027_grants_never_overlap_and_no_grantable_ticket_waits_for_any_acquires_of_many_sessions(seed: int) -> None:
-    """The driver checks I1, I2, I3 and I7 after every command, and that nobody waits for what is free."""
+    """The driver checks I1, I2, I3 and I7 after every command, and that no ticket waits for free partitions."""
     rng = random.Random(seed)
     driver = Driver(replicas=2)
     driver.topic("t", partitions=6)

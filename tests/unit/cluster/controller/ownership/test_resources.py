@@ -459,7 +459,7 @@ def test_a_partition_of_a_recreated_topic_gets_the_reader_fence_of_its_owner() -
     topic_id = driver.topic(partitions=2)
     driver.settle()
     readers = driver.partition(group_id(topic_id, 0)).readers
-    assert isinstance(readers.judge("g", 1), NotOwner), "also that nobody owns it, so that no old position is taken"
+    assert isinstance(readers.judge("g", 1), NotOwner), "also that it has no owner, so that no old position is taken"
     driver.change(partitions=3)
     driver.settle()
     assert driver.partition(group_id(topic_id, 2)).readers.judge("g", 1) is None

@@ -109,7 +109,7 @@ def test_014_a_refused_acquire_leaves_nothing_behind(mode: str) -> None:
     driver.close("b")
     driver.close("c")
     assert decode(driver.machine.capture().state).ownership == before.ownership
-    assert driver.machine.next_deadline_ms() == TTL_MS, "of the holder, and nobody else's"
+    assert driver.machine.next_deadline_ms() == TTL_MS, "of the holder alone"
     assert list(driver.machine.work()) == []
 
 

@@ -64,7 +64,7 @@ def test_no_reachable_replica_is_removed_while_one_of_the_target_is_unreachable(
     now = of("n1", "n2", "n3", "n4")
     assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n3", "n4"]) == Wait(("n2",))
     assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n2", "n3", "n4"]) == Remove("n3")
-    assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n4"]) == Remove("n3"), "one who is away helps nobody"
+    assert next_step(now, "n1", ["n1", "n2", "n4"], ["n1", "n4"]) == Remove("n3"), "a node that is away is no help"
 
 
 def test_a_leader_outside_the_target_transfers_leadership_to_a_reachable_voter_of_the_target() -> None:

@@ -480,10 +480,11 @@ def _run(nodes: int, port_base: int, data: Path, no_restart: bool, tls: bool) ->
     try:
         with console.status(f"starting {nodes} nodes"):
             local.start()
-            local.wait_ready()
-        print_ready(console, local)
-        while not stopping.wait():
-            pass
+            is_ready = local.wait_ready(stopping)
+        if is_ready:
+            print_ready(console, local)
+            while not stopping.wait():
+                pass
     except ClusterFailed as error:
         raise click.ClickException(str(error)) from error
     finally:

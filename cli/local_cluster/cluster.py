@@ -20,6 +20,7 @@ from ...partition.log.fsutil import make_directory, open_file, write_durably
 from ..node.authority import NODE_DAYS, CannotMake, Wanted, https_section, make_certificates, node_files, tls_section
 from ..node.supervisor import (
     NodeProcess,
+    Stopping,
     Supervisor,
     cannot_listen,
     ending,
@@ -219,10 +220,11 @@ class LocalCluster:
                 start_new_session=True,
             )
 
-    def wait_ready(self) -> None:
-        """Return when every node is ready. Raises ClusterFailed, at once if one that is not ready has ended: the others
-        may wait for it.
+    def wait_ready(self, stopping: Stopping | None = None) -> bool:
+        """Return True when every node is ready, or False when ``stopping`` has an order. Raises ClusterFailed, at once
+        if a node that is not ready has ended: the others may wait for it.
         """
+        stopping = stopping or Stopping()
         deadline = time.monotonic() + READY_TIMEOUT_S
         unready = list(self.nodes)
         while unready := [node for node in unready if not is_ready(node)]:
@@ -231,7 +233,9 @@ class LocalCluster:
                     raise ClusterFailed(f"{node.name} {ending(node.process.returncode)}.\n{end_of_log(node)}")
             if time.monotonic() > deadline:
                 raise ClusterFailed("\n".join(map(_why_unready, unready)))
-            time.sleep(READY_POLL_S)
+            if stopping.wait(READY_POLL_S):
+                return False
+        return True
 
     def kill(self, node: LocalNode, number: int = signal.SIGKILL) -> None:
         """Send a signal to a node's process. After SIGKILL the process is gone when this returns."""

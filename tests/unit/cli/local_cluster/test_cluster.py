@@ -105,6 +105,14 @@ def test_a_node_that_is_not_ready_in_time_is_shown_with_its_answer_and_its_log(
         local.wait_ready()
 
 
+def test_an_order_to_stop_ends_the_wait_for_nodes_that_are_not_ready(started: Started) -> None:
+    """Ctrl-C was heard only when the cluster was ready, or had failed after a minute."""
+    local, _ = started(SERVER.replace("200", "503"))
+    stopping = supervisor.Stopping()
+    stopping.order()
+    assert not local.wait_ready(stopping)
+
+
 def test_nodes_that_have_run_in_the_folder_and_are_not_started_are_found(tmp_path: Path) -> None:
     for name in ("n1", "n4", "n2"):
         (tmp_path / name / "wal").mkdir(parents=True)

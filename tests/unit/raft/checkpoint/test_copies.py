@@ -29,6 +29,7 @@ from stockade.raft.checkpoint.store import Checkpoint, CheckpointStore
 from stockade.raft.core.group import Group
 from stockade.raft.log.configuration import NO_MEMBERS
 from stockade.raft.machine import ImageDamaged
+from stockade.raft.settings import RaftSettings
 
 from ..cluster import FAST, GROUP, Cluster
 from ..file_machine import FileMachine, single_node, wal_numbers
@@ -43,8 +44,8 @@ class FileCluster(Cluster):
         await super().__aenter__()
         return self
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory, SETTINGS, FileMachine)
+    def __init__(self, directory: Path, settings: RaftSettings = SETTINGS) -> None:
+        super().__init__(directory, settings, FileMachine)
 
     def data(self, node: str) -> Path:
         return self._data(node)
@@ -61,9 +62,9 @@ class FileCluster(Cluster):
 
 
 @asynccontextmanager
-async def behind(directory: Path) -> AsyncIterator[tuple[FileCluster, str]]:
+async def behind(directory: Path, settings: RaftSettings = SETTINGS) -> AsyncIterator[tuple[FileCluster, str]]:
     """A cluster, and a node of it that is down and lacks entries which are gone on the others."""
-    async with FileCluster(directory) as cluster:
+    async with FileCluster(directory, settings) as cluster:
         leader = await cluster.led()
         node = next(each for each in cluster.hosts if each != leader)
         await cluster.write(3)

@@ -1,6 +1,7 @@
 """A copy under writes: what comes meanwhile is still in the log when it is installed, so it is the only one."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from stockade.raft.checkpoint.receiver import CheckpointCopy
 from stockade.raft.checkpoint.store import Checkpoint
 from stockade.raft.core.group import Group
 
-from .test_copies import agrees, behind
+from .test_copies import SETTINGS, agrees, behind
+
+PATIENT = replace(SETTINGS, election_timeout_ms_min=2000, election_timeout_ms_max=4000, heartbeat_ms=200)
+"""No other node gets to lead because the machine is busy: the log of a new leader keeps nothing for the copy."""
 
 
 @pytest.mark.parametrize(("bound", "is_enough"), [(1 << 20, True), (16 << 10, False)])
@@ -35,7 +39,7 @@ def test_the_log_keeps_the_entries_after_a_checkpoint_that_is_being_copied_withi
     monkeypatch.setattr(Group, "install", count)
 
     async def scenario() -> None:
-        async with behind(tmp_path) as (cluster, node):
+        async with behind(tmp_path, PATIENT) as (cluster, node):
             for host in cluster.hosts.values():
                 host._checkpointer._wal_bytes_max = bound
             await cluster.start(node)

@@ -23,6 +23,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeVar
 
+from ...partition.api.ledger import session_handle
 from ...partition.api.ownership import Resource
 from ...partition.errors import (
     InconsistentTopicId,
@@ -157,7 +158,7 @@ class GroupReading:
         self._leaving: list[_Claim] = []
         self._disowning: dict[_Claim, asyncio.Task[None]] = {}
         self._unanswered: set[str] = set()
-        """Partitions whose last claim has no answer: the session may own them."""
+        """Resources that the session may own without this member's knowledge: those of claims without an answer."""
         self._ready: asyncio.Queue[tuple[_Claim, Piece | Exception]] = asyncio.Queue(PIECES_AHEAD_MAX)
         self._at: tuple[_Claim, Piece, Iterator[ConsumedRecord]] | None = None
         self._taking = asyncio.Lock()  # several tasks may iterate
@@ -342,6 +343,7 @@ class GroupReading:
             wanted = [f"{self._topic}/{partition}" for partition in await self._all_partitions()]
             for _ in range(ATTEMPTS_MAX):
                 resources = await self._client.resources(self._group)
+                self._unanswered |= self._unknown(resources)
                 known = [each for each in resources if each.resource not in self._unanswered]
                 step = plan(self._member, [*self._claims], wanted, known)  # a claim may have been dropped meanwhile
                 for resource in step.give_up:
@@ -357,6 +359,14 @@ class GroupReading:
             if not is_momentary(error):
                 raise
             _log.info("group %s: the partitions cannot be assigned now: %s", self._group, error)
+
+    def _unknown(self, resources: Sequence[Resource]) -> set[str]:
+        """What this session owns, and this member does not know of: a claim was under way for so long that it came
+        behind its repetition, or behind the end of what that had got.
+        """
+        handle, known = session_handle(self._session.id), {claim.resource for claim in self._leaving}
+        mine = {each.resource for each in resources if each.handle == handle}
+        return mine.difference(known, self._claims, [self._member])
 
     async def _all_partitions(self) -> list[int]:
         """The topic's partitions. Raises when it was deleted, or created again, and then the member is at its end."""

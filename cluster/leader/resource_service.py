@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import structs
 
+from ...partition.api.ledger import session_handle
 from ...partition.api.ownership import Evicted, OwnResult, Resource
 from ..controller.commands import Disown, FenceRef, FenceTopic, Own, Owned, TopicFenced
 from ..controller.topology.catalog import group_id
@@ -81,11 +82,19 @@ class ResourceService:
 
     def _those(self, group: str, names: Sequence[str]) -> list[Resource]:
         """The resources with these names, without those that were forgotten meanwhile."""
-        rows = self._machine.resources.rows.get(group, {})
+        there = self._machine.resources.rows.get(group, {})
+        rows = [(name, row) for name in names if (row := there.get(name)) is not None]
+        handles = {owner: session_handle(owner) for owner in {row.owner for _, row in rows} if owner is not None}
         return [
-            Resource(name, row.owner is not None, self._client(row.owner), row.generation, row.fence_epoch)
-            for name in names
-            if (row := rows.get(name)) is not None
+            Resource(
+                name,
+                row.owner is not None,
+                self._client(row.owner),
+                row.generation,
+                row.fence_epoch,
+                handles.get(row.owner or ""),
+            )
+            for name, row in rows
         ]
 
     async def fence_topic(

@@ -136,8 +136,9 @@ class OwnAnswer(msgspec.Struct, frozen=True):
     results: list[OwnResult]
 
 
-class Resource(msgspec.Struct, frozen=True):
-    """A resource of a group. ``client_id`` is that of the owner's session, None without an owner.
+class Resource(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A resource of a group. ``client_id`` and ``handle`` are those of the owner's session, None without an owner; a
+    node of an older release tells no handle.
 
     ``fence_epoch`` grows with every owner and never goes down.
     """
@@ -147,6 +148,7 @@ class Resource(msgspec.Struct, frozen=True):
     client_id: str | None
     generation: int
     fence_epoch: int
+    handle: str | None = None
 
 
 class Resources(msgspec.Struct, frozen=True):

@@ -301,7 +301,7 @@ def batch_of(rows: int) -> pa.RecordBatch:
 
 
 def reading_of(cluster: Committing, start: Start = "earliest") -> tuple[GroupReading, _Claim]:
-    reading = GroupReading(cluster, cast(Session, None), "g", "t", 1, start)  # type: ignore[arg-type]
+    reading = GroupReading(cluster, cast(Session, SimpleNamespace(id="s")), "g", "t", 1, start)  # type: ignore[arg-type]
     claim = reading._claims["t/0"] = _Claim("t/0", 0, 1)
     return reading, claim
 

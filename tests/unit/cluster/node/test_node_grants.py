@@ -290,7 +290,7 @@ def test_an_owner_is_told_when_its_partition_knows(tmp_path: Path, monkeypatch: 
         assert replica.machine.readers.judge("g", 1) is not None
         assert replica.machine.readers.judge("g", 2) is None
         assert await service.at_controller().resources.list_resources("g") == [
-            Resource("t/0", True, "b", 2, 2),
+            Resource("t/0", True, "b", 2, 2, session_handle(b)),
             Resource("x", False, None, 1, 1),
         ]
         assert await service.at_controller().resources.disown("g", b, ["t/0"]) == [OwnResult("t/0", False, 2, 2)]
@@ -526,7 +526,7 @@ def test_the_loop_goes_on_while_the_many_resources_of_a_group_are_listed(
         while not listing.done():
             turns += 1
             await asyncio.sleep(0)
-        assert await listing == [Resource(name, True, "a", 1, 1) for name in sorted(names)]
+        assert await listing == [Resource(name, True, "a", 1, 1, session_handle(a)) for name in sorted(names)]
         assert turns >= 2 * len(names) // 3
 
     run(tmp_path, monkeypatch, scenario)
@@ -539,7 +539,7 @@ def test_a_resource_that_is_forgotten_while_its_group_is_listed_is_left_out(
         (a,) = await opened(service, "a")
         resources = service.at_controller().resources
         await resources.own("g", a, [Claim("x")], atomic=True, sever="session")
-        assert resources._those("g", ["forgotten", "x"]) == [Resource("x", True, "a", 1, 1)]
+        assert resources._those("g", ["forgotten", "x"]) == [Resource("x", True, "a", 1, 1, session_handle(a))]
         assert resources._those("forgotten", ["x"]) == []
 
     run(tmp_path, monkeypatch, scenario)

@@ -133,6 +133,12 @@ class States(Generic[Machine, Saved]):
         return len(path) - 1
 
 
+class NextLeader(NamedTuple):
+    """A command of the next leader of the controller, the first of its term."""
+
+    command: controller.Command
+
+
 class ControllerStates(States[ControllerMachine, bytes]):
     """The states of the controller."""
 
@@ -159,9 +165,12 @@ class ControllerStates(States[ControllerMachine, bytes]):
         for group, decision in fences.due.items():
             fences.due[group] = msgspec.structs.replace(decision, at_ms=0, ends="ended")
 
-    def tell(self, machine: ControllerMachine, command: controller.Command) -> Any:
+    def tell(self, machine: ControllerMachine, command: controller.Command | NextLeader) -> Any:
+        term = machine.term
+        if isinstance(command, NextLeader):
+            term, command = term + 1, command.command
         index = machine.applied_index + isinstance(command, controller.Acquire | controller.CreateTopic)
-        return machine.apply(index, machine.term, controller.encode_command(command))
+        return machine.apply(index, term, controller.encode_command(command))
 
     def is_as(self, machine: ControllerMachine, number: int) -> bool:
         index, machine.applied_index = machine.applied_index, self._indexes[number]

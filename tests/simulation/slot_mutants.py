@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership import acquire
 from stockade.cluster.controller.ownership.acquire import AcquireRules
-from stockade.cluster.controller.ownership.grants import Grant, WaitQueue
+from stockade.cluster.controller.ownership.grants import Grant, Grants, WaitQueue
 from stockade.cluster.controller.ownership.slots import FenceInstalls, Slots
-from stockade.cluster.controller.topology.catalog import topic_partition
+from stockade.cluster.controller.sessions import Sessions
+from stockade.cluster.controller.topology.catalog import Topic, topic_partition
 from stockade.partition.commands import Append, ClearFence
 from stockade.partition.errors import OutOfOrderSequence
 from stockade.partition.state import producers
@@ -290,6 +291,41 @@ def a_loaded_controller_counts_decisions_anew() -> Any:
         load(fences, replace(saved, order=0))
 
     return patch.object(FenceInstalls, "load", loading)
+
+
+def a_holder_of_all_does_not_get_what_is_added() -> Any:
+    return patch.object(Grants, "of_whole_topic", lambda grants, topic_id: [])
+
+
+def a_holder_of_all_has_what_is_added_at_once() -> Any:
+    """The grant is in force on a partition that was added, before the partition knows of it."""
+    grow = Slots.grow
+
+    def growing(slots: Slots, topic: Topic, partitions: list[int]) -> None:
+        grow(slots, topic, partitions)
+        for grant in slots.grants.of_whole_topic(topic.topic_id):
+            grant.pending.difference_update(partitions)
+
+    return patch.object(Slots, "grow", growing)
+
+
+def an_added_partition_has_the_place_of_the_grant() -> Any:
+    """It is told of the grant as of a decision at whose place it is already: a new partition's."""
+    grow = Slots.grow
+
+    def growing(slots: Slots, topic: Topic, partitions: list[int]) -> None:
+        with patch.object(slots.fences, "next_order", lambda: 0):
+            grow(slots, topic, partitions)
+
+    return patch.object(Slots, "grow", growing)
+
+
+def a_waiter_for_all_does_not_wait_for_what_is_added() -> Any:
+    return patch.object(WaitQueue, "grow", _nothing)
+
+
+def a_new_leader_ends_sessions() -> Any:
+    return patch.object(Sessions, "rearm", _nothing)
 
 
 MUTANTS: list[Mutant] = [

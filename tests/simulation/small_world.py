@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from msgspec.structs import replace
-from simulation.machine_states import ControllerStates, LoadedPartition, PartitionStates
+from simulation.machine_states import ControllerStates, LoadedPartition, NextLeader, PartitionStates
 
 from stockade.cluster.controller import commands as controller
 from stockade.cluster.controller.commands import (
     Acquire,
     CancelTicket,
+    ChangeTopic,
     CloseSession,
     Command,
     CreateTopic,
@@ -45,15 +46,17 @@ from stockade.partition.errors import StockadeError
 TTL_MS = 10_000
 SETTLED_AFTER_MAX = 100
 """Installs and reports after which nothing is due any more."""
+NODE = "n1", None
 EXCLUSIVE, FENCING, WAIT, SHARED = "Exclusive", "ExclusiveWithFencing", "WaitForExclusive", "Shared"
 
 
 class Scope(NamedTuple):
-    """What happens in a world. ``sets``: the sets of partitions that are acquired. ``ends``: how grants end, besides
-    takeovers (release, close, expire, evict, fence, cancel). ``resumes``: acquires name the epoch of the session's last
-    grant, too. ``batches``: of each session on each partition. ``unfenced``: there is a writer without a token.
-    ``decisions``: the most commands of sessions and operators that change the controller. ``prompt``: all that is due
-    is done after each of these.
+    """What happens in a world. ``sets``: the sets of partitions that are acquired (empty: all of the topic, also later
+    ones). ``ends``: how grants end, besides takeovers (release, close, expire, evict, fence, cancel); and term: the
+    controller gets another leader. ``resumes``: acquires name the epoch of the session's last grant, too. ``batches``:
+    of each session on each partition. ``unfenced``: there is a writer without a token. ``decisions``: the most commands
+    of sessions and operators that change the controller. ``prompt``: all that is due is done after each of these.
+    ``partitions_max``: partitions are added up to this number.
     """
 
     sessions: str = "ab"
@@ -66,6 +69,7 @@ class Scope(NamedTuple):
     unfenced: bool = False
     decisions: int = 3
     prompt: bool = False
+    partitions_max: int = 1
 
 
 class Held(NamedTuple):
@@ -170,7 +174,7 @@ class SmallWorld:
             partitions=self.scope.partitions,
             replication_factor=None,
             config=TopicConfig(),
-            nodes=[("n1", None)],
+            nodes=[NODE],
         )
         opened = [OpenSession(now_ms=0, session=s, client_id=s, ttl_ms=TTL_MS) for s in self.scope.sessions]
         founding: list[Command] = [level, topic, *opened]
@@ -182,6 +186,7 @@ class SmallWorld:
             self.partitions.tell(empty, InstallProducer(_pid(session), 0))
         view = self._view(self.controllers.number(machine))
         place = self.partitions.number(empty)
+        self._new_partition = place
         partitions = (place,) * self.scope.partitions
         self._initial = State(0, partitions, frozenset(view.work), frozenset(view.held), 0, 0)
 
@@ -196,9 +201,7 @@ class SmallWorld:
             for number, session in enumerate(self.scope.sessions[: state.acted + 1], 1):
                 for action in self._of_session(session, view, state):
                     yield action._replace(number=number)
-            if "fence" in self.scope.ends:
-                for places in self.scope.sets:
-                    yield Action("fence", places=places)
+            yield from self._of_no_session(state)
         for message in sorted(state.network):
             yield Action("deliver", number=message)
         for held in sorted(state.held):
@@ -207,7 +210,17 @@ class SmallWorld:
                 for batch in range(self.scope.batches):
                     yield Action("append", places=(partition,), number=held, batch=batch)
         if self.scope.unfenced:
-            yield Action("append", places=(0,))
+            for partition in range(len(state.partitions)):
+                yield Action("append", places=(partition,))
+
+    def _of_no_session(self, state: State) -> Iterator[Action]:
+        if "fence" in self.scope.ends:
+            for places in self.scope.sets:
+                yield Action("fence", places=places)
+        if "term" in self.scope.ends:
+            yield Action("term")
+        if len(state.partitions) < self.scope.partitions_max:
+            yield Action("grow", batch=len(state.partitions) + 1)
 
     def _of_session(self, session: str, view: View, state: State) -> Iterator[Action]:
         if session not in view.deadlines:
@@ -237,14 +250,18 @@ class SmallWorld:
             partition = action.places[0]
             after, answer = self._at(state, partition, action, lambda: [self._append(action)])
             if isinstance(answer, Appended):
-                self.check_writer(partition, state.partitions[partition], action.number)
+                self.check_writer(self._view(state.controller), partition, state.partitions[partition], action.number)
             return after
         if action.kind != "deliver":
             after = self._decide(state, action, lambda: self._commands(state, action))
             if after.controller == state.controller:
                 return state
             if action.kind == "acquire":
-                self.check_line(self._view(state.controller), action, self.controllers.answer(state.controller, action))
+                self.check_line(state, action, self.controllers.answer(state.controller, action))
+            elif action.kind == "term":
+                self.check_term(self._view(state.controller), self._view(after.controller))
+            elif action.kind == "grow":
+                after = after._replace(partitions=(*after.partitions, self._new_partition))
             if self.scope.prompt:
                 number, partitions = self._settle(after)
                 after = after._replace(controller=number, partitions=partitions, network=frozenset())
@@ -257,11 +274,16 @@ class SmallWorld:
         report = value.report(answer, 0)
         return state if report is None else self._sent(state, (self._report(partition, report),))
 
-    def _decide(self, state: State, action: Action, commands: Callable[[], Sequence[Command]]) -> State:
+    def _decide(self, state: State, action: Action, commands: Callable[[], Sequence[Command | NextLeader]]) -> State:
         after, _ = self.controllers.step(state.controller, action, commands)
         view = self._view(after)
-        held = state.held if state.held.issuperset(view.held) else state.held.union(view.held)
+        held = state.held if state.held.issuperset(view.held) else self._latest(state.held.union(view.held))
         return self._sent(state._replace(controller=after, held=held), view.work)
+
+    def _latest(self, held: frozenset[int]) -> frozenset[int]:
+        """Each grant as its session was told of it last: with the partitions that were added meanwhile."""
+        ascending = sorted(held, key=lambda index: len(self.helds.values[index].epochs))
+        return frozenset({self.helds.values[index].grant: index for index in ascending}.values())
 
     def _sent(self, state: State, messages: tuple[int, ...]) -> State:
         if state.network.issuperset(messages):
@@ -277,7 +299,7 @@ class SmallWorld:
             return state, answer
         return state._replace(partitions=(*before[:partition], after, *before[partition + 1 :])), answer
 
-    def _commands(self, state: State, action: Action) -> list[Command]:
+    def _commands(self, state: State, action: Action) -> list[Command | NextLeader]:
         view, session = self._view(state.controller), action.session
         now_ms = view.clock_ms
         if action.kind == "expire":
@@ -286,12 +308,14 @@ class SmallWorld:
             return [RenewSessions(now_ms=now_ms, deadlines_ms=others), Tick(now_ms=due_ms)]
         if action.kind == "acquire":
             return [self._acquire(now_ms, action)]
-        made: dict[str, Callable[[], Command]] = {
+        made: dict[str, Callable[[], Command | NextLeader]] = {
             "release": lambda: Release(now_ms=now_ms, session=session, grant_id=action.grant),
             "cancel": lambda: CancelTicket(now_ms=now_ms, session=session, ticket_id=action.grant),
             "close": lambda: CloseSession(now_ms=now_ms, session=session),
             "evict": lambda: FenceSession(now_ms=now_ms, handle=session_handle(session)),
-            "fence": lambda: FenceTopic(now_ms=now_ms, topic="t", partitions=list(action.places)),
+            "fence": lambda: FenceTopic(now_ms=now_ms, topic="t", partitions=list(action.places) or None),
+            "term": lambda: NextLeader(Tick(now_ms=max(view.deadlines.values(), default=now_ms))),
+            "grow": lambda: self._grow(now_ms, action.batch),
         }
         return [made[action.kind]()]
 
@@ -300,10 +324,15 @@ class SmallWorld:
             now_ms=now_ms,
             session=action.session,
             topic="t",
-            partitions=list(action.places),
+            partitions=list(action.places) or None,
             mode=action.mode,
             producer_name="p",
             resume_epoch=action.resume,
+        )
+
+    def _grow(self, now_ms: int, partitions: int) -> ChangeTopic:
+        return ChangeTopic(
+            now_ms=now_ms, name="t", topic_id=None, partitions=partitions, seal=False, config={}, nodes=[NODE]
         )
 
     def _append(self, action: Action) -> Append:
@@ -406,21 +435,30 @@ class SmallWorld:
             gone = name not in view.grants and (partition, name) not in view.uncleared
             assert not gone, f"{name} has ended, its end was answered, and it writes to t/{partition}"
 
-    def check_writer(self, partition: int, number: int, held: int) -> None:
+    def check_writer(self, view: View, partition: int, number: int, held: int) -> None:
         """An append is answered with an offset, be it new or that of a duplicate  =>  its token is accepted; without a
-        token: no exclusive grant has the slot.
+        token: no exclusive grant has the slot, and none lives that the partition is known to have.
         """
         if held >= 0:
             assert self.accepts(partition, number, held), "a fenced writer is answered as if it were not"
         else:
             mode = self.partitions.machine(number).machine.fence.mode
             assert mode in (None, SHARED), "a write without a token beside an exclusive grant"
+            for name, grant in view.grants.items():
+                is_there = partition in grant.partitions and partition not in grant.pending
+                assert not is_there or grant.mode == SHARED, f"a write without a token where {name} is in force"
 
-    def check_line(self, view: View, action: Action, answer: Any) -> None:
+    def check_line(self, state: State, action: Action, answer: Any) -> None:
         """An acquire is granted at once, and takes nothing over  =>  no session waits for any of its partitions."""
         if isinstance(answer, controller.GrantState) and action.mode != FENCING:
-            for session, (_, partitions) in view.tickets.items():
-                assert not set(action.places) & set(partitions), f"{action.session} passes {session}, which waits"
+            places = set(action.places or range(len(state.partitions)))
+            for session, (_, partitions) in self._view(state.controller).tickets.items():
+                assert not places & set(partitions), f"{action.session} passes {session}, which waits"
+
+    def check_term(self, before: View, after: View) -> None:
+        """The controller gets another leader, however late  =>  no session ends, and what is due stays due."""
+        assert after.deadlines.keys() == before.deadlines.keys(), "a new leader ends a session"
+        assert (after.grants, after.tickets, after.work) == (before.grants, before.tickets, before.work)
 
     def check_settled(self, state: State) -> None:
         """When all that is due has been done, nothing is due, and each partition accepts exactly the live grants on it;

@@ -25,6 +25,10 @@ QUEUE = Scope(
     prompt=True,
 )
 RETURNS = Scope(modes=(WAIT, SHARED), ends=("release", "fence"), resumes=True, decisions=5, prompt=True)
+GROWTH = Scope(sets=((),), modes=(FENCING, WAIT), ends=("close",), unfenced=True, partitions_max=2)
+GROWN = Scope(sets=((),), modes=(FENCING, SHARED), ends=("release",), resumes=True, partitions_max=2)
+GROWN_QUEUE = QUEUE._replace(partitions=1, sets=((), (0,), (1,)), partitions_max=2)
+TERMS = Scope(modes=(FENCING, WAIT), ends=("expire", "term"))
 WORLDS = {
     "writes": (WRITES, 70_000),
     "batches": (BATCHES, 10_000),
@@ -33,6 +37,10 @@ WORLDS = {
     "sets": (SETS, 2_000),
     "queue": (QUEUE, 2_000),
     "returns": (RETURNS, 1_000),
+    "growth": (GROWTH, 13_000),
+    "grown": (GROWN, 5_000),
+    "grown queue": (GROWN_QUEUE, 1_000),
+    "terms": (TERMS, 1_000),
 }
 """Each with a number of states below which it no longer is what it was."""
 
@@ -65,6 +73,11 @@ SHOWN: dict[str, tuple[Scope, str, int]] = {
     "a_duplicate_is_answered_before_the_token_is_judged": (WRITES, "beside an exclusive grant", 4),
     "a_gap_is_stored": (BATCHES, SEQUENCE, 3),
     "a_grant_is_in_force_at_once": (WRITES, IN_FORCE, 1),
+    "a_holder_of_all_does_not_get_what_is_added": (GROWTH, "a grant did not grow", 2),
+    "a_holder_of_all_has_what_is_added_at_once": (GROWTH, "is in force on t/1, and is refused", 2),
+    "a_new_leader_ends_sessions": (TERMS, "a new leader ends a session", 1),
+    "a_waiter_for_all_does_not_wait_for_what_is_added": (GROWN_QUEUE, "x", 3),
+    "an_added_partition_has_the_place_of_the_grant": (GROWTH, "grant.grant_index <= decision.order", 2),
     "a_late_clear_empties_the_slot": (WRITES, LATE, 3),
     "a_loaded_controller_counts_decisions_anew": (WRITES, FORGOTTEN, 1),
     "a_loaded_controller_forgot_what_is_due": (WRITES, FORGOTTEN, 1),

@@ -51,6 +51,8 @@ FENCED_TAKEOVERS = 2
 """A producer's name that another principal takes over gets a new epoch in any case."""
 AWAITED_DEPARTURES = 2
 """The end of a session waits for partitions where more grants ended than are remembered."""
+AWAITED_OWNERS = 2
+"""The end of a session waits for the partitions that it gave up or lost as resources before, until they refuse it."""
 FORGOTTEN_MESSAGE_IDS = 2
 """Retain.all_message_ids."""
 FENCED_WAITERS = 2

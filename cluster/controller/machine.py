@@ -26,7 +26,7 @@ from ...partition.internal_names import LEDGER_TOPIC
 from ...partition.log.image import FileExtent, Image, ImageDamaged
 from ...raft.machine import Machine
 from ..access.rights import lacks
-from ..features import CHECKED_WRITERS, FORGOTTEN_PARTITIONS, WITHDRAWN_TICKETS
+from ..features import AWAITED_OWNERS, CHECKED_WRITERS, FORGOTTEN_PARTITIONS, WITHDRAWN_TICKETS
 from ..model import By
 from .acts import Recorder
 from .backups import Backups, NoteBackup
@@ -88,7 +88,7 @@ from .ledger import Ledger
 from .ownership.acquire import AcquireRules, check_set, check_shape, resolve
 from .ownership.pending_installs import PendingInstalls
 from .ownership.reader_fences import PartitionOwners, ReaderFenceInstalls
-from .ownership.resources import Owning, Resources, partition_named
+from .ownership.resources import Key, Owning, Resources, partition_named
 from .ownership.slots import Slots
 from .ownership.work import Work
 from .principals import AddPrincipalToken, DeletePrincipal, DeletePrincipalToken, PrincipalPut, Principals, PutPrincipal
@@ -365,6 +365,7 @@ class ControllerMachine(Machine):
         for session, key in freed:
             self._recorder.freed("disown", session, [key], "writer_group")
         self.owners.owe(key for _, key in freed)
+        self._await_lost(freed)
 
     def _check_is_open(self, topic: str) -> None:
         """Raises PermissionDenied for the topic of a ledger that records: only the controller changes it."""
@@ -476,6 +477,7 @@ class ControllerMachine(Machine):
             self.slots.empty(victim, "evicted", "severed")
         self._recorder.owned(command, done, before)
         self.owners.owe(done.changed)
+        self._await_lost(done.lost)
         self._await_evicted(command.session, done)
         fences, readers = self.severing.outstanding(command.session)
         claimed = self.owners.pending((command.group, claim.resource) for claim in command.claims)
@@ -492,11 +494,18 @@ class ControllerMachine(Machine):
             for victim in done.severed:
                 self.leaving.add(victim, (), readers)
 
+    def _await_lost(self, lost: Sequence[tuple[str, Key]]) -> None:
+        """Note that the close of a session waits for partitions that it owned, and that may not know its end there."""
+        if self.assignment.feature_level >= AWAITED_OWNERS:
+            for session, key in lost:
+                self.leaving.add(session, (), self.owners.pending([key]))
+
     def _disown(self, index: int, command: Disown) -> Owned:
         self._check_member(command)
         done = self.resources.disown(command)
         self._recorder.freed("disown", command.session, done.changed, "disowned")
         self.owners.owe(done.changed)
+        self._await_lost(done.lost)
         return Owned(done.verdicts, self.owners.pending((command.group, resource) for resource in command.resources))
 
     def _forget_resources(self, index: int, command: ForgetResources) -> Done:

@@ -48,12 +48,13 @@ _NEVER_SEEN = Resource(None, 0, 0)
 
 class Owning(msgspec.Struct):
     """The effect of a command on resources: the verdicts, the keys that changed, and the severed sessions, which lose
-    everything because one of their resources was taken.
+    everything because one of their resources was taken. ``lost``: sessions that lost this resource alone.
     """
 
     verdicts: list[Verdict] = []
     changed: list[Key] = []
     severed: list[str] = []
+    lost: list[tuple[str, Key]] = []
 
 
 class Resources:
@@ -136,6 +137,7 @@ class Resources:
             if row.owner is not None:
                 self._free((command.group, resource))
                 done.changed.append((command.group, resource))
+                done.lost.append((command.session, (command.group, resource)))
             done.verdicts.append(Verdict(resource, False, row.generation, row.fence_epoch))
         return done
 
@@ -245,6 +247,8 @@ class Resources:
             if victim != command.session and command.sever == "session":
                 done.severed.append(victim)
                 done.changed += self.end_session(victim)
+            elif victim != command.session:
+                done.lost.append((victim, key))
         self._put(key, wanted)
         done.changed.append(key)
 

@@ -8,6 +8,7 @@ from stockade.cluster.controller.commands import ForgetResources, Freed, Owned, 
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.resources import CLAIMS_MAX, GENERATION_MAX, RESOURCE_TTL_MS, Resource, judge
 from stockade.cluster.controller.topology.catalog import group_id
+from stockade.cluster.features import AWAITED_OWNERS
 from stockade.partition import commands
 from stockade.partition.errors import (
     GenerationFenced,
@@ -158,6 +159,26 @@ def test_a_repeated_close_waits_for_the_pending_installs_of_the_first_through_a_
     assert isinstance(first, Freed)
     assert [ref.group_id for ref in first.fences] == [groups[1]]
     assert first.readers == [ReaderRef(groups[0], "g", 1)]
+    driver.fail_over()
+    assert driver.close("a") == first
+    driver.settle()
+    assert driver.close("a") == Freed([], [])
+
+
+@pytest.mark.parametrize("end", ["disown", "taken alone"])
+def test_a_close_waits_for_a_partition_that_the_session_owned_before(end: str) -> None:
+    """It was answered at once: a late write of the session was stored on a partition that requires an owner."""
+    driver = house()
+    driver.do(RaiseFeatureLevel(now_ms=0, level=AWAITED_OWNERS, supporting=["n1", "n2", "n3"]))
+    groups = driver.machine.catalog.topics()[0].groups()
+    owned(driver, "a", "t/0")
+    if end == "disown":
+        driver.disown("a", "t/0")
+    else:
+        owned(driver, "b", "t/0", 1, sever="resource")
+    first = driver.close("a")
+    assert isinstance(first, Freed)
+    assert [ref.group_id for ref in first.readers] == [groups[0]]
     driver.fail_over()
     assert driver.close("a") == first
     driver.settle()

@@ -14,6 +14,7 @@ from memory_log import MemoryLog
 
 from stockade.cluster.controller import commands as controller
 from stockade.cluster.controller import invariants as controller_invariants
+from stockade.cluster.controller.ledger import SavedLedger
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.grants import EndedGrants
 from stockade.partition import commands as partition
@@ -139,6 +140,17 @@ class NextLeader(NamedTuple):
     command: controller.Command
 
 
+NUMBERED = (
+    controller.Acquire
+    | controller.CreateTopic
+    | controller.InitProducer
+    | controller.FenceProducer
+    | controller.Enrol
+    | controller.ForgetNames
+)
+"""Commands whose index in the log is part of the state, or of an answer."""
+
+
 class ControllerStates(States[ControllerMachine, bytes]):
     """The states of the controller."""
 
@@ -155,6 +167,7 @@ class ControllerStates(States[ControllerMachine, bytes]):
         return machine.capture().state
 
     def plain(self, machine: ControllerMachine) -> None:
+        machine.ledger.load(SavedLedger())  # its entries would tell apart all ways to a state
         slots = machine.slots
         for grant in slots.grants.by_id.values():
             grant.operation, grant.at_ms = "acquire", 0
@@ -169,7 +182,7 @@ class ControllerStates(States[ControllerMachine, bytes]):
         term = machine.term
         if isinstance(command, NextLeader):
             term, command = term + 1, command.command
-        index = machine.applied_index + isinstance(command, controller.Acquire | controller.CreateTopic)
+        index = machine.applied_index + isinstance(command, NUMBERED)
         return machine.apply(index, term, controller.encode_command(command))
 
     def is_as(self, machine: ControllerMachine, number: int) -> bool:
@@ -221,9 +234,11 @@ class PartitionStates(States[LoadedPartition, SavedPartition]):
     differ in these counts alone are one.
     """
 
-    def __init__(self, config: PartitionConfig) -> None:
+    def __init__(self, config: PartitionConfig, *, may_be_unknown: bool = False) -> None:
+        """``may_be_unknown``: whether a certificate may say that it does not know."""
         super().__init__()
         self.config = config
+        self.may_be_unknown = may_be_unknown
 
     def load(self, saved: SavedPartition) -> LoadedPartition:
         loaded = LoadedPartition(self.config, saved.log)
@@ -263,6 +278,8 @@ class PartitionStates(States[LoadedPartition, SavedPartition]):
             assert stored[answer.base_offset] == command.message, "a duplicate has the offset of another batch"
         elif isinstance(answer, StockadeError) and (outcome := answer.fields.get("outcome")) is not None:
             is_stored = command.message in stored
+            if outcome["state"] == "unknown" and self.may_be_unknown:
+                return
             assert outcome["state"] == ("committed" if is_stored else "absent"), "a certificate is wrong"
             assert not is_stored or stored[outcome["base_offset"]] == command.message, (
                 "a certificate has another offset"

@@ -115,7 +115,8 @@ class GroupWorld:
         opened = [OpenSession(now_ms=0, session=s, client_id=s, ttl_ms=TTL_MS) for s in scope.sessions]
         level = RaiseFeatureLevel(now_ms=0, level=2, supporting=[])
         topic = CreateTopic(now_ms=0, name="t", partitions=1, replication_factor=None, config=config, nodes=[NODE])
-        answers = [self.controllers.tell(machine, command) for command in (level, topic, *opened)]
+        founding: list[Command] = [level, topic, *opened]
+        answers = [self.controllers.tell(machine, command) for command in founding]
         self.topic_id = answers[1].topic_id
         self.partitions = PartitionStates(PartitionConfig(self.topic_id, writer_group=GROUP))
         partition = LoadedPartition(self.partitions.config)

@@ -72,7 +72,8 @@ class MemberWorld:
         topic = CreateTopic(
             now_ms=0, name="t", partitions=partitions, replication_factor=None, config=TopicConfig(), nodes=[NODE]
         )
-        for command in (level, topic, *opened):
+        founding: list[Command] = [level, topic, *opened]
+        for command in founding:
             self.controllers.tell(machine, command)
         self._initial = State(self.controllers.number(machine), (Member(),) * members, late)
 
@@ -117,6 +118,7 @@ class MemberWorld:
         """When each member has looked a few times, and no claim comes late any more: each session owns its number and
         what its member reads, and nothing else; each partition has a reader; shares differ by one at most.
         """
+        before: State | None = None
         for _ in range(LOOKS_MAX):
             before = state
             for number, member in enumerate(state.members):
@@ -184,11 +186,12 @@ class Cluster:
     async def disown(self, group: str, session: str, name: str, **_: Any) -> None:
         self._ask(Disown(now_ms=0, session=session, group=group, resources=[name]))
 
-    def _ask(self, command: Command) -> Any:
+    def _ask(self, command: Command) -> list[Any]:
         self.number, answer = self._world.controllers.step(self.number, repr(command), lambda: [command])
         if isinstance(answer, StockadeError):
             raise answer
-        return answer.verdicts
+        verdicts: list[Any] = answer.verdicts
+        return verdicts
 
 
 def _own(session: str, names: list[str]) -> Own:

@@ -12,7 +12,7 @@ SEVERING = Scope(ends=("disown", "close", "expire"), writes=True)
 ALONE = SEVERING._replace(sever="resource")
 GRANTS = Scope(holds=True, decisions=3)
 THREE = Scope(sessions="abc", ends=("close",))
-WORLDS = {"severing": (SEVERING, 5_000), "alone": (ALONE, 5_000), "grants": (GRANTS, 4_000), "three": (THREE, 1_000)}
+WORLDS = {"severing": (SEVERING, 5_000), "alone": (ALONE, 5_000), "grants": (GRANTS, 1_200), "three": (THREE, 1_000)}
 """Each with a number of states below which it no longer is what it was."""
 
 

@@ -12,7 +12,7 @@ from stockade.client.consumer import group
 from stockade.client.consumer.group import GroupReading
 from stockade.partition.api.ownership import Resource
 
-WORLDS = {"two": ((2, 2, 2), 350), "odd": ((2, 3, 2), 350), "three": ((3, 1, 1), 1_000)}
+WORLDS = {"two": ((2, 2, 2), 290), "odd": ((2, 3, 2), 290), "three": ((3, 1, 1), 780)}
 """Members, partitions and late claims; and a number of states below which the world no longer is what it was."""
 
 

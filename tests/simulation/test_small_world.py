@@ -10,11 +10,11 @@ from simulation.explorer import Counterexample, explore
 from simulation.slot_mutants import MUTANTS, Mutant
 from simulation.small_world import EXCLUSIVE, FENCING, SHARED, WAIT, Scope, SmallWorld
 
-WRITES = Scope(ends=("release", "expire"), resumes=True, batches=1, unfenced=True)
-BATCHES = Scope(modes=(FENCING, SHARED), ends=("close",), batches=2)
-ENDS = Scope(ends=("release", "close", "expire", "evict", "cancel", "fence"), resumes=True)
-THREE = Scope("abc", modes=(FENCING, WAIT), ends=("release",), decisions=4)
-SETS = Scope("abc", partitions=2, sets=((0,), (1,), (0, 1)), modes=(FENCING, WAIT), ends=("close",), decisions=2)
+WRITES = Scope(ends=("release", "expire"), resumes=True, batches=1, unfenced=True, decisions=4)
+BATCHES = Scope(modes=(FENCING, SHARED), ends=("close",), batches=2, decisions=4)
+ENDS = Scope(ends=("release", "close", "expire", "evict", "cancel", "fence"), resumes=True, decisions=4)
+THREE = Scope("abc", modes=(FENCING, WAIT), ends=("release",), decisions=5)
+SETS = Scope("abc", partitions=2, sets=((0,), (1,), (0, 1)), modes=(FENCING, WAIT), ends=("close",), decisions=3)
 QUEUE = Scope(
     "abc",
     partitions=2,
@@ -24,22 +24,22 @@ QUEUE = Scope(
     decisions=5,
     prompt=True,
 )
-RETURNS = Scope(modes=(WAIT, SHARED), ends=("release", "fence"), resumes=True, decisions=5, prompt=True)
-GROWTH = Scope(sets=((),), modes=(FENCING, WAIT), ends=("close",), unfenced=True, partitions_max=2)
+RETURNS = Scope(modes=(WAIT, SHARED), ends=("release", "fence"), resumes=True, decisions=6, prompt=True)
+GROWTH = Scope(sets=((),), modes=(FENCING, WAIT), ends=("close",), unfenced=True, partitions_max=2, decisions=4)
 GROWN = Scope(sets=((),), modes=(FENCING, SHARED), ends=("release",), resumes=True, partitions_max=2)
-GROWN_QUEUE = QUEUE._replace(partitions=1, sets=((), (0,), (1,)), partitions_max=2)
-TERMS = Scope(modes=(FENCING, WAIT), ends=("expire", "term"))
+GROWN_QUEUE = QUEUE._replace(partitions=1, sets=((), (0,), (1,)), partitions_max=2, decisions=5)
+TERMS = Scope(modes=(FENCING, WAIT), ends=("expire", "term"), decisions=5)
 WORLDS = {
-    "writes": (WRITES, 70_000),
-    "batches": (BATCHES, 10_000),
-    "ends": (ENDS, 15_000),
-    "three": (THREE, 15_000),
-    "sets": (SETS, 2_000),
-    "queue": (QUEUE, 2_000),
-    "returns": (RETURNS, 1_000),
-    "growth": (GROWTH, 13_000),
-    "grown": (GROWN, 5_000),
-    "grown queue": (GROWN_QUEUE, 1_000),
+    "writes": (WRITES, 160_000),
+    "batches": (BATCHES, 27_000),
+    "ends": (ENDS, 49_000),
+    "three": (THREE, 13_000),
+    "sets": (SETS, 19_000),
+    "queue": (QUEUE, 1_300),
+    "returns": (RETURNS, 3_500),
+    "growth": (GROWTH, 34_000),
+    "grown": (GROWN, 1_800),
+    "grown queue": (GROWN_QUEUE, 750),
     "terms": (TERMS, 1_000),
 }
 """Each with a number of states below which it no longer is what it was."""

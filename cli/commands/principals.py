@@ -133,11 +133,13 @@ async def whoami(client: Client, output: str) -> None:
         ("The first one ends the time of an open cluster", "stockade principals put root --right all --new-token"),
         (
             "A producer that writes to some topics, as their only writer",
-            "stockade principals put billing --right 'produce topic:invoices-*' --right 'acquire topic:invoices-*'",
+            "stockade principals put billing --right 'produce topic:invoices-*' --right 'acquire topic:invoices-*'"
+            " --right 'produce producer:billing*'",
         ),
         (
             "One that cannot crowd out the others",
-            "stockade principals put batch --right 'produce topic:logs' --quota bytes_per_s=20000000",
+            "stockade principals put batch --right 'produce topic:logs' --right 'produce producer:batch*'"
+            " --quota bytes_per_s=20000000",
         ),
         ("By client certificate", "stockade principals put audit --right 'read topic:*' --cert-name CN:audit"),
     ],

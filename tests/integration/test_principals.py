@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import threading
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from stockade.cli.commands.principals import principals
 from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cli.main import main
+from stockade.cli.ui.manual import Manual
 from stockade.cluster.access.principals import new_token
 
 from .api import Answer, call, eventually, expect
@@ -97,6 +100,21 @@ def test_rights_of_a_principal_are_in_force_as_soon_as_they_are_put(closed: Clos
         assert refused.exit_code != 0
         assert "Principal billing lacks the right: admin cluster" in refused.stderr
     assert "billing" in closed.stockade("principals", "list", token=root)
+
+
+def test_a_writer_that_is_put_as_the_help_says_can_write(closed: Closed) -> None:
+    put = principals.commands["put"]
+    assert isinstance(put, Manual)
+    examples = [shlex.split(line)[1:] for _, line in put.examples if "produce topic:" in line]
+    assert examples
+    for words in examples:
+        token = closed.token_of(closed.stockade(*words, "--new-token", token=closed.root))
+        [pattern] = [right.removeprefix("produce topic:") for right in words if right.startswith("produce topic:")]
+        topic = pattern.replace("*", "helped")
+        closed.stockade("topics", "create", topic, token=closed.root)
+        alone = ["--exclusive"] if f"acquire topic:{pattern}" in words else []
+        written = ["produce", topic, __file__, "--name", words[2], *alone]
+        assert "offsets 0.." in closed.stockade(*written, token=token)
 
 
 def test_a_token_is_changed_without_a_gap_and_a_deleted_one_is_dead_at_every_node(closed: Closed) -> None:

@@ -359,7 +359,8 @@ BY_REASON: dict[tuple[str, str], Text] = {
         "{writer} holds the slot ({holder[mode]})",
         "Wait until it leaves (mode WaitForExclusive), or take its place (mode ExclusiveWithFencing): its writes are "
         "refused then. `stockade grants list TOPIC` shows all holders.",
-        cli="To take its place: --mode ExclusiveWithFencing (`stockade produce`: --fencing).",
+        cli="To take its place: --mode ExclusiveWithFencing (`stockade produce`: --fencing). `stockade topics "
+        "trim` has to wait; a shorter retention (`stockade topics alter`) has not.",
     ),
     ("PRODUCER_BUSY", "shared_present"): Text(
         "{writer} shares the slot",

@@ -137,7 +137,11 @@ class EndType(click.ParamType[int]):
 async def trim(
     client: Client, topic: str, partition: int, before: int, output: str, *, exclusive: bool, consent: Consent
 ) -> None:
-    """Delete the records of a partition of TOPIC below an offset, on all replicas."""
+    """Delete the records of a partition of TOPIC below an offset, on all replicas.
+
+    Refused while a writer holds the partition alone. A shorter retention drops records all the same: `stockade topics
+    alter`, and back when they are gone.
+    """
     look = partial(trim_plan, client, topic, partition, before, exclusive=exclusive)
     act = partial(_trim, client, topic, partition, before, exclusive=exclusive)
     trimmed = await under_consent(consent, output, look, act)

@@ -104,6 +104,7 @@ async def trim_plan(client: Client, topic: str, partition: int, before: int, *, 
         f"{dropped:,} of {count(found.log_end - found.log_start, 'record')}{offsets}, {_part(found, dropped)}: there is"
         " no way back",
         *_writers(ending, "holds the slot at epoch"),
+        *_refused(ending, is_required=described.config.require_fence, exclusive=exclusive),
         _losing(behind),
     ]
     conditions: dict[str, Any] = {} if epoch is None else {"if_epoch": epoch + exclusive}
@@ -165,6 +166,13 @@ def _writers(found: Sequence[Holding], what: str = "loses its grant of epoch") -
         for each in found[:NAMES_MAX]
     ]
     return lines + rest(len(found) - NAMES_MAX) or ["no writer holds a slot here"]
+
+
+def _refused(holders: Sequence[Holding], *, is_required: bool, exclusive: bool) -> list[str]:
+    """Why a trim would be refused as things are; beside Shared holders only one that needs a token is."""
+    if any(is_required or exclusive or each.mode != "Shared" for each in holders):
+        return ["this is refused while a writer holds the slot; a shorter retention drops records all the same"]
+    return ["the topic requires a fencing token: refused without --exclusive"] if is_required and not exclusive else []
 
 
 def _losing(groups: Sequence[str]) -> str:

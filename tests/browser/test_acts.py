@@ -223,6 +223,7 @@ def test_a_plan_has_the_digest_that_the_command_line_tells(console: Console, sce
     console.press("Trim")
     console.fill("Drop records before offset", "2", DIALOG)
     console.sees("2 of 3 records", DIALOG)
+    console.sees("This is refused while a writer holds the slot alone.", DIALOG)
     assert digest(console) == scene.plan("topics", "trim", topic, "--partition", "0", "--before", "2")
 
 

@@ -164,6 +164,7 @@ export async function trimPlan(name, partition, before, options) {
   const lines = [
     `${count(dropped)} of ${plural(records, "record")}${dropped ? `, offsets ${count(found.log_start)} to ${count(found.log_start + dropped - 1)}` : ""}, about ${bytes(share)} on each replica. There is no way back.`,
     ...writers(ending, "holds the slot at epoch"),
+    ...(ending.some(({ mode }) => mode !== "Shared") ? ["This is refused while a writer holds the slot alone. A shorter retention drops records all the same."] : []),
     losing(behind),
   ];
   const conditions = epoch === null ? {} : { if_epoch: epoch };

@@ -133,6 +133,30 @@ def test_a_trim_says_who_had_not_read_it_and_follows_neither_a_new_writer_nor_ne
     assert at.tells(*order, "end", "--exclusive", "--confirm", alone["plan"])["log_start"] == 5
 
 
+def test_a_trim_of_a_partition_that_a_writer_holds_says_what_drops_records_all_the_same(
+    at: Operator, session: str
+) -> None:
+    at.says("topics", "create", "full")
+    at.says("topics", "create", "careful", "--require-fence")
+    order = ("topics", "trim", "full", "--partition", "0", "--before", "end")
+    refused = "this is refused while a writer holds the slot"
+    assert refused not in at.says(*order, "--plan")
+    shared = at.tells("grants", "acquire", "full", "--session", session, "--mode", "shared")["grant"]
+    assert refused not in at.says(*order, "--plan") and refused in at.says(*order, "--exclusive", "--plan")
+    at.says(*order)
+    at.says("grants", "release", shared, "--session", session)
+    at.says("grants", "acquire", "full", "--session", session)
+    assert f"{refused}; a shorter retention drops records all the same" in at.says(*order, "--plan")
+    for words in (order, (*order, "--exclusive")):
+        done = at.call(*words)
+        assert (done.exit_code, "a shorter retention (`stockade topics alter`)" in done.stderr) == (1, True)
+    order = ("topics", "trim", "careful", "--partition", "0", "--before", "end")
+    assert "refused without --exclusive" in at.says(*order, "--plan")
+    assert "refused" not in at.says(*order, "--exclusive", "--plan")
+    at.says("grants", "acquire", "careful", "--session", session)
+    assert refused in at.says(*order, "--plan") and "without --exclusive" not in at.says(*order, "--plan")
+
+
 def test_the_end_of_a_session_names_what_it_holds_and_ends_nothing_else(at: Operator, session: str) -> None:
     at.says("topics", "create", "kept")
     grant = at.tells("grants", "acquire", "kept", "--session", session)

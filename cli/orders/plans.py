@@ -67,19 +67,19 @@ async def deletion_plan(client: Client, topic: str) -> Plan:
     found = await each_of(range(len(described.partitions)), lambda number: client.contents(topic, number))
     groups = sorted({position.group for each in found for position in each.positions})
     records = sum(each.log_end - each.log_start for each in found)
-    stored = sum(each.stored_bytes for each in found)
+    stored, tiered = sum(each.stored_bytes for each in found), sum(each.tiered_bytes or 0 for each in found)
     size = {"partitions": len(found), "replication_factor": described.replication_factor}
     state = {"topic": topic, "topic_id": described.topic_id, **size, "is_empty": not records}
     lines = [
         f"{records:,} records in {count(len(found), 'partition')}, {stored:,} bytes on each of"
-        f" {count(described.replication_factor, 'replica')}: there is no way back",
+        f" {count(described.replication_factor, 'replica')}{_in_store(tiered)}: there is no way back",
         *_writers(ending),
         _losing(groups),
     ]
     return Plan(
         f"delete {topic}",
         state | {"grants": _told(ending), "groups": groups},
-        {"records": records, "stored_bytes": stored},
+        {"records": records, "stored_bytes": stored, "tiered_bytes": tiered},
         lines,
         {"topic_id": described.topic_id, "if_grants": [each.grant for each in ending]},
     )
@@ -182,6 +182,13 @@ def _losing(groups: Sequence[str]) -> str:
 
 
 def _part(found: PartitionContents, dropped: int) -> str:
-    stored = found.log_end - found.log_start
-    share = found.stored_bytes * dropped // stored if stored else 0
-    return f"about {share:,} bytes on each replica"
+    """Their bytes: disks have the records from ``local_start`` on, and the store all but the last ones."""
+    all_of_them, above = found.log_end - found.log_start, max(found.log_start, found.local_start or 0)
+    on_disk, dropped_there = found.log_end - above, max(0, found.log_start + dropped - above)
+    local = found.stored_bytes * dropped_there // on_disk if on_disk else 0
+    tiered = (found.tiered_bytes or 0) * dropped // all_of_them if all_of_them else 0
+    return f"about {local:,} bytes on each replica{_in_store(tiered)}"
+
+
+def _in_store(tiered_bytes: int) -> str:
+    return f" and {tiered_bytes:,} in the tiered store" if tiered_bytes else ""

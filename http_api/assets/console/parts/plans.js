@@ -139,16 +139,19 @@ export async function deletionPlan(name, options, tell) {
   const groups = [...new Set(found.flatMap((each) => each.positions.map((position) => position.group)))].sort();
   const records = found.reduce((sum, each) => sum + each.log_end - each.log_start, 0);
   const stored = found.reduce((sum, each) => sum + each.stored_bytes, 0);
+  const tiered = found.reduce((sum, each) => sum + (each.tiered_bytes || 0), 0);
   const { replication_factor, topic_id } = topic;
   const state = { topic: name, topic_id, partitions: found.length, replication_factor, is_empty: !records, grants: ending, groups };
   const lines = [
-    `${plural(records, "record")} in ${plural(found.length, "partition")}, ${bytes(stored)} on each of ${plural(replication_factor, "replica")}, with their epochs and histories. There is no way back.`,
+    `${plural(records, "record")} in ${plural(found.length, "partition")}, ${bytes(stored)} on each of ${plural(replication_factor, "replica")}${inStore(tiered)}, with their epochs and histories. There is no way back.`,
     ...writers(ending),
     losing(groups),
   ];
   const grants = digest(ending.map((each) => `${each.grant}\n`).join(""));
   return planned(`delete ${name}`, state, lines, { topic_id, if_grants: grants }, `topics delete ${name}`);
 }
+
+const inStore = (tiered) => (tiered ? ` and ${bytes(tiered)} in the tiered store` : "");
 
 /** Of dropping the records of a partition below an offset. */
 export async function trimPlan(name, partition, before, options) {
@@ -160,9 +163,12 @@ export async function trimPlan(name, partition, before, options) {
   const behind = found.positions.filter((each) => each.offset < found.log_start + dropped).map((each) => each.group).sort();
   const state = { topic: name, topic_id: topic.topic_id, partition, before, epoch, log_start: found.log_start, grants: ending, groups: behind };
   const records = found.log_end - found.log_start;
-  const share = records ? Math.floor((found.stored_bytes * dropped) / records) : 0;
+  const above = Math.max(found.log_start, found.local_start || 0); // on disk are the records from there on
+  const onDisk = found.log_end - above;
+  const share = onDisk ? Math.floor((found.stored_bytes * Math.max(0, found.log_start + dropped - above)) / onDisk) : 0;
+  const tiered = records ? Math.floor(((found.tiered_bytes || 0) * dropped) / records) : 0; // all but the last records are there
   const lines = [
-    `${count(dropped)} of ${plural(records, "record")}${dropped ? `, offsets ${count(found.log_start)} to ${count(found.log_start + dropped - 1)}` : ""}, about ${bytes(share)} on each replica. There is no way back.`,
+    `${count(dropped)} of ${plural(records, "record")}${dropped ? `, offsets ${count(found.log_start)} to ${count(found.log_start + dropped - 1)}` : ""}, about ${bytes(share)} on each replica${inStore(tiered)}. There is no way back.`,
     ...writers(ending, "holds the slot at epoch"),
     ...(ending.some(({ mode }) => mode !== "Shared") ? ["This is refused while a writer holds the slot alone. A shorter retention drops records all the same."] : []),
     losing(behind),

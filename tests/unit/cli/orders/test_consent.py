@@ -1,11 +1,17 @@
 """An order is carried out as it was shown, or not at all: against a real node."""
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from stockade.cli.orders.holdings import holdings
+from stockade.cli.orders.plans import deletion_plan, trim_plan
+from stockade.partition.api.records import PartitionContents
+from stockade.partition.api.topics import PartitionState, Topic, TopicConfig
 
 from ..operating import Operator
 
@@ -155,6 +161,24 @@ def test_a_trim_of_a_partition_that_a_writer_holds_says_what_drops_records_all_t
     assert "refused" not in at.says(*order, "--exclusive", "--plan")
     at.says("grants", "acquire", "careful", "--session", session)
     assert refused in at.says(*order, "--plan") and "without --exclusive" not in at.says(*order, "--plan")
+
+
+def test_a_plan_tells_what_goes_from_the_tiered_store() -> None:
+    """Of 1,000 records nine tenths have left the disks: those of the store are most of what goes for good."""
+    found = PartitionContents("old", 0, 0, 1000, 500, 0, [], 900, 9500)
+    partitions = [PartitionState(0, "http://n1", "n1", 1, ["n1"], 0)]
+    topic = Topic("old", 7, 3, sealed=False, config=TopicConfig(), partitions=partitions)
+    client: Any = SimpleNamespace(topic=AsyncMock(return_value=topic), contents=AsyncMock(return_value=found))
+
+    def bytes_of(before: int) -> str:
+        plan = asyncio.run(trim_plan(client, "old", 0, before, exclusive=False))
+        return plan.lines[0].split(", ", 2)[2]
+
+    assert bytes_of(500) == "about 0 bytes on each replica and 4,750 in the tiered store: there is no way back"
+    assert bytes_of(950) == "about 250 bytes on each replica and 9,025 in the tiered store: there is no way back"
+    deleted = asyncio.run(deletion_plan(client, "old"))
+    assert "500 bytes on each of 3 replicas and 9,500 in the tiered store:" in deleted.lines[0]
+    assert deleted.about == {"records": 1000, "stored_bytes": 500, "tiered_bytes": 9500}
 
 
 def test_the_end_of_a_session_names_what_it_holds_and_ends_nothing_else(at: Operator, session: str) -> None:

@@ -229,8 +229,9 @@ async def list_groups(client: Client, prefix: str, output: str) -> None:
 async def describe(client: Client, group: str, topics: Sequence[str], output: str) -> None:
     """Show the resources of GROUP with their owners, and its position and lag, in records, in each partition.
 
-    LAG counts the records from the position to the log's end; without a position, all records. Partitions without a
-    leader cannot be asked: they are named, and the command ends with code 1.
+    LAG counts the records from the position to the log's end; without a position, all records. Records that were
+    dropped before the group had read them do not count: a line below tells their number. Partitions without a leader
+    cannot be asked: they are named, and the command ends with code 1.
     """
     resources = await client.resources(group)
     known = {each.name: each.partitions for each in await client.topics(internal=True)}
@@ -254,6 +255,13 @@ def _show(group: str, resources: Sequence[Resource], positions: Sequence[GroupPo
             ["TOPIC", "PARTITION", "OWNER", "POSITION", "LOG END", "LAG"],
             [(p.topic, p.partition, p.owner or "-", _or_dash(p.offset), p.log_end, p.lag) for p in positions],
         )
+    for each in positions:
+        if each.offset is not None and each.offset < each.log_start:
+            click.echo(
+                f"unread and dropped: {each.log_start - each.offset:,} of {each.topic}/{each.partition}. Readers that"
+                f" do not skip them go on after `stockade groups reset {group} {each.topic}"
+                f" --partition {each.partition} --to earliest`"
+            )
     if not resources and not positions and is_whole:
         click.echo(f"{group}: owns nothing; --topic shows its positions in a topic")
 

@@ -98,9 +98,9 @@ class Client(Administration):
     async def connect(self, *, patience_ms: int = 0) -> Cluster:
         """Ask the nodes of ``bootstrap`` in turn for the cluster's nodes, and remember the nodes of the answer.
 
-        The client passes over a node that accepts a connection and does not answer in ``connect_timeout_ms``. Raises
-        ClusterUnreachable when no node could be connected to for ``patience_ms``; 0: after one round. No other method
-        needs this call: it tells early whether there is a cluster.
+        The client passes over a node that accepts a connection and does not answer in ``connect_timeout_ms``, and waits
+        for one that has too much to do. Raises ClusterUnreachable when no node could be connected to for
+        ``patience_ms``; 0: after one round. No other method needs this: it tells early whether there is a cluster.
         """
         return await self.calls.connect(patience_ms)
 

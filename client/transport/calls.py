@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from ...partition.api.cluster import Cluster
-from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError
+from ...partition.errors import InvalidRequest, RequestTimedOut, StockadeError, ThrottlingQuotaExceeded
 from ..config import ClientConfig
 from ..errors import ClusterUnreachable, UnreadableAnswer
 from ..loop_affinity import LoopAffinity
@@ -67,13 +67,18 @@ class Calls:
         again and again for ``patience_ms``.
 
         Each node has ``connect_timeout_ms``, so that a node that hangs does not hide the others; when none answers in
-        that time, one more attempt has the whole ``request_timeout_ms``. Raises ClusterUnreachable.
+        that time, one more attempt has the whole ``request_timeout_ms``. A node that has too much to do is there, so
+        it is waited for as by any call. Raises ClusterUnreachable, ThrottlingQuotaExceeded.
         """
         ask = Request(method="GET", path=CLUSTER)
         nodes = self._config.bootstrap if len(self._config.bootstrap) > 1 else ()
         hurried = [replace(ask, node=node, timeout_ms=self._config.connect_timeout_ms) for node in nodes]
         attempt = partial(self._first, [*hurried, ask], RequestTimedOut)
-        cluster = decode(await self.repeat(f"GET {CLUSTER}", attempt, patience_ms), Cluster)
+        try:
+            answer = await self.repeat(f"GET {CLUSTER}", attempt, patience_ms)
+        except ThrottlingQuotaExceeded:
+            answer = await self.repeat(f"GET {CLUSTER}", attempt, self._config.delivery_timeout_ms - patience_ms)
+        cluster = decode(answer, Cluster)
         self._learn(cluster)
         self._nodes.put_off()
         return cluster

@@ -78,6 +78,8 @@ class FakeCluster(FakeState):
         self.released = asyncio.Event()
         self.unknown_routes: set[str] = set()
         """What nodes of another release do not know."""
+        self.refusals_of: dict[str, list[StockadeError]] = {}
+        """By route, the refusals of the next requests."""
         self.leader = 0
         """Which of the nodes is said to lead everything."""
         self.expired = False
@@ -172,6 +174,8 @@ class FakeCluster(FakeState):
             resource = request.match_info.route.resource
             if resource is not None and resource.canonical in self.unknown_routes:
                 raise NotFound("no such route", what="route")
+            if resource is not None and (refusals := self.refusals_of.get(resource.canonical)):
+                raise refusals.pop(0)
             return await handler(request)
         except StockadeError as error:
             return problem(error)

@@ -15,6 +15,7 @@ from stockade.partition.api.topics import TopicConfig
 from stockade.partition.errors import (
     LeaderNotAvailable,
     NotEnoughReplicas,
+    ThrottlingQuotaExceeded,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -53,6 +54,19 @@ def test_the_other_nodes_are_learned_so_that_one_bootstrap_node_may_die(cluster:
         assert [node.url for node in (await client.connect()).nodes] == cluster.nodes
         await asyncio.to_thread(cluster.kill, cluster.nodes[0])
         assert await client.topics() == []
+
+    use(cluster, work)
+
+
+def test_a_quota_that_is_used_is_waited_for_also_by_the_first_request(cluster: FakeCluster) -> None:
+    """Every command begins with this request: one whose principal had just read much failed at once."""
+    refusals = cluster.refusals_of["/v1/cluster"] = [ThrottlingQuotaExceeded(retry_after_ms=20) for _ in range(2)]
+
+    async def work(client: Client) -> None:
+        assert [node.url for node in (await client.connect()).nodes] == cluster.nodes
+        refusals.extend(2 * [ThrottlingQuotaExceeded(retry_after_ms=10 * client.config.delivery_timeout_ms)])
+        with pytest.raises(ThrottlingQuotaExceeded):
+            await client.connect()
 
     use(cluster, work)
 

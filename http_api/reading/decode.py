@@ -86,7 +86,7 @@ def read_batch(form: str, body: bytes, *, now_ms: int, batch_bytes_max: int) -> 
     if form == ARROW:
         return batch_from_stream(body, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
     if form == TEXT and body and b"\n" not in body:
-        return batch_of_value(body.removesuffix(b"\r"), now_ms=now_ms, batch_bytes_max=batch_bytes_max)
+        return batch_of_value(body, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
     columns = read_columns(form, body, now_ms=now_ms, bytes_max=0)
     return batch_from_columns(*columns, now_ms=now_ms, batch_bytes_max=batch_bytes_max)
 
@@ -118,12 +118,12 @@ def _arrow_columns(batch: Batch) -> Columns:
 
 def _text_columns(body: bytes) -> Columns:
     _check_count(body.count(b"\n"))
-    lines = body.split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    _check_count(len(lines))
+    *lines, rest = body.split(b"\n")
     values: list[bytes | None] = [line.removesuffix(b"\r") for line in lines]
+    if rest:  # has no line end, so a CR is a part of the value
+        values.append(rest)
     count = len(values)
+    _check_count(count)
     return Columns([None] * count, values, [None] * count, [None] * count)
 
 

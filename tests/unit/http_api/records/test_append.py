@@ -128,6 +128,9 @@ def test_value_json_keeps_numbers_as_they_were_written(written: bytes, stored: s
         (b"\n", [""]),
         (b"a\n\nb\n", ["a", "", "b"]),
         (b"a\rb\n", ["a\rb"]),
+        (b"a\r", ["a\r"]),  # no line end, so a part of the value
+        (b"a\nb\r", ["a", "b\r"]),
+        (b"a\r\r\nb", ["a\r", "b"]),
         (b"\r\n\r\n", ["", ""]),
         (b"\xff\xfe\n", [base64.b64encode(b"\xff\xfe").decode()]),
     ],

@@ -29,6 +29,7 @@ from ...partition.api.records import NEWS_PARTITIONS_MAX
 from ...partition.api.topics import BATCH_BYTES_MAX, Mode, TopicConfig
 from ...partition.commands import OFFSET_BEGIN_MAX, PRODUCER_EPOCH_MAX
 from ...partition.errors import InvalidRequest
+from ...partition.places.urls import place_fault
 from .json_codec import explain, or_none
 from .parameters import INT64_MAX, PARTITION_MAX, TOPIC_NAME
 
@@ -359,7 +360,10 @@ class BackupNote(msgspec.Struct, forbid_unknown_fields=True):
     bytes: _Natural
 
     def noted(self) -> NotedBackup:
-        """The backup as the controller stores it."""
+        """The backup as the controller stores it and all see it who may see the cluster. Raises InvalidRequest."""
+        fault = place_fault(self.place)
+        if fault is not None:
+            raise InvalidRequest(f"place: {fault}")
         return NotedBackup(**structs.asdict(self))
 
 

@@ -126,6 +126,8 @@ def test_balance_and_controllers_are_planned_ordered_and_set_at_any_node() -> No
     [
         ("POST", "backups", {**BACKUP, "place": ""}, "place"),
         ("POST", "backups", {**BACKUP, "place": "x" * 501}, "place"),
+        ("POST", "backups", {**BACKUP, "place": "s3://user:pass@b/orders"}, "place: no credentials"),
+        ("POST", "backups", {**BACKUP, "place": "s3://b/orders?secret_key=x"}, "place: no credentials"),
         ("POST", "backups", {**BACKUP, "records": -1}, "records"),
         ("POST", "backups", {**BACKUP, "principal": "another"}, "body"),
         ("POST", "balance", {}, "body"),

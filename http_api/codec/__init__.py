@@ -4,5 +4,6 @@ The code here knows neither the cluster nor a connection.
 
 In: bytes, headers, queries.
 Out: checked values, and the bytes of answers.
-May import: cluster, cluster.access, cluster.controller, cluster.controller.topology, partition, partition.api.
+May import: cluster, cluster.access, cluster.controller, cluster.controller.topology, partition, partition.api,
+partition.places.
 """

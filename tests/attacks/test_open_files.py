@@ -53,7 +53,7 @@ def test_the_log_keeps_its_descriptors_beside_those_of_requests(tmp_path: Path, 
         topic.create(partitions=1)
         for _ in range(30):
             expect(200, topic.append("x" * 1_000_000, 0))
-        leader = topic.leader()
+        leader = topic.led_by()
         attacked = next(node for node in cluster.nodes if (node.name == leader) == is_leader)
         other = next(node for node in cluster.nodes if node.name != leader and node is not attacked)
         most = [0, 0, 0]

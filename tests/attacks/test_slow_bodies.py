@@ -93,7 +93,7 @@ def test_appends_go_on_beside_slow_bodies_and_idle_connections(tmp_path: Path, s
         topic = Topic(cluster.nodes[0].url, "orders")
         topic.create(partitions=WRITERS)
         nodes = {node.name: node for node in cluster.nodes}
-        urls = [nodes[eventually(partial(topic.leader, number))].url for number in range(WRITERS)]
+        urls = [nodes[topic.led_by(number)].url for number in range(WRITERS)]
         rate(topic, urls)
         watch, addresses = Watch(cluster, topic.name), [node.http for node in cluster.nodes]
         quiet, attacked = [], []

@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from integration.api import CALM
 from selenium import webdriver
 
 from stockade.cli.local_cluster.cluster import LocalCluster
@@ -24,7 +25,7 @@ FLAGS = (
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Three nodes, and what the console has to show."""
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), port_base=0) as cluster:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), port_base=0, settings=CALM) as cluster:
         yield Scene(cluster).played()
 
 

@@ -5,9 +5,17 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 ARROW = "application/vnd.apache.arrow.stream"
+CALM = """[raft]
+election_timeout_min_ms = 4000
+election_timeout_max_ms = 8000
+"""
+"""A leader that stands still with its machine, for a second or three, is not replaced: that rightly ends a request that
+is under way with an unknown outcome, and fails a test that is of something else.
+"""
 
 
 class Answer(NamedTuple):
@@ -59,6 +67,12 @@ def eventually(attempt: Callable[[], Any], timeout_s: float = 60.0, pause_s: flo
         time.sleep(pause_s)
 
 
+def controller_at(node: str) -> str:
+    """Node id of the controller's leader, once it has one."""
+    leader: str = eventually(lambda: expect(200, call("GET", f"{node}/v1/cluster"))["controller"]["leader_node"])
+    return leader
+
+
 class Topic:
     """One topic over one node's address."""
 
@@ -88,6 +102,11 @@ class Topic:
         """Node id of the partition's leader."""
         description = expect(200, call("GET", self.url))
         leader: str | None = description["partitions"][partition]["leader_node"]
+        return leader
+
+    def led_by(self, partition: int = 0) -> str:
+        """Node id of the partition's leader, once it has one: a pause of a node may take it away for a moment."""
+        leader: str = eventually(partial(self.leader, partition))
         return leader
 
 

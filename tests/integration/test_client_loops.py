@@ -13,6 +13,8 @@ from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .test_failover import node_named, whole
 
+pytestmark = pytest.mark.elections
+
 PARTITIONS = 64
 STALLS = 3
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {

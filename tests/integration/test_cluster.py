@@ -12,7 +12,7 @@ import pytest
 from stockade.cli.local_cluster.cluster import ClusterFailed, LocalCluster, end_of_log
 from stockade.partition.records.batch import SCHEMA
 
-from .api import ARROW, Topic, Writer, call, eventually, expect
+from .api import ARROW, CALM, Topic, Writer, call, eventually, expect
 
 
 def test_any_node_takes_an_append_and_gives_the_records(cluster: LocalCluster) -> None:
@@ -80,7 +80,7 @@ def test_a_topic_is_listed_described_and_deleted(cluster: LocalCluster) -> None:
 
 
 def test_a_stopped_cluster_finds_its_data_again(data: Path) -> None:
-    first = LocalCluster(data, port_base=0)
+    first = LocalCluster(data, port_base=0, settings=CALM)
     with first:
         topic = Topic(first.nodes[0].url, "kept")
         topic.create()
@@ -97,7 +97,7 @@ def test_a_stopped_cluster_finds_its_data_again(data: Path) -> None:
 
 
 def test_every_acknowledged_record_is_there_after_all_nodes_were_killed(data: Path) -> None:
-    with LocalCluster(data, port_base=0, restart=False) as first:
+    with LocalCluster(data, port_base=0, restart=False, settings=CALM) as first:
         topic = Topic(first.nodes[0].url, "killed")
         topic.create()
         for number in range(50):
@@ -122,7 +122,7 @@ def test_a_second_cluster_in_the_same_folder_or_on_the_same_ports_is_refused(clu
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_other_sizes_of_cluster_work_as_well(data: Path, count: int) -> None:
-    with LocalCluster(data, count, port_base=0) as sized:
+    with LocalCluster(data, count, port_base=0, settings=CALM) as sized:
         topic = Topic(sized.nodes[-1].url, "sized")
         topic.create(partitions=4)
         for partition in range(4):

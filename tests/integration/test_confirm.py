@@ -10,7 +10,7 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 from stockade.cli.main import main
 from stockade.partition.api.ownership import grants_digest
 
-from .api import Topic, Writer, call, eventually, expect
+from .api import CALM, Topic, Writer, call, eventually, expect
 
 
 def ordered(cluster: LocalCluster, *words: str, code: int = 0) -> Any:
@@ -22,7 +22,7 @@ def ordered(cluster: LocalCluster, *words: str, code: int = 0) -> Any:
 
 
 def test_a_node_goes_as_it_was_planned_or_not_at_all(data: Path) -> None:
-    with LocalCluster(data, port_base=0) as cluster:
+    with LocalCluster(data, port_base=0, settings=CALM) as cluster:
         topic = Topic(cluster.nodes[0].url, "staying")
         topic.create(partitions=2)
         topic.append("before")

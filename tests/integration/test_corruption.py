@@ -14,6 +14,7 @@ import pytest
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, call, eventually, expect
+from .test_failover import node_named
 from .test_membership import SMALL, whole
 
 LINES = ["x" * 999] * 500
@@ -141,7 +142,7 @@ def test_a_read_that_meets_a_damaged_index_stops_the_leader_and_another_one_answ
         topic.create()
         for number in range(5):
             expect(200, topic.append("\n".join([*LINES, str(number)]), 0))
-        leader = next(node for node in cluster.nodes if node.name == topic.leader(0))
+        leader = node_named(cluster, topic.led_by())
         eventually(lambda: len(list(leader.data.glob("groups/*/files-*/*.index"))) > 1)
         oldest = min(leader.data.glob("groups/*/files-*/*.index"))
         damage(oldest)

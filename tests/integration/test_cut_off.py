@@ -5,11 +5,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
-from .api import Answer, Topic, Writer, call, eventually, expect
+from .api import Answer, Topic, Writer, call, controller_at, expect
 from .test_failover import node_named, on_every_replica, settled, whole
 from .test_failover_grants import decided
+
+pytestmark = pytest.mark.elections
 
 LINES = [f"line {number}" for number in range(5)]
 UNDECIDED = {421, 503, 504}
@@ -30,7 +34,7 @@ def standing_still(cluster: LocalCluster, nodes: list[LocalNode]) -> Iterator[No
 
 def led(cluster: LocalCluster, topic: Topic) -> tuple[LocalNode, list[LocalNode]]:
     """The leader of the topic's partition, and the others."""
-    leader = node_named(cluster, eventually(topic.leader))
+    leader = node_named(cluster, topic.led_by())
     return leader, [node for node in cluster.nodes if node is not leader]
 
 
@@ -86,7 +90,7 @@ def test_093_time_without_a_leader_costs_a_holder_nothing(cluster: LocalCluster)
     wanted = {"partitions": [1], "mode": "Exclusive", "producer_name": "brief"}
     headers = {"Stockade-Session": brief}
     held = expect(201, call("POST", f"{topic.url}/grants", wanted, headers=headers))
-    leader = expect(200, call("GET", f"{topic.node}/v1/cluster"))["controller"]["leader_node"]
+    leader = controller_at(topic.node)
     with standing_still(cluster, [node for node in cluster.nodes if node.name != leader]):
         began = time.monotonic()
         while time.monotonic() < began + 8:  # the case itself: there is no leader for longer than the session lives

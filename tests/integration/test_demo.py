@@ -13,7 +13,7 @@ from stockade.chaos.demo.zombie import ATTEMPTS
 from stockade.chaos.history.history import Event, History, operations
 from stockade.cli.local_cluster.cluster import LocalCluster
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.elections]
 
 DATA = Path(__file__).resolve().parents[2] / "examples" / "data"
 RECORDS = 12_000

@@ -5,9 +5,13 @@ import signal
 from collections.abc import Callable
 from functools import partial
 
+import pytest
+
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Answer, Topic, Writer, call, eventually, expect
+
+pytestmark = pytest.mark.elections
 
 
 def node_named(cluster: LocalCluster, name: str | None) -> LocalNode:
@@ -49,7 +53,7 @@ def test_a_killed_leader_loses_nothing_and_stores_nothing_twice(cluster: LocalCl
     written = []
     for number in range(60):
         if number in (20, 40):
-            leader = node_named(cluster, eventually(lambda: topic.at(alive(cluster)).leader()))
+            leader = node_named(cluster, topic.at(alive(cluster)).led_by())
             cluster.kill(leader, signal.SIGKILL)
         expect(200, settled(writer, f"line {number}", number, cluster))
         written.append(f"line {number}")
@@ -68,7 +72,7 @@ def test_a_zombie_is_refused_before_and_after_its_partition_fails_over(cluster: 
     expect(200, zombie.append("a", 0))
     successor = Writer(topic, "second", [0], "ExclusiveWithFencing")
     assert successor.answer.json["epoch"] == zombie.answer.json["epoch"] + 1
-    leader = node_named(cluster, topic.leader())
+    leader = node_named(cluster, topic.led_by())
     for kill in (False, True):
         if kill:
             cluster.kill(leader, signal.SIGKILL)

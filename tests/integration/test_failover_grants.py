@@ -8,24 +8,23 @@ import pytest
 
 from stockade.cli.local_cluster.cluster import LocalCluster
 
-from .api import Answer, Topic, Writer, call, eventually, expect
+from .api import Answer, Topic, Writer, call, controller_at, eventually, expect
 from .test_failover import alive, node_named, settled, whole
+
+pytestmark = pytest.mark.elections
 
 EXCLUSIVE_MODES = ["Exclusive", "ExclusiveWithFencing", "WaitForExclusive"]
 
 
 def kill_controller(cluster: LocalCluster) -> str:
     """URL of a node that lives."""
-    url = expect(200, call("GET", f"{cluster.nodes[0].url}/v1/cluster"))["controller"]["leader"]
-    leader = next(node for node in cluster.nodes if node.url == url)
-    cluster.kill(node_named(cluster, leader.name), signal.SIGKILL)
+    cluster.kill(node_named(cluster, controller_at(cluster.nodes[0].url)), signal.SIGKILL)
     return alive(cluster)
 
 
 def lead_controller_and(cluster: LocalCluster, topic: Topic, partition: int) -> None:
     """Let the node that leads the controller lead this partition, too: both move when it dies."""
-    node_id = expect(200, call("GET", f"{cluster.nodes[0].url}/v1/cluster"))["controller"]["leader_node"]
-    order = {"topic": topic.name, "partition": partition, "node_id": node_id}
+    order = {"topic": topic.name, "partition": partition, "node_id": controller_at(cluster.nodes[0].url)}
     eventually(lambda: call("POST", f"{topic.node}/v1/cluster/leaders", order).status == 200)
 
 

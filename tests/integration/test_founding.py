@@ -8,7 +8,8 @@ from pathlib import Path
 
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
-from .api import Topic, call, eventually
+from .api import Topic, call, controller_at, eventually
+from .test_failover import node_named
 
 
 class OneByOne(LocalCluster):
@@ -111,10 +112,8 @@ def _ordered(cluster: LocalCluster, order: dict[str, object]) -> bool:
 
 
 def _kill(cluster: LocalCluster, topic: Topic, victim: str) -> None:
-    leader = topic.leader()
-    if victim == "controller":
-        leader = call("GET", f"{topic.node}/v1/cluster").json["controller"]["leader_node"]
-    cluster.kill(next(node for node in cluster.nodes if node.name == leader), signal.SIGKILL)
+    leader = controller_at(topic.node) if victim == "controller" else topic.led_by()
+    cluster.kill(node_named(cluster, leader), signal.SIGKILL)
 
 
 def _is_placed(cluster: LocalCluster, topic: Topic, target: list[str]) -> bool:

@@ -13,6 +13,7 @@ from disks import MIB, cluster_on_disks, fill, needs_root
 from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .api import Topic, call, eventually, expect
+from .test_failover import node_named
 
 pytestmark = needs_root
 
@@ -158,7 +159,7 @@ def leave(disk: Path, free: int) -> Path:
 def test_with_one_full_disk_of_three_appends_go_on_and_its_replica_catches_up_later(three: LocalCluster) -> None:
     topic = created(three, "t")
     expect(200, topic.append("first"))
-    leader = next(node for node in three.nodes if node.name == topic.leader())
+    leader = node_named(three, topic.led_by())
     pid, full = leader.pid, leave(leader.data, 2 * MIB)
     eventually(lambda: disks(three)[leader.name] == "full")
     eventually(lambda: topic.leader() not in (None, leader.name))  # it has handed its partition over
@@ -179,7 +180,8 @@ def test_two_full_disks_of_three_refuse_appends_and_a_trim_still_reaches_them(th
     for _ in range(10):
         expect(200, topic.append(LINES))
     end = end_of(topic)
-    others = [node for node in three.nodes if node.name != topic.leader()]
+    leader = topic.led_by()
+    others = [node for node in three.nodes if node.name != leader]
     ballast = [leave(node.data, 2 * MIB) for node in others]
     eventually(lambda: sorted(disks(three).values()) == ["full", "full", "ok"])
     problem = eventually(partial(refusal, topic), pause_s=0.05)

@@ -10,9 +10,10 @@ from disks import MIB, cluster_on_disks
 from stockade.chaos.system import cgroups
 from stockade.chaos.system.disks import why_not
 from stockade.cli.chaos_commands.arena import SMALL_FILES, STALL
-from stockade.cli.local_cluster.cluster import LocalCluster, end_of_log
+from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .api import Topic, call, eventually, expect
+from .test_failover import node_named
 
 REASON = why_not() or cgroups.why_not("blkio")
 
@@ -28,7 +29,7 @@ def cluster(data: Path) -> Iterator[LocalCluster]:
 def test_a_node_whose_disk_hangs_ends_and_another_leads_and_nothing_acknowledged_is_lost(cluster: LocalCluster) -> None:
     topic = Topic(cluster.nodes[0].url, "t")
     topic.create(partitions=1)
-    hung = next(node for node in cluster.nodes if node.name == topic.leader())
+    hung = node_named(cluster, topic.led_by())
     topic = topic.at(next(node for node in cluster.nodes if node is not hung).url)
     stored: list[str] = []
     unknown: list[str] = []
@@ -51,7 +52,7 @@ def test_a_node_whose_disk_hangs_ends_and_another_leads_and_nothing_acknowledged
             return is_stored and topic.leader() not in (None, hung.name)
 
         eventually(is_led_by_another)
-        assert "has not ended a write for 3 s" in end_of_log(hung)
+        eventually(lambda: "has not ended a write for 3 s" in (hung.data / "node.log").read_text())
         append()
     assert hung.process.wait(60) == 1  # its thread in the kernel has come back, too
     cluster.start_node(hung)

@@ -11,6 +11,8 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 from .api import call, expect
 from .pages import ROOT, Block, blocks, missing, paste, promised, script
 
+pytestmark = pytest.mark.elections
+
 DOCS = ROOT / "docs"
 ELSEWHERE = {"spark.md"}
 """Pages that another test pastes: tests/spark/test_how_to.py, which has a Spark session."""

@@ -2,14 +2,18 @@
 
 import signal
 
+import pytest
+
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, Writer, call, eventually, expect
+from .test_failover import node_named
+
+pytestmark = pytest.mark.elections
 
 
 def leader_of(cluster: LocalCluster, topic: Topic) -> LocalNode:
-    name = eventually(lambda: topic.at(running(cluster)).leader())
-    return next(node for node in cluster.nodes if node.name == name)
+    return node_named(cluster, topic.at(running(cluster)).led_by())
 
 
 def running(cluster: LocalCluster) -> str:

@@ -8,6 +8,8 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 
 from .pages import ROOT, paste
 
+pytestmark = pytest.mark.elections
+
 
 @pytest.fixture(scope="module", params=["pasted once", "pasted again"])
 def output(

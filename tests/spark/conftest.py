@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from integration.api import CALM
 from pyspark.sql import SparkSession
 from sources import ROOT
 
@@ -15,7 +16,7 @@ from stockade.cli.local_cluster.cluster import LocalCluster
 @pytest.fixture(scope="session")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A node of a cluster of three."""
-    with LocalCluster(tmp_path_factory.mktemp("cluster"), port_base=0) as cluster:
+    with LocalCluster(tmp_path_factory.mktemp("cluster"), port_base=0, settings=CALM) as cluster:
         yield cluster.nodes[0].url
 
 

@@ -13,7 +13,7 @@ PATIENCE_S = 60.0
 
 
 def config(cluster: LocalCluster) -> ClientConfig:
-    return ClientConfig(bootstrap=tuple(node.url for node in cluster.nodes), linger_ms=0, session_ttl_ms=2000)
+    return ClientConfig(bootstrap=tuple(node.url for node in cluster.nodes), linger_ms=0, session_ttl_ms=15_000)
 
 
 def test_an_evicted_writer_waits_for_the_newer_one_reads_the_tail_and_goes_on_behind_it(cluster: LocalCluster) -> None:

@@ -11,7 +11,7 @@ from stockade.errors import ProducerBusy, ProducerFenced
 
 
 def config(cluster: LocalCluster) -> ClientConfig:
-    return ClientConfig(bootstrap=tuple(node.url for node in cluster.nodes), linger_ms=0, session_ttl_ms=3000)
+    return ClientConfig(bootstrap=tuple(node.url for node in cluster.nodes), linger_ms=0, session_ttl_ms=15_000)
 
 
 def test_008_exclusive_is_refused_over_a_shared_producer_and_waits_for_it(cluster: LocalCluster) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, Writer, call, eventually, expect
+from .test_failover import node_named
 
 pytestmark = pytest.mark.processes
 
@@ -41,14 +43,15 @@ def test_a_node_that_dies_and_comes_back_shows_in_the_others_metrics(cluster: Lo
     topic.create(partitions=4)
     expect(200, topic.append("a"))
     nodes = cluster.nodes
-    eventually(lambda: total(nodes, "stockade_raft_groups", kind="partition", role="leader") == 4 + LEDGERS)
-    assert total(nodes, "stockade_raft_groups", kind="partition", role="follower") == 2 * (4 + LEDGERS)
-    assert total(nodes, "stockade_raft_groups", kind="controller", role="leader") == 1
+    groups = partial(total, nodes, "stockade_raft_groups")
+    eventually(lambda: groups(kind="partition", role="leader") == 4 + LEDGERS)
+    eventually(lambda: groups(kind="partition", role="follower") == 2 * (4 + LEDGERS))
+    eventually(lambda: groups(kind="controller", role="leader") == 1)
     eventually(lambda: total(nodes, "stockade_raft_under_replicated_groups") == 0)
-    assert metric(nodes[0], "stockade_raft_nodes", state="connected") == 2
+    eventually(lambda: metric(nodes[0], "stockade_raft_nodes", state="connected") == 2)
     assert metric(nodes[0], "stockade_certificate_days_left", use="raft") > 1
 
-    dead = next(node for node in nodes if node.name == topic.leader())
+    dead = node_named(cluster, topic.led_by())
     staying = [node for node in nodes if node is not dead]
     won = total(staying, "stockade_raft_leaderships_won_total")
     cluster.kill(dead, signal.SIGKILL)
@@ -56,7 +59,7 @@ def test_a_node_that_dies_and_comes_back_shows_in_the_others_metrics(cluster: Lo
     eventually(lambda: total(staying, "stockade_raft_under_replicated_groups", kind="partition") == 4 + LEDGERS)
     eventually(lambda: total(staying, "stockade_raft_under_replicated_groups", kind="controller") == 1)
     assert total(staying, "stockade_raft_leaderships_won_total") > won
-    assert [metric(node, "stockade_raft_nodes", state="away") for node in staying] == [1, 1]
+    eventually(lambda: [metric(node, "stockade_raft_nodes", state="away") for node in staying] == [1, 1])
     there = topic.at(staying[0].url)
     for number in range(20):
         expect(200, there.append(str(number)))
@@ -88,7 +91,7 @@ def test_writes_writers_and_readers_show_in_the_metrics(cluster: LocalCluster) -
     first = Writer(topic, "first", [0])
     for sequence in range(3):
         expect(200, first.append("a", sequence))
-    leader = next(node for node in nodes if node.name == topic.leader())
+    leader = node_named(cluster, topic.led_by())
     assert metric(leader, "stockade_log_fsync_seconds_count") >= 3
     assert metric(leader, "stockade_log_fsync_seconds_sum") > 0
     assert metric(leader, "stockade_raft_apply_seconds_count") >= 3
@@ -96,11 +99,11 @@ def test_writes_writers_and_readers_show_in_the_metrics(cluster: LocalCluster) -
     assert metric(leader, "stockade_log_disk_size_bytes") > metric(leader, "stockade_log_disk_free_bytes") > 0
     assert total(nodes, "stockade_log_segment_bytes") > 0
     counts = {"sessions": 1, "grants": 1, "held_partitions": 1, "waiters": 0}
-    assert {name: total(nodes, f"stockade_fence_{name}") for name in counts} == counts
+    eventually(lambda: {name: total(nodes, f"stockade_fence_{name}") for name in counts} == counts)
 
     second = Writer(topic, "second", [0], mode="ExclusiveWithFencing")
     eventually(lambda: total(nodes, "stockade_fence_takeovers_total") == 1)
-    assert total(nodes, "stockade_fence_sessions") == 2
+    eventually(lambda: total(nodes, "stockade_fence_sessions") == 2)
     assert first.append("late", 3).status == 403
     assert total(nodes, "stockade_refused_writes_total", code="PRODUCER_FENCED") == 1
     log = "".join((node.data / "node.log").read_text(encoding="utf-8") for node in nodes)
@@ -109,4 +112,4 @@ def test_writes_writers_and_readers_show_in_the_metrics(cluster: LocalCluster) -
 
     position = f"{topic.node}/v1/groups/readers/positions/orders/0"
     assert call("PUT", position, {"offset": 1}).status in (200, 204)
-    assert total(nodes, "stockade_group_lag_records", group="readers") == 2
+    eventually(lambda: total(nodes, "stockade_group_lag_records", group="readers") == 2)

@@ -17,6 +17,8 @@ from .proxied import CuttableMesh
 
 pytestmark = pytest.mark.processes
 
+PATIENCE_S = 60.0
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ProxyServer]:
@@ -27,15 +29,15 @@ def server() -> Iterator[ProxyServer]:
 @pytest.fixture
 def target() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(5)
+        listener.settimeout(PATIENCE_S)
         yield listener
 
 
 def link(address: Address, target: socket.socket) -> tuple[socket.socket, socket.socket]:
     """Both ends of a connection through a proxy."""
-    near = socket.create_connection(address, timeout=5)
+    near = socket.create_connection(address, timeout=PATIENCE_S)
     far, _ = target.accept()
-    far.settimeout(5)
+    far.settimeout(PATIENCE_S)
     return near, far
 
 
@@ -64,7 +66,7 @@ def test_a_refused_cut_breaks_the_connection_and_healing_lets_a_new_one_in(
         mesh.isolate(["refused1"], "refused")
         assert near.recv(9) == b""
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address, timeout=5)
+            socket.create_connection(address, timeout=PATIENCE_S)
     mesh.heal()
     near, far = link(address, target)
     with near, far:
@@ -84,7 +86,7 @@ def test_a_silent_cut_swallows_bytes_and_healing_breaks_the_connection(
         with pytest.raises(TimeoutError):
             far.recv(9)
         mesh.heal()
-        far.settimeout(5)
+        far.settimeout(PATIENCE_S)
         assert far.recv(9) == b""
 
 
@@ -105,7 +107,7 @@ def test_a_server_ends_with_the_process_that_started_it() -> None:
     killed = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=False)
     with suppress(ProcessLookupError):
         server = os.pidfd_open(int(killed.stdout))
-        assert select.select([server], [], [], 20)[0], "it has not ended"
+        assert select.select([server], [], [], PATIENCE_S)[0], "it has not ended"
         os.close(server)
 
 

@@ -19,6 +19,8 @@ from stockade.raft.wal.wal import Wal
 from .broken_node import program
 from .mutating import STOCKADE
 
+pytestmark = pytest.mark.timeout(300)
+
 needs_disks = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
 
@@ -85,7 +87,6 @@ async def durable_at_the_cut(disk: LoopDisk, folder: Path, chance: random.Random
 
 
 @needs_disks
-@pytest.mark.timeout(300)  # some three thousand syncs
 def test_a_record_is_not_durable_when_the_power_is_cut_in_the_middle_of_its_sync(
     disk: LoopDisk, tmp_path: Path
 ) -> None:
@@ -128,7 +129,6 @@ def test_no_acknowledged_write_and_no_replica_is_lost_when_all_nodes_lose_power(
 
 
 @needs_disks
-@pytest.mark.timeout(300)
 def test_rounds_of_power_cuts_find_nodes_that_do_not_wait_for_their_disks(tmp_path: Path) -> None:
     """Rounds that no defect makes fail prove nothing."""
     done = rounds("power", 1, tmp_path, program("fsync"))

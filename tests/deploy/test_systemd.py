@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sources import ROOT
 
+from stockade.cli.local_cluster.cluster import READY_TIMEOUT_S
 from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.node.descriptors import DESCRIPTORS_MIN
 from stockade.cli.node.supervisor import STOP_TIMEOUT_S
@@ -96,7 +97,7 @@ def test_a_node_starts_while_its_tiered_store_is_away(tmp_path: Path) -> None:
         subprocess.run(each, env=environ, check=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
-        manager.settimeout(30)
+        manager.settimeout(READY_TIMEOUT_S)
         with subprocess.Popen(start, env={**environ, "NOTIFY_SOCKET": str(tmp_path / "notify")}) as node:
             try:
                 while b"READY=1" not in manager.recv(4096):

@@ -20,7 +20,10 @@ from stockade.cli.local_cluster.ports import free_ports
 from stockade.partition.api.topics import BATCH_BYTES_MAX
 from stockade.partition.records.batch import SCHEMA
 
-from .api import ARROW, Topic, call, eventually, expect
+from .api import ARROW, CALM, Topic, call, eventually, expect
+
+# A test types up to a dozen commands; on a busy machine each takes ten seconds to begin.
+pytestmark = pytest.mark.timeout(600)
 
 BATCHES = 30
 LINES = [f"{number} " + "x" * 90 for number in range(300)]
@@ -79,7 +82,7 @@ def test_a_lost_cluster_is_restored_into_another_one_record_by_record(
     data: Path, other: LocalCluster, record_property: Any
 ) -> None:
     place = str(data / "backup")
-    with LocalCluster(data / "lost", port_base=0) as lost:
+    with LocalCluster(data / "lost", port_base=0, settings=CALM) as lost:
         node = lost.nodes[0].url
         topic = filled(node, "drill", 3, retention_ms=86_400_000, dedupe_window_ms=1000)
         odd = [{"key": "k", "value": None, "timestamp_ms": 5, "headers": [{"key": "h", "value_base64": "/w=="}]}]
@@ -377,7 +380,7 @@ def test_records_that_the_last_node_still_tells_follow_the_backup_into_a_new_clu
 ) -> None:
     """By the program of the page, as it stands there. Nothing said what to do when two of three disks are lost."""
     place, new = str(data / "backup"), other.nodes[0].url
-    with LocalCluster(data / "lost", port_base=0, restart=False) as lost:
+    with LocalCluster(data / "lost", port_base=0, restart=False, settings=CALM) as lost:
         node = lost.nodes[0].url
         topic = filled(node, "survives", 2, 4)
         done(node, "backup", "create", place)
@@ -404,7 +407,7 @@ def test_records_that_the_last_node_still_tells_follow_the_backup_into_a_new_clu
 def test_the_disk_of_a_stopped_node_tells_all_that_its_log_has(data: Path, other: LocalCluster) -> None:
     """A node that was started again without a majority tells records up to its last checkpoint only, here none."""
     place, new = str(data / "backup"), other.nodes[0].url
-    with LocalCluster(data / "lost", port_base=0, restart=False) as lost:
+    with LocalCluster(data / "lost", port_base=0, restart=False, settings=CALM) as lost:
         topic = filled(lost.nodes[0].url, "on-disk", 2, 4)
         expect(200, call("POST", f"{topic.url}/partitions/1/trim", {"before": 100}))
         done(lost.nodes[0].url, "backup", "create", place)

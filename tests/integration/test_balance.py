@@ -21,6 +21,9 @@ from .api import Topic, call, controller_at, eventually, expect
 from .load import Load
 from .test_failover import node_named
 
+# Each of many steps may take a minute on a busy machine.
+pytestmark = pytest.mark.timeout(600)
+
 PARTITIONS = 6
 STABLE_MS = 1_000
 """The least: a node has to be well for so long before it is given anything."""

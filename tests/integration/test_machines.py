@@ -23,6 +23,9 @@ from stockade.cli.main import main
 from .api import Topic, call, eventually, expect
 from .machines import Machine, Machines
 
+# Each of many steps may take a minute on a busy machine.
+pytestmark = pytest.mark.timeout(600)
+
 
 def machines_of(topic: Topic) -> list[set[str]]:
     """The machines on which each partition has its replicas."""

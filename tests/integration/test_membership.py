@@ -8,10 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Topic, call, eventually, expect
 from .load import Load
+
+# Each of many steps may take a minute on a busy machine.
+pytestmark = pytest.mark.timeout(600)
 
 PARTITIONS = 2
 

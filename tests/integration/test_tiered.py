@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from stockade.cli.local_cluster.cluster import LocalCluster, LocalNode
 
 from .api import Answer, Topic, call, eventually, expect
 from .test_backup import done, rows, s3_process
+from .test_failover import node_named
+
+# Each of many steps may take a minute on a busy machine.
+pytestmark = pytest.mark.timeout(600)
 
 SETTINGS = """[limits]
 segment_bytes_max = 1048576
@@ -125,7 +130,7 @@ def test_a_tiered_log_survives_killed_leaders_and_lost_disks(three: LocalCluster
     append(topic, range(20))
     until_tiered(topic, three.nodes)
     assert digest(topic) == expected(range(20))
-    leader = next(node for node in three.nodes if node.name == topic.leader())
+    leader = node_named(three, topic.led_by())
     three.kill(leader)
     topic = topic.at(next(node.url for node in three.nodes if node is not leader))
     append(topic, range(20, 40))
@@ -139,6 +144,7 @@ def test_a_tiered_log_survives_killed_leaders_and_lost_disks(three: LocalCluster
     eventually(lambda: has_caught_up(topic.at(leader.url)), timeout_s=120)
     assert segments(leader, topic)[0] >= 1000, "the copy has only what the other disks have"
     for node in three.nodes:
+        eventually(partial(has_caught_up, topic.at(node.url)))
         assert digest(topic.at(node.url), local=True) == expected(range(40))
     assert digest(topic) == expected(range(40))
     place = str(data / "backup")

@@ -17,6 +17,9 @@ from .api import Topic, call, eventually, expect
 from .test_failover import node_named
 from .test_membership import SMALL, whole
 
+# It begins up to twelve commands, each of which takes ten seconds on a busy machine.
+pytestmark = pytest.mark.timeout(600)
+
 LINES = ["x" * 999] * 500
 BATCHES = 30
 

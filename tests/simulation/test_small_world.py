@@ -76,7 +76,7 @@ SHOWN: dict[str, tuple[Scope, str, int]] = {
     "a_holder_of_all_does_not_get_what_is_added": (GROWTH, "a grant did not grow", 2),
     "a_holder_of_all_has_what_is_added_at_once": (GROWTH, "is in force on t/1, and is refused", 2),
     "a_new_leader_ends_sessions": (TERMS, "a new leader ends a session", 1),
-    "a_waiter_for_all_does_not_wait_for_what_is_added": (GROWN_QUEUE, "x", 3),
+    "a_waiter_for_all_does_not_wait_for_what_is_added": (GROWN_QUEUE, "a ticket did not grow", 3),
     "an_added_partition_has_the_place_of_the_grant": (GROWTH, "grant.grant_index <= decision.order", 2),
     "a_late_clear_empties_the_slot": (WRITES, LATE, 3),
     "a_loaded_controller_counts_decisions_anew": (WRITES, FORGOTTEN, 1),

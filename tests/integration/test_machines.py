@@ -145,7 +145,6 @@ def test_a_cluster_whose_output_is_closed_goes_on_and_starts_nodes_again(tmp_pat
 
 STRUCK = """
 import signal, sys, threading
-from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
 
 def strike(frame, event, _):
@@ -163,7 +162,6 @@ main(sys.argv[1:])
 
 ASIDE = """
 import signal, sys, threading, time
-from stockade.cli.local_cluster.ports import free_ports
 from stockade.cli.main import main
 
 def waits():

@@ -13,8 +13,8 @@ CALM = """[raft]
 election_timeout_min_ms = 4000
 election_timeout_max_ms = 8000
 """
-"""A leader that stands still with its machine, for a second or three, is not replaced: that rightly ends a request that
-is under way with an unknown outcome, and fails a test that is of something else.
+"""A leader that stands still with its machine, for a second or three, is not replaced. To replace it rightly ends a
+request that is under way with an unknown outcome, and fails a test that is of something else.
 """
 
 

@@ -38,9 +38,10 @@ SETTLED_AFTER_MAX = 20
 
 
 class Scope(NamedTuple):
-    """What happens in a world. ``generations``: of the claims (None: what is free alone). ``severs``: whether a claim
-    that takes the partition takes all of its owner's. ``ends``: disown, close, expire. ``holds``: sessions acquire
-    exclusive grants of the partition, too. ``writes``: owners append, each once with each fence_epoch it ever had.
+    """What happens in a world. ``generations``: of the claims (None: what is free alone). ``sever``: what a claim that
+    takes the partition takes from its owner (resource: that alone; session: all of it, grants too). ``ends``: disown,
+    close, expire. ``holds``: sessions acquire exclusive grants of the partition, too. ``writes``: owners append, each
+    once with each fence_epoch it ever had.
     """
 
     generations: tuple[int | None, ...] = (None, 0)

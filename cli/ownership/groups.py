@@ -257,10 +257,11 @@ def _show(group: str, resources: Sequence[Resource], positions: Sequence[GroupPo
         )
     for each in positions:
         if each.offset is not None and each.offset < each.log_start:
+            force = "" if each.owner is None else " --force"
             click.echo(
                 f"unread and dropped: {each.log_start - each.offset:,} of {each.topic}/{each.partition}. Readers that"
                 f" do not skip them go on after `stockade groups reset {group} {each.topic}"
-                f" --partition {each.partition} --to earliest`"
+                f" --partition {each.partition} --to earliest{force}`"
             )
     if not resources and not positions and is_whole:
         click.echo(f"{group}: owns nothing; --topic shows its positions in a topic")

@@ -250,7 +250,7 @@ def test_groups_show_owners_positions_and_lag_and_can_be_reset(at: Operator, ses
     assert "owns nothing" in at.says("groups", "describe", "nobody")
 
 
-def test_a_group_whose_next_records_were_dropped_is_shown_with_the_way_on(at: Operator) -> None:
+def test_a_group_whose_next_records_were_dropped_is_shown_with_the_way_on(at: Operator, session: str) -> None:
     at.says("topics", "create", "overtaken", "--partitions", "2")
     for partition in ("0", "1"):
         at.says("produce", "overtaken", "--partition", partition, stdin="a\nb\nc\nd\n")
@@ -263,6 +263,11 @@ def test_a_group_whose_next_records_were_dropped_is_shown_with_the_way_on(at: Op
     way = shlex.split(said.partition("`stockade ")[2].partition("`")[0])
     assert at.lines(*way)[1:] == [["overtaken", "1", "3"]], "the other partition stays where it is"
     assert at.lines("groups", "describe", "late", "--topic", "overtaken")[-1] == ["overtaken", "1", "-", "3", "4", "1"]
+    at.says("topics", "trim", "overtaken", "--partition", "1", "--before", "4")
+    at.says("claim", "late", "overtaken/1", "--session", session)  # as a member does, again and again
+    said = at.says("groups", "describe", "late").splitlines()[-1]
+    way = shlex.split(said.partition("`stockade ")[2].partition("`")[0])
+    assert at.lines(*way)[1:] == [["overtaken", "1", "4"]]
 
 
 def test_a_command_runs_only_while_it_owns_a_resource(at: Operator, session: str) -> None:

@@ -72,9 +72,9 @@ class _Latest(ssl.SSLContext):
 
     latest: ssl.SSLContext
 
-    def wrap_socket(self, *args: Any, **options: Any) -> ssl.SSLSocket:
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """Begin TLS on a connection, with the latest context."""
-        return self.latest.wrap_socket(*args, **options)
+        return self.latest.wrap_bio(*args, **options)
 
 
 class HttpTls:

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from .request.connections import HANDSHAKE_S
 from .server import HttpRunner
-from .tls_transport import TlsTransport
+from .tls_transport import READ_BYTES, TlsInMemory, TlsTransport
 
 BACKLOG = 128
 """Connections that the kernel completes before the node accepts them (the backlog of listen)."""
@@ -161,33 +161,43 @@ class _Handshake:
 
     async def _handshake(self) -> None:
         # TLS begins with the client's first byte: for thousands of idle connections its state would fill the memory.
-        assert self._socket is not None
+        wire = self._socket
+        assert wire is not None
         await self._until(self._loop.add_reader, self._loop.remove_reader)
         # A failure here is the client's: it speaks no TLS, shows no certificate, or is gone.
         with suppress(OSError):
-            self._socket = wrapped = self._context.wrap_socket(
-                self._socket, server_side=True, do_handshake_on_connect=False
-            )
-            while not await self._has_shaken(wrapped):
-                pass
+            session = TlsInMemory(self._context)
+            while not self._has_shaken(wire, session):
+                await self._send(wire, session.outgoing.read())
+                await self._until(self._loop.add_reader, self._loop.remove_reader)
             connection = self._runner.new_connection()
             connection.handshake = self
+            TlsTransport(self._loop, wire, session, connection, self._address)
             self._socket = None
-            TlsTransport(self._loop, wrapped, connection, self._address)
 
-    async def _has_shaken(self, wrapped: ssl.SSLSocket) -> bool:
-        """Take the handshake as far as it goes now, and wait for the socket; returns whether it has ended. Raises
-        OSError.
+    def _has_shaken(self, wire: socket.socket, session: TlsInMemory) -> bool:
+        """Take the handshake as far as what has come allows; returns whether it has ended. The transport sends what is
+        left to send then. Raises OSError.
         """
+        came = wire.recv(READ_BYTES)
+        if not came:
+            raise ConnectionResetError("the client is gone")
+        session.incoming.write(came)
         try:
-            wrapped.do_handshake()
+            session.tls.do_handshake()
         except ssl.SSLWantReadError:
-            await self._until(self._loop.add_reader, self._loop.remove_reader)
-        except ssl.SSLWantWriteError:
-            await self._until(self._loop.add_writer, self._loop.remove_writer)
-        else:
-            return True
-        return False
+            return False
+        except ssl.SSLError:
+            wire.send(session.outgoing.read())  # the alert says why
+            raise
+        return True
+
+    async def _send(self, wire: socket.socket, data: bytes) -> None:
+        while data:
+            try:
+                data = data[wire.send(data) :]
+            except BlockingIOError:
+                await self._until(self._loop.add_writer, self._loop.remove_writer)
 
     async def _until(self, add: Callable[..., None], remove: Callable[..., object]) -> None:
         """Wait until the socket may be read (with ``add_reader``) or written."""

@@ -105,6 +105,15 @@ def play(test: Awaitable[None], loop: Callable[[], asyncio.AbstractEventLoop] = 
         runner.run(main())
 
 
+def has_shaken(tls: ssl.SSLObject) -> bool:
+    """Take a handshake as far as what has come allows; returns whether it has ended."""
+    try:
+        tls.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
 @asynccontextmanager
 async def client_of(server: HttpServer, context: ssl.SSLContext | bool) -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.TCPConnector(ssl=context)

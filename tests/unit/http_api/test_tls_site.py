@@ -16,7 +16,7 @@ from stockade.http_api import tls_site
 from stockade.http_api.app import HttpServer
 from stockade.http_api.request.connections import ConnectionBounds
 
-from .test_https import LOOPS, House, client_of, house, listening, play, status
+from .test_https import LOOPS, House, client_of, has_shaken, house, listening, play, status
 
 __all__ = ["house"]
 
@@ -183,5 +183,31 @@ def test_a_listener_resumes_when_descriptors_are_free_again(
             monkeypatch.setattr(socket.socket, "accept", poor)
             assert await status(server, house.trusting()) == 200
             assert faults == []
+
+    play(main(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(
+    house: House, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """The handshake reads its bytes, too: the socket itself has nothing more to read then."""
+
+    async def main() -> None:
+        async with listening(HttpTls(house.section())) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            came, to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls, answer = house.trusting_any_host().wrap_bio(came, to_send), b""
+            while not has_shaken(tls):
+                writer.write(to_send.read())
+                came.write(await reader.read(1 << 16))
+            tls.write(b"GET /v1/cluster HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(to_send.read())
+            while b"\r\n\r\n" not in answer:
+                came.write(await reader.read(1 << 16))
+                with suppress(ssl.SSLWantReadError):
+                    answer += tls.read(1 << 16)
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            writer.close()
 
     play(main(), loop)

@@ -6,15 +6,18 @@ import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from waiting import until
 
-from stockade.http_api.tls_transport import RECORD_BYTES, UNSENT_BYTES, TlsTransport
+from stockade.http_api.tls_transport import READ_BYTES, RECORD_BYTES, UNSENT_BYTES, TlsInMemory, TlsTransport
 
-from .test_https import LOOPS, House, house, play
+from .test_https import LOOPS, House, has_shaken, house, play
 
 __all__ = ["house"]
 
@@ -23,6 +26,8 @@ MUCH = bytes(range(256)) * 16_384
 ADDRESS = ("192.0.2.1", 5)
 Loop = Callable[[], asyncio.AbstractEventLoop]
 Scenario = Callable[["Recorder", ssl.SSLSocket], Awaitable[None]]
+Node = tuple[socket.socket, TlsInMemory]
+"""A node's end of a connection."""
 
 
 class Recorder(asyncio.Protocol):
@@ -66,24 +71,29 @@ def loop(request: pytest.FixtureRequest) -> Loop:
 
 
 @pytest.fixture
-def pair(house: House) -> Iterator[tuple[ssl.SSLSocket, ssl.SSLSocket]]:
+def pair(house: House, tmp_path: Path) -> Iterator[tuple[Node, ssl.SSLSocket]]:
     """The two ends of a connection after the handshake: a node's, and a client's, which blocks."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(house.section().certificate, house.section().key)
     one, other = socket.socketpair()
     other.settimeout(60)
-    client = house.trusting_any_host().wrap_socket(other, do_handshake_on_connect=False, suppress_ragged_eofs=False)
+    trusting = house.trusting_any_host()
+    trusting.keylog_filename = str(tmp_path / "keys")
+    client = trusting.wrap_socket(other, do_handshake_on_connect=False, suppress_ragged_eofs=False)
     shaking = threading.Thread(target=client.do_handshake)
     shaking.start()
-    node = server.wrap_socket(one, server_side=True)
+    session = TlsInMemory(server)
+    while not has_shaken(session.tls):
+        one.sendall(session.outgoing.read())
+        session.incoming.write(one.recv(1 << 16))
     shaking.join()
-    node.setblocking(False)
-    with node, client:
-        yield node, client
+    one.setblocking(False)
+    with one, client:
+        yield (one, session), client
 
 
 @pytest.fixture
-def scene(loop: Loop, pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> Callable[[Scenario], None]:
+def scene(loop: Loop, pair: tuple[Node, ssl.SSLSocket]) -> Callable[[Scenario], None]:
     """Runs a scenario with the protocol of the node's end, and the client's end."""
 
     def run(scenario: Scenario) -> None:
@@ -97,9 +107,9 @@ def scene(loop: Loop, pair: tuple[ssl.SSLSocket, ssl.SSLSocket]) -> Callable[[Sc
 
 
 @asynccontextmanager
-async def recorded(node: ssl.SSLSocket) -> AsyncIterator[Recorder]:
+async def recorded(node: Node) -> AsyncIterator[Recorder]:
     protocol = Recorder()
-    transport = TlsTransport(asyncio.get_running_loop(), node, protocol, ADDRESS)
+    transport = TlsTransport(asyncio.get_running_loop(), *node, protocol, ADDRESS)
     yield protocol
     transport.abort()
     await protocol.over()
@@ -204,15 +214,13 @@ def test_a_client_that_is_gone_ends_the_connection_once(scene: Callable[[Scenari
     scene(scenario)
 
 
-def test_bytes_that_are_no_tls_end_the_connection(
-    loop: Loop, pair: tuple[ssl.SSLSocket, ssl.SSLSocket], tmp_path: Path
-) -> None:
+def test_bytes_that_are_no_tls_end_the_connection(loop: Loop, pair: tuple[Node, ssl.SSLSocket], tmp_path: Path) -> None:
     node, client = pair
 
     async def scenario() -> None:
         async with recorded(node) as protocol:
-            with socket.socket(fileno=client.detach()) as bare:
-                bare.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+            with bare(client) as plain:
+                plain.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
                 assert isinstance(await protocol.over(), ssl.SSLError)
                 assert not protocol.came
 
@@ -225,7 +233,7 @@ def test_what_a_protocol_may_ask_of_its_connection(scene: Callable[[Scenario], N
         found = {name: transport.get_extra_info(name) for name in ("peername", "ssl_object", "sslcontext", "socket")}
         assert found["peername"] == ADDRESS
         assert found["ssl_object"].version() == "TLSv1.3"
-        assert found["sslcontext"] is found["socket"].context
+        assert found["sslcontext"] is found["ssl_object"].context
         assert transport.get_write_buffer_limits() == (UNSENT_BYTES // 4, UNSENT_BYTES)
         transport.set_write_buffer_limits(high=100)
         assert transport.get_write_buffer_limits() == (25, 100)
@@ -240,3 +248,108 @@ def test_what_a_protocol_may_ask_of_its_connection(scene: Callable[[Scenario], N
         transport.set_protocol(protocol)
 
     scene(scenario)
+
+
+@pytest.mark.parametrize("of", ["data_received", "connection_lost"])
+def test_a_bug_of_the_protocol_ends_its_connection(
+    scene: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch, of: str
+) -> None:
+    """With the exception told, and the descriptor closed: in a connection that has lost bytes nothing is right."""
+
+    async def scenario(protocol: Recorder, client: ssl.SSLSocket) -> None:
+        told: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context.get("exception")))
+        bug, whole = LookupError("a bug"), getattr(protocol, of)
+
+        def fail(*arguments: object) -> None:
+            whole(*arguments)
+            raise bug
+
+        monkeypatch.setattr(protocol, of, fail)
+        plain = protocol.transport.get_extra_info("socket")
+        await asyncio.to_thread(client.sendall, b"a request")
+        await until(lambda: protocol.came)
+        if of == "connection_lost":
+            protocol.transport.close()
+        await protocol.over()
+        await until(lambda: plain.fileno() == -1)
+        assert told == [bug]
+
+    scene(scenario)
+
+
+class KeyUpdates:
+    """Records of TLS 1.3 by which a client changes its keys (RFC 8446, 4.6.3), made of its secret as OpenSSL logs it:
+    the module ssl sends none.
+    """
+
+    def __init__(self, keys: Path) -> None:
+        lines = (line.split() for line in keys.read_text().splitlines() if not line.startswith("#"))
+        self._secret = bytes.fromhex(next(secret for label, _, secret in lines if label == "CLIENT_TRAFFIC_SECRET_0"))
+
+    def made(self, count: int, *, requested: bool) -> bytes:
+        """The next records. ``requested``: the node is to change its keys, too."""
+        return b"".join(self._made(requested) for _ in range(count))
+
+    def _made(self, requested: bool) -> bytes:
+        key, nonce = self._derived(b"key", 32), self._derived(b"iv", 12)  # each key encrypts one record, the first
+        self._secret = self._derived(b"traffic upd", 48)
+        header = bytes([23, 3, 3, 0, 22])
+        return header + AESGCM(key).encrypt(nonce, bytes([24, 0, 0, 1, requested, 22]), header)
+
+    def _derived(self, label: bytes, length: int) -> bytes:
+        label = b"tls13 " + label
+        info = struct.pack(">HB", length, len(label)) + label + b"\0"
+        return HKDFExpand(hashes.SHA384(), length, info).derive(self._secret)
+
+
+def test_a_client_that_changes_its_keys_on_and_on_does_not_hold_the_loop(
+    scene: Callable[[Scenario], None], tmp_path: Path
+) -> None:
+    """OpenSSL with the socket in its hands read on as long as such records came: one client held the node for 7 us a
+    record, in which it led nothing.
+    """
+
+    async def scenario(protocol: Recorder, client: ssl.SSLSocket) -> None:
+        turns = 0
+
+        def count() -> None:
+            nonlocal turns
+            turns += 1
+            if "end" not in protocol.told:
+                asyncio.get_running_loop().call_soon(count)
+
+        protocol.transport.pause_reading()
+        with bare(client) as plain:
+            flood = KeyUpdates(tmp_path / "keys").made(3 * READ_BYTES // 27 + 1, requested=False)
+            sending = asyncio.create_task(asyncio.to_thread(plain.sendall, flood))
+            await asyncio.wait([sending], timeout=5)  # a socket that takes less makes it easier for the node
+            protocol.transport.resume_reading()
+            count()
+            await sending
+            plain.shutdown(socket.SHUT_WR)
+            await protocol.over()
+        assert turns > 3
+
+    scene(scenario)
+
+
+def test_a_client_that_takes_nothing_but_has_keys_changed_is_cut_off(
+    scene: Callable[[Scenario], None], tmp_path: Path
+) -> None:
+    """The answers to its records filled the memory."""
+
+    async def scenario(protocol: Recorder, client: ssl.SSLSocket) -> None:
+        protocol.transport.write(MUCH)
+        with bare(client) as plain:
+            flood = KeyUpdates(tmp_path / "keys").made(UNSENT_BYTES // 22, requested=True)
+            sending = asyncio.create_task(asyncio.to_thread(plain.sendall, flood))
+            await protocol.over()
+            with suppress(ConnectionError):
+                await sending
+
+    scene(scenario)
+
+
+def bare(client: ssl.SSLSocket) -> socket.socket:
+    return socket.socket(client.family, client.type, fileno=client.detach())

@@ -497,8 +497,11 @@ class ControllerMachine(Machine):
     def _await_lost(self, lost: Sequence[tuple[str, Key]]) -> None:
         """Note that the close of a session waits for partitions that it owned, and that may not know its end there."""
         if self.assignment.feature_level >= AWAITED_OWNERS:
+            keys: dict[str, list[Key]] = {}
             for session, key in lost:
-                self.leaving.add(session, (), self.owners.pending([key]))
+                keys.setdefault(session, []).append(key)
+            for session, those in keys.items():  # once a session: each time looks at all that it waits for already
+                self.leaving.add(session, (), self.owners.pending(those))
 
     def _disown(self, index: int, command: Disown) -> Owned:
         self._check_member(command)

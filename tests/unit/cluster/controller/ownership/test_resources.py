@@ -6,6 +6,7 @@ import pytest
 
 from stockade.cluster.controller.commands import ForgetResources, Freed, Owned, RaiseFeatureLevel, ReaderRef, Verdict
 from stockade.cluster.controller.machine import ControllerMachine
+from stockade.cluster.controller.ownership.reader_fences import ReaderFenceInstalls
 from stockade.cluster.controller.ownership.resources import CLAIMS_MAX, GENERATION_MAX, RESOURCE_TTL_MS, Resource, judge
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.features import AWAITED_OWNERS
@@ -183,6 +184,36 @@ def test_a_close_waits_for_a_partition_that_the_session_owned_before(end: str) -
     assert driver.close("a") == first
     driver.settle()
     assert driver.close("a") == Freed([], [])
+
+
+@pytest.mark.parametrize("end", ["disown", "taken alone"])
+def test_what_a_close_waits_for_is_noted_once_for_all_partitions_of_a_command(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was noted for each of them, beside all before: 4,000 partitions in a command stopped the controller for 10 s."""
+    looks = 0
+    is_installed = ReaderFenceInstalls.is_installed
+
+    def counted(self: ReaderFenceInstalls, ref: ReaderRef) -> bool:
+        nonlocal looks
+        looks += 1
+        return is_installed(self, ref)
+
+    monkeypatch.setattr(ReaderFenceInstalls, "is_installed", counted)
+    driver, count = house(), 100
+    driver.do(RaiseFeatureLevel(now_ms=0, level=AWAITED_OWNERS, supporting=["n1", "n2", "n3"]))
+    driver.topic("wide", count)
+    names = [f"wide/{partition}" for partition in range(count)]
+    driver.own("a", *names)
+    looks = 0
+    if end == "disown":
+        driver.disown("a", *names)
+    else:
+        driver.own("b", *((name, 1) for name in names), sever="resource")
+    assert looks <= 5 * count * len(driver.machines)
+    first = driver.close("a")
+    assert isinstance(first, Freed)
+    assert len(first.readers) == count
 
 
 def test_pending_installs_are_bounded_and_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,7 +190,7 @@ def test_a_close_waits_for_a_partition_that_the_session_owned_before(end: str) -
 def test_what_a_close_waits_for_is_noted_once_for_all_partitions_of_a_command(
     end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was noted for each of them, beside all before: 4,000 partitions in a command stopped the controller for 10 s."""
+    """It was noted for each of them, beside all before: a command with 4,000 partitions stopped the controller 10 s."""
     looks = 0
     is_installed = ReaderFenceInstalls.is_installed
 

@@ -18,7 +18,7 @@ from typing import cast
 RECORD_BYTES = 1 << 14
 """Most bytes in a record of TLS (RFC 8446, 5.1)."""
 READ_BYTES = 32 * 1024
-"""Most bytes that are read in a turn of the event loop. OpenSSL keeps the room for so many until the connection ends."""
+"""Most bytes that are read in one turn of the event loop. OpenSSL keeps room for so many until the end."""
 UNSENT_BYTES = 64 * 1024
 """Unsent bytes beyond which the protocol is to pause, unless it sets another limit: as in asyncio. And the most that
 OpenSSL itself may have to say to a client that takes nothing.

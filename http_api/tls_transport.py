@@ -1,8 +1,8 @@
 """A transport that speaks TLS on the socket of a connection, by OpenSSL in memory.
 
 It takes the place of uvloop's transport with TLS, which hands every byte through two buffers and several callbacks: for
-a request and an answer of some hundred bytes TLS takes 20 us there and 6 us here, beside 7 us without it; and 256 KiB
-of memory for a connection.
+a request and an answer of some hundred bytes TLS takes 20 us there and 6 to 9 us here, beside 7 us without it; and 256
+KiB of memory for a connection.
 
 OpenSSL is not given the socket itself: one read of it goes on for as long as records without data come (KeyUpdate, 27
 bytes and 7 us each), so that one client could hold the event loop for minutes.

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Any, Protocol, TypeVar
 
+import pytest
+
 State = TypeVar("State", bound=Hashable)
 Action = TypeVar("Action")
 
@@ -80,6 +82,16 @@ def explore(world: World[State, Action]) -> Explored:
                     following.append(after)
         ring = following
     return Explored(len(came), steps, by_depth)
+
+
+def refute(world: World[State, Action], violated: str, steps: int) -> None:
+    """Explore a world whose machines are a mutant's: assert that it breaks an invariant, which matches ``violated``, by
+    its own doing, and after ``steps`` steps at the earliest.
+    """
+    with pytest.raises(Counterexample, match=violated) as caught:
+        explore(world)
+    assert not isinstance(caught.value.__cause__, TypeError | NameError | AttributeError), "the mutant itself is broken"
+    assert len(caught.value.steps) == steps, "it has another shortest way"
 
 
 def _taken(world: World[State, Action], came: Any, state: State, action: Action) -> State:

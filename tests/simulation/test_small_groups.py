@@ -3,7 +3,7 @@ mutant breaks one, and the explorer finds the shortest way.
 """
 
 import pytest
-from simulation.explorer import Counterexample, explore
+from simulation.explorer import explore, refute
 from simulation.owner_mutants import MUTANTS
 from simulation.slot_mutants import Mutant
 from simulation.small_groups import GroupWorld, Scope
@@ -48,7 +48,5 @@ SHOWN: dict[str, tuple[Scope, str, int]] = {
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.__name__))
 def test_each_mutant_of_the_owners_has_a_shortest_counterexample(mutant: Mutant) -> None:
     scope, violated, steps = SHOWN[mutant.__name__]
-    with mutant(), pytest.raises(Counterexample, match=violated) as caught:
-        explore(GroupWorld(scope))
-    assert not isinstance(caught.value.__cause__, TypeError | NameError | AttributeError), "the mutant itself is broken"
-    assert len(caught.value.steps) == steps, "it has another shortest way"
+    with mutant():
+        refute(GroupWorld(scope), violated, steps)

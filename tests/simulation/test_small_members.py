@@ -4,7 +4,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from simulation.explorer import Counterexample, explore
+from simulation.explorer import explore, refute
 from simulation.slot_mutants import Mutant
 from simulation.small_members import MemberWorld
 
@@ -52,7 +52,5 @@ SHOWN: dict[Mutant, tuple[str, int]] = {
 @pytest.mark.parametrize("mutant", SHOWN, ids=lambda mutant: str(mutant.__name__))
 def test_each_mutant_of_the_members_has_a_shortest_counterexample(mutant: Mutant) -> None:
     violated, steps = SHOWN[mutant]
-    with mutant(), pytest.raises(Counterexample, match=violated) as caught:
-        explore(MemberWorld(2, 2, 1))
-    assert not isinstance(caught.value.__cause__, TypeError | NameError | AttributeError), "the mutant itself is broken"
-    assert len(caught.value.steps) == steps, "it has another shortest way"
+    with mutant():
+        refute(MemberWorld(2, 2, 1), violated, steps)

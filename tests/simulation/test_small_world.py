@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from simulation.explorer import Counterexample, explore
+from simulation.explorer import Counterexample, explore, refute
 from simulation.slot_mutants import MUTANTS, Mutant
 from simulation.small_world import EXCLUSIVE, FENCING, SHARED, WAIT, Scope, SmallWorld
 
@@ -107,10 +107,8 @@ SHOWN: dict[str, tuple[Scope, str, int]] = {
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: str(mutant.__name__))
 def test_each_mutant_of_the_slots_has_a_shortest_counterexample(mutant: Mutant) -> None:
     scope, violated, steps = SHOWN[mutant.__name__]
-    with mutant(), pytest.raises(Counterexample, match=violated) as caught:
-        explore(SmallWorld(scope))
-    assert not isinstance(caught.value.__cause__, TypeError | NameError | AttributeError), "the mutant itself is broken"
-    assert len(caught.value.steps) == steps, "it has another shortest way"
+    with mutant():
+        refute(SmallWorld(scope), violated, steps)
 
 
 class Walk:

@@ -23,6 +23,7 @@ from ..ui.exits import CHANGED, PLANNED, WRITER
 from ..ui.manual import Manual
 from ..ui.output import confirm, count, output_option, record_object, show_json, show_result, show_table, yes_option
 from ..ui.parameters import SETTINGS_HELP, MomentType, WholeNumber, all_option, topic_settings
+from ..ui.times import moment
 
 VALUE_CHARACTERS_MAX = 40
 """Characters of a value that a table shows; JSON has the whole value."""
@@ -56,7 +57,7 @@ async def offsets(client: Client, topic: str, at: str | int, output: str) -> Non
         show_json({"topic": topic, "partitions": found})
         return
     rows = [(each.partition, each.log_start, each.log_end, each.offset) for each in found]
-    show_table(["PARTITION", "LOG START", "LOG END", str(at).upper()], rows)
+    show_table(["PARTITION", "LOG START", "LOG END", moment(at) if isinstance(at, int) else at.upper()], rows)
 
 
 @click.command(

@@ -57,6 +57,14 @@ def test_a_setting_that_is_none_is_wrong_usage_and_says_which_there_are(at: Oper
         assert fault in " ".join(all_said.split())
 
 
+@pytest.mark.parametrize("asked", ["2001-09-09T03:46:40+02:00", "1000000000000"])
+def test_the_offset_of_a_time_is_shown_under_that_time_as_people_write_it(at: Operator, asked: str) -> None:
+    """The heading was 1000000000000."""
+    at.says("topics", "create", "timed")
+    headings, _ = at.says("topics", "offsets", "timed", "--at", asked).splitlines()
+    assert headings.split("  ")[-1] == "2001-09-09T01:46:40Z"
+
+
 def test_offsets_tail_and_trim_tell_where_a_partition_stands(at: Operator) -> None:
     at.says("topics", "create", "log", "--require-fence")
     at.says("produce", "log", "--exclusive", stdin="a\nb\nc\n")

@@ -324,8 +324,8 @@ class Sender:
 
         refusal: StockadeError | None
         try:
-            for route, _ in parts:
-                with on_behalf_of(route.call):
+            for route, batch in parts:
+                with on_behalf_of(_awaited(route, batch)):
                     asked(leader)
             trace = next((batch.trace for _, batch in parts if batch.trace), None)
             with on_behalf_of(None), carrying(trace):
@@ -342,7 +342,7 @@ class Sender:
 
     def _part_ended(self, route: Route, batch: Batch, leader: str, outcome: AppendAnswer | StockadeError) -> None:
         if isinstance(outcome, StockadeError):
-            with on_behalf_of(route.call):
+            with on_behalf_of(_awaited(route, batch)):
                 met(leader, f"{outcome.code}: {outcome.detail}")
         if isinstance(outcome, AppendAnswer):
             self._stored(route, batch, outcome)
@@ -357,7 +357,7 @@ class Sender:
         if not _open([(route, batch)]):
             return
         try:
-            with on_behalf_of(route.call), carrying(batch.trace):
+            with on_behalf_of(_awaited(route, batch)), carrying(batch.trace):
                 answer = await self._append(route, batch)
         except StockadeError as error:
             self._refused(route, batch, error)
@@ -403,8 +403,9 @@ class Sender:
     def _note_refusal(self, route: Route, batch: Batch, error: StockadeError) -> None:
         committed = _certified(route, error, batch) if is_forgotten(error) else None
         _log.debug("%s: %s/%d: attempt %d: %s", self._name, route.topic, route.partition, batch.attempts, error)
-        if route.call is not None:
-            route.call.error = error
+        call = _awaited(route, batch)
+        if call is not None:
+            call.error = error
         self._settle(route, route.queue.refused(batch, error, time.monotonic(), committed))
         if isinstance(error, ProducerFenced | NotOwner | InconsistentTopicId):
             self._on_fenced(route, error)
@@ -478,6 +479,13 @@ def fault_of(bug: BaseException) -> ClientFault:
     """The error of batches that a bug of this library has failed; the log has its traceback."""
     _log.error("a bug in the client library", exc_info=bug)
     return ClientFault(f"a bug in the client library: {bug!r}")
+
+
+def _awaited(route: Route, batch: Batch) -> Call | None:
+    """The call for which this batch is sent; None for a batch behind the oldest one. What holds up the partition is
+    what the oldest one meets with: a later one may be refused only because that one is missing.
+    """
+    return route.call if batch is route.queue.oldest else None
 
 
 def _open(parts: list[tuple[Route, Batch]]) -> list[tuple[Route, Batch]]:

@@ -25,6 +25,7 @@ from stockade.partition.errors import (
     RequestTimedOut,
     SessionExpired,
     StockadeError,
+    ThrottlingQuotaExceeded,
     UnknownSession,
 )
 from stockade.partition.records.batch import stream
@@ -50,6 +51,7 @@ class Fault(Enum):
     HOLD_AND_LOSE_REQUEST = auto()
     HOLD_AND_LOSE_REPLY = auto()
     TOO_LARGE = auto()
+    THROTTLED = auto()
 
 
 class FakeCluster(FakeState):
@@ -423,6 +425,8 @@ class FakeCluster(FakeState):
             raise LeaderNotAvailable(retry_after_ms=1)
         elif fault is Fault.TOO_LARGE:
             raise MessageTooLarge(limit=1, unit="bytes")
+        elif fault is Fault.THROTTLED:
+            raise ThrottlingQuotaExceeded(retry_after_ms=60_000)
         elif fault is Fault.MOVED:
             raise NotLeaderOrFollower(self.nodes[-1], 2)
         elif fault is Fault.LEADERLESS:

@@ -13,7 +13,7 @@ from stockade import Client, ClientConfig, Consumer, Producer, Session
 from stockade.client.errors import ClusterUnreachable
 from stockade.client.transport import outage
 from stockade.client.transport.outage import NODES_NAMED_MAX, WARN_AFTER_S, WARN_AGAIN_S, Call, Outage
-from stockade.partition.errors import LeaderNotAvailable, StockadeError
+from stockade.partition.errors import LeaderNotAvailable, OutOfOrderSequence, StockadeError
 
 from ..fake_cluster import FakeCluster, Fault
 
@@ -153,6 +153,30 @@ def test_a_warning_names_the_node_that_this_call_waits_for_also_when_the_node_an
             assert f"{cluster.nodes[0]} (no answer yet)" in told_now(client)
             cluster.release_held()
             await delivery
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [(Fault.HOLD, "(no answer yet)"), (Fault.THROTTLED, "(THROTTLING_QUOTA_EXCEEDED: ")]
+)
+def test_a_warning_names_what_holds_up_the_oldest_batch_and_not_what_the_later_ones_in_flight_met_with(
+    cluster: FakeCluster, fault: Fault, reason: str
+) -> None:
+    """It named OUT_OF_ORDER_SEQUENCE_NUMBER: the batches behind the one that waited for quota had been let in."""
+    cluster.create("t")
+    cluster.faults = [fault]
+
+    async def run() -> None:
+        producer = await Producer(ClientConfig(bootstrap=cluster.nodes[0], on_error="continue")).start()
+        for value in (b"oldest", b"later"):
+            _ = await producer.send_batch("t", 0, [value])
+        [route] = producer._running.routes
+        await until(lambda: any(isinstance(batch.last_error, OutOfOrderSequence) for batch in route.queue.window))
+        text = told_now(producer.client)
+        await producer.abort()
+        assert f"{cluster.nodes[0]} {reason}" in text
+        assert "OUT_OF_ORDER" not in text
 
     asyncio.run(run())
 

@@ -271,10 +271,11 @@ class NodeService:
         if placement is None or partition >= len(placement.replicas) or topic_id not in (None, placement.topic_id):
             # This node may lag behind the controller: the controller's leader knows which partitions exist.
             placement = await self.at_controller().topics.find(topic)
-        if partition >= len(placement.replicas):
-            raise UnknownTopicOrPartition(topic=topic, partition=partition)
+        # The id first: "no such partition" would promise a later one, and no topic ever gets its former id again.
         if topic_id not in (None, placement.topic_id):
             raise InconsistentTopicId(topic_id=placement.topic_id)
+        if partition >= len(placement.replicas):
+            raise UnknownTopicOrPartition(topic=topic, partition=partition)
         raise self._ask_a_replica(placement, partition)
 
     def _ask_a_replica(self, placement: Placement, partition: int) -> NotLeaderOrFollower:

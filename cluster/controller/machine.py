@@ -440,7 +440,7 @@ class ControllerMachine(Machine):
         freed = self.resources.end_session(session)
         self._recorder.freed("session.end", session, freed, ends)
         self.owners.owe(freed)
-        self.leaving.add(session, unremembered, self.owners.pending(freed))
+        self.leaving.add([session], unremembered, self.owners.pending(freed))
         self.severing.forget(session)
 
     def freed(self, session: str) -> Freed:
@@ -488,11 +488,10 @@ class ControllerMachine(Machine):
         closes wait for them, too.
         """
         if done.severed:
-            readers, level = self.owners.pending(done.changed), self.assignment.feature_level
-            more = [fence for victim in done.severed for fence in self.slots.unremembered(victim, level)]
-            self.severing.add(session, [*self.slots.fences.uncleared(sessions=set(done.severed)), *more], readers)
-            for victim in done.severed:
-                self.leaving.add(victim, (), readers)
+            readers = self.owners.pending(done.changed)
+            more = self.slots.unremembered(done.severed, self.assignment.feature_level)
+            self.severing.add([session], [*self.slots.fences.uncleared(sessions=set(done.severed)), *more], readers)
+            self.leaving.add(done.severed, (), readers)
 
     def _await_lost(self, lost: Sequence[tuple[str, Key]]) -> None:
         """Note that the close of a session waits for partitions that it owned, and that may not know its end there."""
@@ -501,7 +500,7 @@ class ControllerMachine(Machine):
             for session, key in lost:
                 keys.setdefault(session, []).append(key)
             for session, those in keys.items():  # once a session: each time looks at all that it waits for already
-                self.leaving.add(session, (), self.owners.pending(those))
+                self.leaving.add([session], (), self.owners.pending(those))
 
     def _disown(self, index: int, command: Disown) -> Owned:
         self._check_member(command)

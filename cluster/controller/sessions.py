@@ -5,7 +5,7 @@ yet (SEMANTICS 8).
 Slots and resources know what a session holds: the caller that removes a session here ends its grants there.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 
@@ -123,7 +123,7 @@ class Sessions:
         self._live: dict[str, Session] = {}
         self._by_handle: dict[str, str] = {}
         self._counts: Counter[str] = Counter()  # by principal
-        self._expired: dict[str, int] = {}  # id -> lease clock of its end; the oldest first
+        self._expired: OrderedDict[str, int] = OrderedDict()  # id -> lease clock of its end; the oldest first
         # One entry for each session that was opened, with its deadline or an earlier one: an entry that a renewal has
         # outdated is put back with the true deadline when it is due.
         self._deadlines: list[tuple[int, str]] = []
@@ -245,7 +245,7 @@ class Sessions:
         self._live = {session.session: session for session in saved.live}
         self._by_handle = {session_handle(session.session): session.session for session in saved.live}
         self._counts = Counter(session.principal for session in saved.live)
-        self._expired = dict(saved.expired)
+        self._expired = OrderedDict(saved.expired)
         self._order_deadlines()
 
     def _order_deadlines(self) -> None:

@@ -74,6 +74,9 @@ class SlotDecision(msgspec.Struct, frozen=True):
     departed: list[tuple[str, str]]
 
 
+_NOT_DUE = SlotDecision(0, 0, 0, None, [])
+
+
 class SavedFenceInstalls(msgspec.Struct, frozen=True):
     """The saved state of FenceInstalls; ``due`` is in the order in which partitions became due."""
 
@@ -138,30 +141,25 @@ class FenceInstalls:
 
     def record_grant(self, group: GroupId, epoch: int, order: int, at_ms: int) -> None:
         """Note that a grant was made on a partition, which has to install it."""
-        before = self.due.get(group)
-        ends, departed = (before.ends, before.departed) if before is not None else (None, [])
-        self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
+        before = self.due.get(group, _NOT_DUE)
+        self.due[group] = SlotDecision(epoch, order, at_ms, before.ends, before.departed)
 
     def record_end(self, grant: Grant, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
         """Note that a grant on a partition has ended, which the partition may never have installed."""
-        before = self.due.get(group)
-        departed = [*(before.departed if before is not None else []), (grant.grant_id, grant.session)]
-        if before is not None and before.ends is not None:
-            ends = before.ends
+        before = self.due.get(group, _NOT_DUE)
+        departed = [*before.departed, (grant.grant_id, grant.session)]
         if len(departed) > DEPARTED_MAX:
             self._forget_departed(group, [departed.pop(1)], departed)
         for name in departed[-1]:
             self._departed[name].add(group)
         if len(departed) == DEPARTED_MAX:
             self._full.add(group)
-        self.due[group] = SlotDecision(epoch, order, at_ms, ends, departed)
+        self.due[group] = SlotDecision(epoch, order, at_ms, before.ends or ends, departed)
 
     def record_fence(self, group: GroupId, epoch: int, order: int, at_ms: int, ends: str) -> None:
         """Note that a partition, which no grant holds, has to refuse all epochs below ``epoch``."""
-        before = self.due.get(group)
-        if before is not None and before.ends is not None:
-            ends = before.ends
-        self.due[group] = SlotDecision(epoch, order, at_ms, ends, before.departed if before is not None else [])
+        before = self.due.get(group, _NOT_DUE)
+        self.due[group] = SlotDecision(epoch, order, at_ms, before.ends or ends, before.departed)
 
     def confirmed(self, group: GroupId, order: int) -> bool:
         """Note that the partition has reached this place. Returns whether that is news."""
@@ -182,10 +180,8 @@ class FenceInstalls:
     def forget(self, groups: Iterable[GroupId]) -> None:
         """Drop the state of partitions that were deleted."""
         for group in groups:
-            decision = self.due.pop(group, None)
             self._full.discard(group)
-            if decision is not None:
-                self._forget_departed(group, decision.departed)
+            self._forget_departed(group, self.due.pop(group, _NOT_DUE).departed)
             self._reached.pop(group, None)
 
     def _forget_departed(
@@ -401,12 +397,19 @@ class Slots:
             fences += self.fences.full(lambda topic_id: grant_id.startswith(f"g-{topic_id}-"))
         return list(dict.fromkeys(fences))
 
-    def unremembered(self, session: str, level: int) -> list[FenceRef]:
-        """The partitions whose slot may still have an ended grant of this live session that is not in ``departed``."""
-        topics = self.endings.topics(session)
+    def unremembered(self, sessions: Iterable[str], level: int) -> list[FenceRef]:
+        """The partitions whose slots may still have an ended grant of these live sessions that ``departed`` lacks."""
         if level < AWAITED_DEPARTURES:
             return []
-        return self.fences.full(lambda topic_id: topics is None or topic_id in topics)
+        found: list[FenceRef] = []
+        seen: set[int] = set()
+        for topics in map(self.endings.topics, sessions):
+            if topics is None:
+                return found + self.fences.full(lambda topic_id: True)
+            if more := topics - seen:
+                found += self.fences.full(more.__contains__)
+                seen |= more
+        return found
 
     def cancel(self, session: str, ticket_id: str) -> Grant | None:
         """Take a ticket out of the queue. Returns its grant instead if it has one already."""
@@ -435,7 +438,7 @@ class Slots:
     def end_session(self, session: str, ends: str, level: int) -> list[FenceRef]:
         """End the grants and the ticket of an ended session. Returns its ``unremembered``, for the last time."""
         self.empty(session, "slot_free", ends)
-        unremembered = self.unremembered(session, level)
+        unremembered = self.unremembered([session], level)
         self.endings.forget(session)
         return unremembered
 
@@ -547,8 +550,7 @@ class Slots:
 
     def save(self) -> SavedSlots:
         """The state on which future answers depend."""
-        grants = list(self.grants.by_id.values())
-        return SavedSlots(grants, self.queue.save(), self.endings.save(), self.fences.save())
+        return SavedSlots([*self.grants.by_id.values()], self.queue.save(), self.endings.save(), self.fences.save())
 
     def load(self, saved: SavedSlots) -> None:
         """Inverse of ``save``, on an empty instance."""
@@ -567,8 +569,7 @@ class Slots:
         self.fences.record_grant(group, topic.epochs[partition], order, self.now_ms)
 
     def _is_taken(self, ticket: Ticket) -> bool:
-        groups = (group_id(ticket.topic_id, partition) for partition in ticket.partitions)
-        return any(self.grants.on(group) for group in groups)
+        return any(self.grants.on(group_id(ticket.topic_id, partition)) for partition in ticket.partitions)
 
     def _check_is_of(self, found: Grant | Ticket, session: str) -> None:
         if found.session != session:

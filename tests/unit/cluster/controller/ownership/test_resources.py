@@ -4,12 +4,24 @@ from pathlib import Path
 
 import pytest
 
-from stockade.cluster.controller.commands import ForgetResources, Freed, Owned, RaiseFeatureLevel, ReaderRef, Verdict
+from stockade.cluster.controller.commands import (
+    FenceRef,
+    ForgetResources,
+    Freed,
+    Own,
+    Owned,
+    RaiseFeatureLevel,
+    ReaderRef,
+    Verdict,
+    encode_command,
+)
 from stockade.cluster.controller.machine import ControllerMachine
 from stockade.cluster.controller.ownership.reader_fences import ReaderFenceInstalls
 from stockade.cluster.controller.ownership.resources import CLAIMS_MAX, GENERATION_MAX, RESOURCE_TTL_MS, Resource, judge
+from stockade.cluster.controller.ownership.slots import FenceInstalls
 from stockade.cluster.controller.topology.catalog import group_id
 from stockade.cluster.features import AWAITED_OWNERS
+from stockade.cluster.model import Claim
 from stockade.partition import commands
 from stockade.partition.errors import (
     GenerationFenced,
@@ -214,6 +226,44 @@ def test_what_a_close_waits_for_is_noted_once_for_all_partitions_of_a_command(
     first = driver.close("a")
     assert isinstance(first, Freed)
     assert len(first.readers) == count
+
+
+def test_what_many_severed_sessions_wait_for_is_noted_once_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was noted for each of them: a claim of 4,000 resources of as many sessions stopped the controller 1 s."""
+    hashed = looked = 0
+
+    class Counted(ReaderRef, frozen=True):
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return hash(self.group_id)
+
+    def full(fences: FenceInstalls, concerns: object) -> list[FenceRef]:
+        nonlocal looked
+        looked += 1
+        return []
+
+    monkeypatch.setattr("stockade.cluster.controller.ownership.reader_fences.ReaderRef", Counted)
+    monkeypatch.setattr(FenceInstalls, "full", full)
+    sessions = [f"s{number}" for number in range(100)]
+    driver = house(2, sessions="")
+    driver.do(RaiseFeatureLevel(now_ms=0, level=AWAITED_OWNERS, supporting=["n1", "n2", "n3"]))
+    driver.topic("wide", len(sessions))
+    for number, session in enumerate(sessions):
+        driver.open(session)
+        owned(driver, session, f"wide/{number}")
+        driver.acquire(session, [number], topic="wide")
+    driver.settle()
+    driver.open("b")
+    hashed = looked = 0
+    command = Own(
+        now_ms=0, session="b", group="g", claims=[Claim(f"wide/{number}", 1) for number in range(len(sessions))]
+    )
+    answer = driver.machine.apply(driver.index + 1, driver.term, encode_command(command))
+    assert isinstance(answer, Owned)
+    assert len(answer.pending) == len(answer.fences) == len(sessions)
+    assert hashed <= 10 * len(sessions)
+    assert looked == 1
 
 
 def test_pending_installs_are_bounded_and_the_oldest_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ class SlotDecision(msgspec.Struct, frozen=True):
     departed: list[tuple[str, str]]
 
 
-_NOT_DUE = SlotDecision(0, 0, 0, None, [])
+_NOT_DUE = SlotDecision(0, 0, 0, None, [])  # of a partition without one; as of any decision, its list never changes
 
 
 class SavedFenceInstalls(msgspec.Struct, frozen=True):
